@@ -23,6 +23,7 @@ from josefine_cli.client_config import configured_security
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UsageError, UserError
 from josefine_cli.journal_events import FIELDS, as_line, as_object, parse_events
+from josefine_cli.journal_moving import move
 from josefine_cli.journal_snapshots import forget
 from josefine_cli.journal_status import ids, status, tagged
 from josefine_cli.journal_store import Store, check_store, is_stop, replicate
@@ -105,6 +106,8 @@ def append(
     with _journal(bootstrap, store, topic, journal_id, "appending to") as (journal, _):
         events, expect = _numbered(journal, found, expect)
         at = journal.append(events, metadata, headers, expect)
+        if (warning := journal.retention_warning()) is not None:
+            note(f"warning: {warning}")
     first, last = events[0].seq_nr, events[-1].seq_nr
     if as_json:
         print_json({**_place(topic, journal_id, at), "first_seq_nr": first, "last_seq_nr": last})
@@ -237,6 +240,7 @@ def purge(
 
 
 app.command()(replicate)
+app.command()(move)
 app.command()(status)
 app.command()(ids)
 app.command()(tagged)

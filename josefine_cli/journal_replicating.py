@@ -18,7 +18,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_cli.errors import UsageError
 from josefine_cli.journal_client import journal_client, spark_options
-from josefine_cli.journal_telling import Telling
+from josefine_cli.journal_telling import Telling, tell_restored
 from josefine_cli.output import note, plural
 from josefine_journal.topic import TopicLog
 
@@ -121,8 +121,10 @@ async def _opened(
 
     log = TopicLog(client, topic)
     topic_id = await _topic_id(log, asked.partitions)
-    store = DeltaStore(asked.store, topic, topic_id, at=asked.at)
-    partitions = asked.partitions or range(await log.partition_count())
+    count = await log.partition_count()
+    store = DeltaStore(asked.store, topic, topic_id, partition_count=count, at=asked.at)
+    partitions = asked.partitions or range(count)
+    tell_restored(topic, await asyncio.to_thread(store.taken_back, partitions))
     letters = asked.dead_letters and asked.dead_letters.replace("{topic}", topic)
     options: dict[str, Any] = {
         "partitions": partitions,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.io_asyncio import EARLIEST
 from josefine_cli.cluster_where import Bootstrap, bootstrap_of
 from josefine_cli.errors import UserError
 from josefine_cli.journal_client import journal_client
 from josefine_cli.journal_events import as_line, as_object
 from josefine_cli.journal_store import TheStore, check_store
-from josefine_cli.output import JSON_HELP, checked_addresses, print_json, print_table
+from josefine_cli.journal_telling import tell_restored
+from josefine_cli.output import JSON_HELP, checked_addresses, note, print_json, print_table
 from josefine_journal.topic import TopicLog
 
 if TYPE_CHECKING:
@@ -39,29 +38,37 @@ def status(
     """
     check_store(store)
     where = checked_addresses(bootstrap_of(bootstrap))
-    rows = asyncio.run(_status(where, topic, store))
+    rows, taken_back = asyncio.run(_status(where, topic, store))
+    tell_restored(topic, taken_back)
     if as_json:
         print_json({"topic": topic, "store": str(store), "partitions": rows})
         return
     columns = ("partition", "log from", "log to", "stored to", "to do", "lost", "files", "rows")
-    print_table(columns, [tuple(row.values()) for row in rows])
+    print_table(columns, [tuple(row.values())[: len(columns)] for row in rows])
+    for row in rows:
+        for begin, end in row["lost_ranges"]:
+            note(f"partition {topic}-{row['partition']}: records {begin} to {end - 1} are lost")
 
 
-async def _status(where: str, topic: str, store: Path) -> list[dict[str, int]]:
+async def _status(
+    where: str, topic: str, store: Path
+) -> tuple[list[dict[str, Any]], Mapping[int, tuple[int, int]]]:
     from josefine_journal.delta_store import DeltaStore
+    from josefine_journal.lost_ranges import lost_ranges
 
     async with journal_client(where, "josefine-cli") as client:
         log = TopicLog(client, topic)
         partitions = range(await log.partition_count())
-        delta = DeltaStore(store, topic, log.topic_id)
+        delta = DeltaStore(store, topic, log.topic_id, partition_count=len(partitions))
         snapshot = await asyncio.to_thread(delta.snapshot, partitions)
+        taken_back = await asyncio.to_thread(delta.taken_back, partitions)
         ends = await log.end_offsets(partitions)
-        asked = {TopicPartition(topic, partition): EARLIEST for partition in partitions}
-        starts = await client.list_offsets(asked)
+        starts = await log.start_offsets(partitions)
+        stored_ends = {p: snapshot.replicated(p) or 0 for p in partitions}
+        lost = {p: await lost_ranges(log, p, stored_ends[p], ends[p]) for p in partitions}
     rows = []
     for partition in partitions:
-        start = starts[TopicPartition(topic, partition)].offset
-        stored = snapshot.replicated(partition) or 0
+        start, stored = starts[partition], stored_ends[partition]
         files = snapshot.files(partition)
         rows.append(
             {
@@ -70,12 +77,13 @@ async def _status(where: str, topic: str, store: Path) -> list[dict[str, int]]:
                 "log_end": ends[partition],
                 "stored_end": stored,
                 "lag": max(0, ends[partition] - max(start, stored)),
-                "lost": max(0, start - stored),
+                "lost": sum(end - begin for begin, end in lost[partition]),
                 "files": len(files),
                 "rows": sum(each.rows for each in files),
+                "lost_ranges": lost[partition],
             }
         )
-    return rows
+    return rows, taken_back
 
 
 def ids(

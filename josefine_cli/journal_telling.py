@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from josefine_cli.output import note, plural, print_json
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
 TELL_MS = 10_000
 """A replicator at work says so as often; one with nothing to do is silent."""
+
+
+def tell_restored(topic: str, taken_back: Mapping[int, tuple[int, int]]) -> None:
+    """Partitions whose store was restored to an older version."""
+    for partition, (was, end) in sorted(taken_back.items()):
+        note(
+            f"partition {topic}-{partition}: the store was restored from offset {was} to {end}; "
+            "what is after it is read from the topic again"
+        )
 
 
 class Telling:

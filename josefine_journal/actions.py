@@ -1,9 +1,9 @@
 """The header `journal.action`: what one record does to its journal, as JSON.
 
-Field-compatible with kafka-journal; `expectedSeqNr` of an append and `expectedOffset` of a purge
-are ours, and others ignore them. Rules: absent optionals are left out; fields that are not known
-are ignored; an unknown kind of action is None, for a later version may have more; everything else
-that does not fit is a JournalError.
+Field-compatible with kafka-journal; `expectedSeqNr` of an append, `expectedOffset` of a purge and
+`partitions` of any action are ours, and others ignore them. Rules: absent optionals are left out;
+fields that are not known are ignored; an unknown kind of action is None, for a later version may
+have more; everything else that does not fit is a JournalError.
 """
 
 import json
@@ -85,8 +85,9 @@ class Purge:
 Action = Append | Delete | Mark | Purge
 
 
-def encode_action(action: Action) -> bytes:
-    """The header's value. Raises JournalError for metadata that is no JSON."""
+def encode_action(action: Action, partitions: int | None = None) -> bytes:
+    """The header's value. `partitions`: how many the topic has, which is why the record is in its
+    partition. Raises JournalError for metadata that is not valid JSON."""
     match action:
         case Append():
             kind, fields = "append", _append_fields(action)
@@ -98,6 +99,8 @@ def encode_action(action: Action) -> bytes:
             kind, fields = "purge", _origin_fields(action)
             if action.expected_offset is not None:
                 fields["expectedOffset"] = action.expected_offset
+    if partitions is not None:
+        fields["partitions"] = partitions
     return compact({kind: fields}).encode()
 
 
@@ -131,6 +134,24 @@ def decode_action(header: bytes) -> Action | None:
             except (TypeError, ValueError) as error:
                 raise JournalError(f"{ACTION_HEADER}: {kind}: {error}") from error
     return None
+
+
+def partitions_of(header: bytes) -> int | None:
+    """The topic's partition count as the action's writer recorded it; None: it recorded none, or
+    the header cannot be read."""
+    try:
+        kinds = parse_object(header, ACTION_HEADER)
+        (fields,) = kinds.values()
+        return _integer(fields["partitions"])
+    except (JournalError, KeyError, TypeError, ValueError):
+        return None
+
+
+def with_partitions(header: bytes, partitions: int) -> bytes:
+    """The same action with another count; what else it has stays. Raises JournalError."""
+    kinds = parse_object(header, ACTION_HEADER)
+    said = {kind: {**fields, "partitions": partitions} for kind, fields in kinds.items()}
+    return compact(said).encode()
 
 
 def _decode_append(fields: Mapping[str, Any]) -> Append:

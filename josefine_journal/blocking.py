@@ -57,16 +57,23 @@ class BlockingJournals:
         """When the store has that place of the topic. Raises JournalError after so long."""
         self._runner.run(self._journals.replicated(place, timeout_s))
 
+    def retention_warning(self) -> str | None:
+        """What will be lost, where the topic does not keep its records and no store has them."""
+        return self._runner.run(self._journals.retention_warning())
+
     def journal(self, key: str) -> "BlockingJournal":
-        return BlockingJournal(self._runner, self._journals.journal(key))
+        return BlockingJournal(self._runner, self._journals.journal(key), self)
 
 
 class BlockingJournal:
     """`Journal`'s methods, which say what they do."""
 
-    def __init__(self, runner: asyncio.Runner, journal: Journal) -> None:
+    def __init__(
+        self, runner: asyncio.Runner, journal: Journal, journals: BlockingJournals
+    ) -> None:
         self._runner = runner
         self._journal = journal
+        self.retention_warning = journals.retention_warning
 
     def append(
         self,

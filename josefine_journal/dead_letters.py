@@ -27,7 +27,7 @@ def letter(dead: DeadLetter) -> Record:
 
 def burying(client: AsyncClient, topic: str) -> Callable[[DeadLetter], Awaitable[None]]:
     """What writes letters to that topic, which must exist."""
-    log = TopicLog(client, topic)
+    log = TopicLog(client, topic, holds_journals=False)
 
     async def bury(dead: DeadLetter) -> None:
         await log.write(await log.partition_of(dead.record.key or b""), letter(dead))

@@ -1,15 +1,16 @@
 """The store of one topic's journals: a Delta table, by delta-rs. No JVM.
 
-Rules: rows and replicated offsets are one Delta commit, an offset being the version of the
-partition's Delta transaction (`txn`), so no reader sees one without the other, and a commit that
-another replicator overtook fails whole; the table says its layout's version and its topic's id, and
-is left alone where they are others.
+Rules: rows and replicated offsets are one Delta commit, so no reader sees one without the other; an
+offset is the name of a file (`store_ends`), which RESTORE takes back with the rows, and the version
+of the partition's Delta transaction (`txn`), by which a commit that another replicator overtook
+fails whole; the table's properties have its layout's version and its topic's id, and a table with
+others is left alone.
 """
 
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,29 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from josefine_broker.client.partitioner import partition_for_key
 from josefine_journal import store_files
-from josefine_journal.errors import Overtaken, StoreError
+from josefine_journal.errors import Overtaken, StoreError, TopicWidened
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch
+from josefine_journal.store_ends import NO_ROWS, StoredEnd
 from josefine_journal.store_rows import SCHEMA, SCHEMA_VERSION, table_of
-from josefine_journal.store_snapshot import DeltaSnapshot, OpenFiles, PartFile, files_of
+from josefine_journal.store_snapshot import (
+    DeltaSnapshot,
+    OpenFiles,
+    PartFile,
+    ends_of,
+    files_of,
+)
 
 VERSION_KEY = "josefine.journal.version"
 TOPIC_KEY = "josefine.journal.topic"
 TOPIC_ID_KEY = "josefine.journal.topicId"
+PARTITIONS_KEY = "josefine.journal.partitions"
+MARKS_ONLY_MAX = 64
+"""Partitions after the last one with rows that are asked for an end when a layout is migrated."""
+MIGRATED_KEY = "josefine.journal.migratedFrom"
+"""Of a table that was made with an older layout: that one."""
 STATISTIC_CHARS_MAX = 256
 """A longer id of a journal is not in the statistics of the log, only in the file's own."""
 
@@ -40,8 +54,11 @@ class _Seen:
     """The table at one version."""
 
     version: int
+    stamp: tuple[int, int, int] | None = None
+    """Of the version's entry in the log: another table may have been put in its place."""
     files: dict[int, tuple[PartFile, ...]] = field(default_factory=dict)
-    replicated: dict[int, int | None] = field(default_factory=dict)
+    ends: dict[int, list[StoredEnd]] = field(default_factory=dict)
+    transactions: dict[str, int | None] = field(default_factory=dict)
     """As far as it was asked: the log is searched for each."""
 
 
@@ -54,18 +71,22 @@ class DeltaStore:
         topic: str,
         topic_id: UUID | None,
         *,
+        partition_count: int | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """Opens nothing. `at` is called at each step of a commit, with its name."""
+        """Opens nothing. `partition_count` is the topic's, which the table must have been written
+        over (None: not asked); `at` is called at each step of a commit, with its name."""
         self.topic = topic
         self.path = root.absolute() / topic
         self._topic_id = "" if topic_id is None else str(topic_id)
+        self._partition_count = partition_count
         self._clock_ms = clock_ms
         self.at = at
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
         self._layout = SCHEMA_VERSION
+        self._is_migrated = False
         self._seen = _Seen(version=-1)
         self._open_files = OpenFiles()
 
@@ -74,11 +95,11 @@ class DeltaStore:
         with self._lock:
             table = self._refreshed()
             seen = self._seen
-            replicated = {p: self._replicated(table, p) for p in partitions}
+            ends = {p: self._end(table, p) for p in partitions}
         return DeltaSnapshot(
             topic=self.topic,
             path=self.path,
-            replicated=replicated,
+            ends=ends,
             files={p: seen.files.get(p, ()) for p in partitions},
             open_files=self._open_files,
         )
@@ -88,6 +109,20 @@ class DeltaStore:
         with self._lock:
             self._refreshed()
             return sorted(self._seen.files)
+
+    def taken_back(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Partitions whose table was restored since their last commit: the end that was committed,
+        and the one of the restored version."""
+        found = {}
+        with self._lock:
+            table = self._refreshed()
+            for partition in partitions:
+                committed = self._transaction(table, self._app_id(partition)) or 0
+                there = self._end(table, partition)
+                end = 0 if there is None else there.end
+                if end < committed:
+                    found[partition] = committed, end
+        return found
 
     def commit(self, batches: Sequence[Batch]) -> None:
         """All of it or nothing. Raises Overtaken, StoreError, OSError."""
@@ -105,16 +140,23 @@ class DeltaStore:
         """The table, for a commit that begins where it ends. Raises Overtaken."""
         table = self._migrated(self._refreshed() or self._created())
         for batch in batches:
-            if self._replicated(table, batch.partition) != batch.begin:
+            there = self._end(table, batch.partition)
+            if (None if there is None else there.end) != batch.begin:
                 raise Overtaken(f"partition {self.topic}-{batch.partition}: {batch.begin}")
         return table
 
     def _commit_rows(
         self, table: DeltaTable, batches: Sequence[Batch], files: Sequence[AddAction]
     ) -> None:
+        actions: list[AddAction | RemoveAction] = [*files]
+        for batch in batches:
+            there = self._end(table, batch.partition)
+            lost_to = max(batch.lost_to, 0 if there is None else there.lost_to)
+            end = StoredEnd(partition=batch.partition, end=batch.end, lost_to=lost_to)
+            actions += self._end_replaced(there, end)
         self.at("before_commit")
         transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
-        self._commit(table, files, transactions)
+        self._commit(table, actions, transactions)
         self.at("after_commit")
 
     def written(self, batch: Batch) -> AddAction:
@@ -134,11 +176,7 @@ class DeltaStore:
             actions: list[AddAction | RemoveAction] = []
             if rows.num_rows:
                 actions.append(self._written(partition, rows, data_change=False))
-            now_ms = self._clock_ms()
-            actions += [
-                RemoveAction(each.path, False, now_ms, each.size, {"partition": str(partition)})
-                for each in old
-            ]
+            actions += [self._removed(partition, each.path, each.size) for each in old]
             self.at("before_merge_commit")
             self._commit(table, actions, [Transaction(merges, number)])
             self.at("after_merge")
@@ -158,8 +196,8 @@ class DeltaStore:
 
     def _refreshed(self) -> DeltaTable | None:
         """The table at its newest version; None: there is none."""
-        if self._table is not None and not self._entry(self._seen.version).exists():
-            self._table = None  # so long ago that the log was cleaned up: what follows it, too
+        if self._table is not None and self._stamp(self._seen.version) != self._seen.stamp:
+            self._table = None  # cleaned up long ago, or another table is in its place
         if self._table is None:
             self._table = self._opened()
             if self._table is None:
@@ -171,8 +209,20 @@ class DeltaStore:
                 raise self._broken(error) from error
         if self._table.version() != self._seen.version:
             listed = pa.table(self._table.get_add_actions(flatten=True))
-            self._seen = _Seen(version=self._table.version(), files=files_of(listed))
+            self._read_properties(self._table)
+            version, files = self._table.version(), files_of(listed)
+            self._check_placement(self._table, files)
+            stamp = self._stamp(version)
+            self._seen = _Seen(version=version, stamp=stamp, files=files, ends=ends_of(listed))
         return self._table
+
+    def _stamp(self, version: int) -> tuple[int, int, int] | None:
+        """Of an entry of the log; None: it is not there."""
+        try:
+            found = self._entry(version).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _entry(self, version: int) -> Path:
         """Of the table's log: looking for it costs less than asking delta-rs."""
@@ -185,11 +235,17 @@ class DeltaStore:
             return None
         except (DeltaError, OSError) as error:
             raise self._broken(error) from error
+        self._seen = _Seen(version=-1)
+        return table
+
+    def _read_properties(self, table: DeltaTable) -> None:
+        """Of the newest version: RESTORE takes them back, too. Raises StoreError."""
         said = table.metadata().configuration
         version, topic_id = said.get(VERSION_KEY, ""), said.get(TOPIC_ID_KEY, "")
         if not version.isdigit():
             raise StoreError(f"{self.path} is a Delta table, but no store of journals")
         self._layout = int(version)
+        self._is_migrated = MIGRATED_KEY in said
         if self._layout > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} is a store of version {version}; this program knows up to "
@@ -201,11 +257,57 @@ class DeltaStore:
                 f"brokers have {self._topic_id}; the topic was deleted and made again. Move the "
                 "store away to begin anew"
             )
-        return table
+
+    def _check_placement(self, table: DeltaTable, files: Mapping[int, Sequence[PartFile]]) -> None:
+        """Raises TopicWidened where the rows were written over another partition count."""
+        count = self._partition_count
+        if count is None:
+            return
+        said = table.metadata().configuration.get(PARTITIONS_KEY)
+        if said is not None:
+            if int(said) != count:
+                where = f"as the store {self.path} records"
+                raise TopicWidened(self.topic, count, recorded=int(said), where=where)
+            return
+        for partition, listed in files.items():
+            for key in sorted(
+                {key for each in listed for key in (each.first_key, each.last_key) if key}
+            ):
+                if partition_for_key(key.encode(), count) != partition:
+                    where = f"the id '{key}' in partition {partition} of the store {self.path}"
+                    raise TopicWidened(self.topic, count, recorded=None, where=where)
+
+    def recorded_partition_count(self) -> int | None:
+        """None: there is no table, or it has no record of it. Raises StoreError."""
+        with self._lock:
+            table = self._refreshed()
+            said = None if table is None else table.metadata().configuration.get(PARTITIONS_KEY)
+        return None if said is None else int(said)
+
+    def set_partition_count(self, count: int) -> None:
+        """When journals were moved: who has the table open with another count is stopped. A table
+        that is not there needs none. Raises Overtaken, StoreError."""
+        with self._lock:
+            table = self._refreshed()
+            if table is None:
+                return
+            try:
+                said = {PARTITIONS_KEY: str(count)}
+                table.alter.set_table_properties(said, raise_if_not_exists=False)
+            except CommitFailedError as error:
+                raise Overtaken(f"{self.path}: {error}") from error
+            except DeltaError as error:
+                raise self._broken(error) from error
+            finally:
+                self._table = None
 
     def _migrated(self, table: DeltaTable) -> DeltaTable:
-        """The table of an older layout with this one's columns and number; its files stay."""
-        if self._layout == SCHEMA_VERSION:
+        """The table of an older layout with this one's columns and number; its files stay.
+
+        The number comes first, for programs of the older layout must not commit in between; what
+        is missing after a death here is made up for by the next commit.
+        """
+        if self._layout == SCHEMA_VERSION and not self._ends_are_due(table):
             return table
         self.at("before_migration")
         there = {field.name for field in table.schema().fields}
@@ -213,9 +315,11 @@ class DeltaStore:
         try:
             if missing:
                 table.alter.add_columns(missing)
-            table.alter.set_table_properties(
-                {VERSION_KEY: str(SCHEMA_VERSION)}, raise_if_not_exists=False
-            )
+            if self._layout < SCHEMA_VERSION:
+                said = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
+                said |= self._count_property()
+                table.alter.set_table_properties(said, raise_if_not_exists=False)
+            self._migrate_ends()
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:
@@ -226,9 +330,36 @@ class DeltaStore:
         assert migrated is not None, "it was there"
         return migrated
 
+    def _ends_are_due(self, table: DeltaTable) -> bool:
+        """Whether ends are still in transactions only."""
+        return self._is_migrated and self._transaction(table, self._layout_id) is None
+
+    def _migrate_ends(self) -> None:
+        """The ends of all partitions that have rows or a transaction, as files."""
+        self._table = None
+        table = self._refreshed()
+        assert table is not None, "it was there"
+        actions: list[AddAction | RemoveAction] = []
+        for partition in self._partitions_of(table):
+            end = self._end(table, partition)
+            if end is not None and not end.path:
+                actions += self._end_replaced(None, end)
+        self._commit(table, actions, [Transaction(self._layout_id, SCHEMA_VERSION)])
+
+    def _partitions_of(self, table: DeltaTable) -> list[int]:
+        """Also those of which only an end is stored."""
+        found = set(self._seen.files)
+        partition = 0
+        while partition <= max(found, default=-1) + MARKS_ONLY_MAX:
+            if self._transaction(table, self._app_id(partition)) is not None:
+                found.add(partition)
+            partition += 1
+        return sorted(found)
+
     def _created(self) -> DeltaTable:
         said = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
         said |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
+        said |= self._count_property()
         self.at("before_create")
         try:
             DeltaTable.create(
@@ -245,6 +376,10 @@ class DeltaStore:
         created = self._refreshed()
         assert created is not None
         return created
+
+    def _count_property(self) -> dict[str, str]:
+        count = self._partition_count
+        return {} if count is None else {PARTITIONS_KEY: str(count)}
 
     def _written(self, partition: int, rows: pa.Table, *, data_change: bool = True) -> AddAction:
         """A new file with these rows; nothing names it yet."""
@@ -266,6 +401,28 @@ class DeltaStore:
             stats=json.dumps(stats),
         )
 
+    def _end_replaced(
+        self, old: StoredEnd | None, new: StoredEnd
+    ) -> list[AddAction | RemoveAction]:
+        """The actions that put one end in the place of another. Writes the new file."""
+        name = new.named()
+        size = store_files.write(self.path / name, NO_ROWS)
+        added = AddAction(
+            path=name,
+            size=size,
+            partition_values={"partition": str(new.partition)},
+            modification_time=self._clock_ms(),
+            data_change=False,
+            stats=json.dumps({"numRecords": 0}),
+        )
+        if old is None or not old.path:
+            return [added]
+        return [added, self._removed(old.partition, old.path, old.size)]
+
+    def _removed(self, partition: int, path: str, size: int) -> RemoveAction:
+        """Of a file whose rows are elsewhere."""
+        return RemoveAction(path, False, self._clock_ms(), size, {"partition": str(partition)})
+
     def _commit(
         self,
         table: DeltaTable,
@@ -283,16 +440,42 @@ class DeltaStore:
         except DeltaError as error:
             raise self._broken(error) from error
 
-    def _replicated(self, table: DeltaTable | None, partition: int) -> int | None:
+    def _end(self, table: DeltaTable | None, partition: int) -> StoredEnd | None:
+        """How far the partition is stored; None: nothing of it is. Raises StoreError."""
         if table is None:
             return None
-        known = self._seen.replicated
-        if partition not in known:
-            known[partition] = table.transaction_version(self._app_id(partition))
-        return known[partition]
+        found = self._seen.ends.get(partition, [])
+        files = self._seen.files.get(partition, ())
+        if len(found) == 1:
+            return found[0]
+        is_older = self._layout < SCHEMA_VERSION or self._is_migrated
+        if found or (files and not is_older):
+            raise StoreError(
+                f"store {self.path}: partition {partition} has rows, but no record of how far it "
+                "is stored: another program rewrote its files (OPTIMIZE), or restored a part of "
+                "them; restore a whole version, or move the store away to begin anew"
+            )
+        if not is_older:
+            return None
+        if self._transaction(table, self._layout_id) is None:
+            end = self._transaction(table, self._app_id(partition))
+        else:  # restored to a version of the older layout: its rows alone tell
+            end = max((each.last_offset + 1 for each in files), default=None)
+        return None if end is None else StoredEnd(partition=partition, end=end, lost_to=0)
+
+    def _transaction(self, table: DeltaTable | None, app_id: str) -> int | None:
+        known = self._seen.transactions
+        if table is not None and app_id not in known:
+            known[app_id] = table.transaction_version(app_id)
+        return known.get(app_id)
 
     def _app_id(self, partition: int) -> str:
         return f"josefine-journal:{self.topic}:{partition}"
+
+    @property
+    def _layout_id(self) -> str:
+        """The transaction that says, also after a RESTORE, that the layout had ends as files."""
+        return f"josefine-journal:{self.topic}:layout"
 
     def _broken(self, error: Exception) -> StoreError:
         return StoreError(f"store {self.path}: {error}")

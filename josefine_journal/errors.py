@@ -22,17 +22,63 @@ class RecordsGone(JournalError):
     """The topic has no record at an offset any more: retention or a deletion took it."""
 
 
+LEFT = "left the topic before they were replicated"
+MISSING = (
+    "are missing between records that are there (the topic was compacted, or its log is damaged)"
+)
+
+
 class RecordsLost(JournalError):
     """Records are in the topic no more and were never stored: nobody can read them again."""
 
-    def __init__(self, topic: str, partition: int, *, begin: int, end: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, *, begin: int, end: int, reason: str = LEFT
+    ) -> None:
+        """`end` is exclusive."""
         super().__init__(
-            f"partition {topic}-{partition}: the records from {begin} to {end - 1} left the topic "
-            "before they were replicated: they are lost"
+            f"partition {topic}-{partition}: the records from {begin} to {end - 1} {reason}: "
+            "they are lost"
         )
         self.partition = partition
         self.begin = begin
         self.end = end
+
+
+class TopicWidened(JournalError):
+    """The topic has another number of partitions than its journals were written over: events of an
+    id would be looked for where they are not."""
+
+    def __init__(self, topic: str, count: int, *, recorded: int | None, where: str) -> None:
+        written = "other numbers of partitions" if recorded is None else f"{recorded}"
+        super().__init__(
+            f"topic '{topic}' has {count} partitions, but its journals were written over {written} "
+            f"({where}): most ids would be looked for in the wrong partition; move them with "
+            f"'josefine journal move {topic}'"
+        )
+        self.topic = topic
+        self.count = count
+        self.recorded = recorded
+
+
+class JournalMoved(JournalError):
+    """The journal is in another partition since the topic was moved to more of them."""
+
+    def __init__(self, topic: str, key: str, *, count: int, partition: int) -> None:
+        super().__init__(
+            f"journal '{key}' of topic '{topic}' was moved to partition {partition} when the topic "
+            f"got {count} partitions: open the topic again (restart this process)"
+        )
+
+
+class TopicCompacted(JournalError):
+    """The topic's cleanup keeps the last record of each id only."""
+
+    def __init__(self, topic: str, policy: str) -> None:
+        super().__init__(
+            f"topic '{topic}' has cleanup.policy={policy}: compaction keeps the last record of "
+            f"each journal and deletes its other events; set it back with 'josefine topics alter "
+            f"{topic} --config cleanup.policy=delete'"
+        )
 
 
 class DataIntegrityViolated(JournalError):

@@ -6,7 +6,7 @@ the place is reached: nothing is flushed, no handler runs.
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 PLACES = (
     "begun",  # a round knows where the store and the log end
@@ -21,18 +21,25 @@ PLACES = (
     "after_merge",  # the merge is there, the old files lie about
 )
 
+MOVE_PLACES = (
+    "moved_some",  # a batch of copies, purges or marks is written
+    "moved_left",  # every journal that moves is purged in its old partition
+    "moved_marked",  # every partition says the new count, the store does not
+)
+"""Of `journal move`."""
+
 
 def nothing_fails(place: str) -> None:
     """For who arms no place."""
 
 
-def armed(text: str | None) -> Callable[[str], None]:
+def armed(text: str | None, places: Sequence[str] = PLACES) -> Callable[[str], None]:
     """What kills this process at the place. Raises ValueError for a place that is not there."""
     if not text:
         return nothing_fails
     place, _, hit = text.partition("@")
-    if place not in PLACES or not (hit or "1").isdigit():
-        raise ValueError(f"JOSEFINE_FAIL={text}: not PLACE[@HIT] with one of {', '.join(PLACES)}")
+    if place not in places or not (hit or "1").isdigit():
+        raise ValueError(f"JOSEFINE_FAIL={text}: not PLACE[@HIT] with one of {', '.join(places)}")
     hits_left = int(hit or "1")
 
     def at(reached: str) -> None:

@@ -5,13 +5,15 @@ wrote it, and ends there. How far a journal was read is remembered with its last
 and the next call begins there if it can. An append that expects a sequence number is refused by
 every reader where the journal has another one at its place in the log; its writer reads up to there
 before it answers. With a store beside the topic, the topic may lose what is replicated; without one
-it must keep its records (no retention, no compaction). Its number of partitions stays.
+it must keep its records (no retention, no compaction). A topic that got more partitions is refused
+until its journals were moved (`moving.py`).
 """
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -25,6 +27,7 @@ from josefine_journal.events import SEQ_NR_MAX, SEQ_NR_MIN, Event, SeqNr
 from josefine_journal.head_cache import BYTES_MAX, HeadCache
 from josefine_journal.heads import Heads
 from josefine_journal.notifying import WAIT_S, stored
+from josefine_journal.opening import finite_retention
 from josefine_journal.ports import Log, Store
 from josefine_journal.readers import Readers
 from josefine_journal.records import (
@@ -35,7 +38,7 @@ from josefine_journal.records import (
     encode_append,
     headers_of,
 )
-from josefine_journal.reduction import Last, Placed, behind, counts
+from josefine_journal.reduction import Placed, behind, counts
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.topic import TopicLog
 from josefine_journal.uniqueness import unique
@@ -92,24 +95,37 @@ class Journals:
         self.calls = calls
         self.unique_seq_nrs = unique_seq_nrs
 
-    def store(self) -> Store | None:
-        """Of the topic as it is now: once it is known to be there."""
+    async def store(self) -> Store | None:
+        """Of the topic as it is now. Raises KafkaError for one that does not exist."""
+        count = await self.topic.partition_count()  # the topic's id is known with it
         if not isinstance(self._store, Path):
             return self._store
-        topic_id = self.topic.topic_id
-        if self._opened is None or self._opened[0] != topic_id:
+        opened = self.topic.topic_id, count
+        if self._opened is None or self._opened[0] != opened:
             from josefine_journal.delta_store import DeltaStore  # who has no store needs no Arrow
 
-            self._opened = topic_id, DeltaStore(self._store, self.topic.topic, topic_id)
+            topic = self.topic.topic
+            store = DeltaStore(self._store, topic, opened[0], partition_count=count)
+            self._opened = opened, store
         return self._opened[1]
 
     async def replicated(self, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
         """When the store has that place of the topic. Raises JournalError after so long."""
-        await self.topic.partition_count()  # the topic's id is known with it
-        store = self.store()
+        store = await self.store()
         if store is None:
             raise JournalError(f"no store of topic '{self.topic.topic}' is named")
         await stored(store, self.topic.topic, place, timeout_s)
+
+    async def retention_warning(self) -> str | None:
+        """What will be lost, where the topic does not keep its records and no store has them."""
+        finite = finite_retention(await self.topic.configs()) if self._store is None else []
+        if not finite:
+            return None
+        return (
+            f"topic '{self.topic.topic}' has {' and '.join(finite)} and no store is named: events "
+            "that leave the topic are lost, and journals that began before them cannot be read; "
+            "replicate it and name the store (--store), or set the retention to -1"
+        )
 
     def journal(self, key: str) -> "Journal":
         """The journal of that id. Raises JournalError for an id that cannot be."""
@@ -160,12 +176,13 @@ class Journal:
         viewer = await self._viewer()
         known = await viewer.known(await self._topic.partition_of(self._key))
         at = await self._write(action, value, headers)
-        last = await (await self._viewer()).last_at(at, known)
+        before = await (await self._viewer()).last_at(at, known)
         placed = Placed(offset=at.offset, action=action)
-        is_taken = counts(placed, last)
-        self._remember(at.offset + 1, behind(placed, last) if is_taken else last)
+        is_taken = counts(placed, before.last, before.lost_to)
+        last = behind(placed, before.last) if is_taken else before.last
+        self._remember(replace(before, end_offset=at.offset + 1, last=last))
         if not is_taken:
-            found = 0 if last is None else last.seq_nr
+            found = before.pointer or 0
             raise ConcurrentWriter(self._name, expected=expected_seq_nr, found=found)
         return at
 
@@ -198,7 +215,7 @@ class Journal:
             viewer = await self._viewer()
             kept = self._journals.kept_bytes_max
             view = await viewer.look(mark, wanted=from_seq_nr, kept_bytes_max=kept)
-            self._remember(view.end_offset, view.window.last)
+            self._remember(view.folded)
         window = view.window
         reading = Reading(max(from_seq_nr, view.deleted_to + 1))
         if view.stored is not None and not window.is_purged:
@@ -213,7 +230,7 @@ class Journal:
                 yield found
         if (resume := window.resume) is None:
             return
-        again = Window(resume.last, kept_bytes_max=0)
+        again = Window(resume.last, kept_bytes_max=0, lost_to=resume.lost_to)
         async for records in viewer.actions(resume.offset, mark):
             taken = [each for each in records if again.take(each) and each.value is not None]
             if found := [event for each in taken for event in reading.events(each)]:
@@ -225,7 +242,7 @@ class Journal:
         with self._timed("pointer"):
             mark = await self._mark()
             view = await (await self._viewer()).look(mark, wanted=SEQ_NR_MAX + 1)
-            self._remember(view.end_offset, view.window.last)
+            self._remember(view.folded)
             return view.pointer
 
     async def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
@@ -265,7 +282,9 @@ class Journal:
         self, action: Action, value: bytes | None = None, headers: Headers = ()
     ) -> PartitionOffset:
         partition = await self._topic.partition_of(self._key)
-        record = Record(self._key, value, headers_of(action, headers), self._journals.clock_ms())
+        count = await self._topic.partition_count()
+        named = headers_of(action, headers, count)
+        record = Record(self._key, value, named, self._journals.clock_ms())
         offset = await self._topic.write(partition, record)
         return PartitionOffset(partition=partition, offset=offset)
 
@@ -274,13 +293,12 @@ class Journal:
         return await self.mark(f"{self._journals.rng.getrandbits(128):032x}")
 
     async def _viewer(self) -> Viewer:
-        await self._topic.partition_of(self._key)  # the topic's id is known with it
         journals = self._journals
-        return Viewer(self._key, self._topic, journals.store(), journals.remembered, journals.heads)
+        store = await journals.store()
+        return Viewer(self._key, self._topic, store, journals.remembered, journals.heads)
 
-    def _remember(self, end_offset: int, last: Last | None) -> None:
+    def _remember(self, folded: Folded) -> None:
         """The journal as it is there."""
-        folded = Folded(end_offset=end_offset, last=last)
         self._journals.remembered.put(self._key, self._topic.topic_id, folded)
 
 

@@ -64,7 +64,8 @@ def merge(store: DeltaStore, partition: int) -> int:
     if not old:
         return 0
     tables = [snapshot.everything(partition, each) for each in old]
-    is_whole = len(old) == len(files)
+    # A purge after lost records says that the journal's number is known: it stays.
+    is_whole = len(old) == len(files) and not snapshot.lost_to(partition)
     rows = merged(store.topic, partition, pa.concat_tables(tables), is_whole=is_whole)
     try:
         store.replace(partition, old, rows)

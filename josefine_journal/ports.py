@@ -29,11 +29,21 @@ class Log(Protocol):
 
     async def start_offset(self, partition: int) -> int: ...
 
+    async def start_offsets(self, partitions: Sequence[int]) -> dict[int, int]: ...
+
+    async def configs(self) -> Mapping[str, str]:
+        """The topic's, by name; empty where this client may not see them."""
+        ...
+
     async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
         """Exclusive ends: of what consumers may see."""
         ...
 
     async def write(self, partition: int, record: Record) -> int: ...
+
+    async def write_all(self, partition: int, records: Sequence[Record]) -> None:
+        """As one batch: all of them or none, in this order."""
+        ...
 
     def read(self, partition: int, begin: int, end: int) -> AsyncGenerator[list[Record], None]:
         """Raises RecordsGone where the log begins behind `begin`."""
@@ -69,6 +79,8 @@ class Batch:
     end: int
     records: Sequence[tuple[str, ActionRecord]]
     """Each with its journal's id."""
+    lost_to: int = 0
+    """Exclusive end of what was lost and is passed over with this commit; 0: nothing."""
 
 
 class Snapshot(Protocol):
@@ -78,10 +90,18 @@ class Snapshot(Protocol):
         """The exclusive end of what is stored of a partition; None: nothing was replicated."""
         ...
 
+    def lost_to(self, partition: int) -> int:
+        """The exclusive end of the last range that was lost before it was stored; 0: none."""
+        ...
+
     def outline(self, partition: int, key: str) -> Outline: ...
 
     def lasts(self, partition: int, keys: Sequence[str]) -> Mapping[str, Last]:
         """Those of them that have one."""
+        ...
+
+    def history(self, partition: int) -> Iterator[list[tuple[str, ActionRecord]]]:
+        """All rows of a partition with their journals' ids, in the order of the log."""
         ...
 
     def appends(

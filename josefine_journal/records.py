@@ -19,6 +19,7 @@ from josefine_journal.actions import (
 )
 from josefine_journal.errors import JournalError
 from josefine_journal.events import Event, Events, JsonObject, PayloadMetadata
+from josefine_journal.moved import MOVED_HEADER
 from josefine_journal.payloads import decode_payload, encode_payload
 from josefine_journal.reduction import Placed
 
@@ -116,11 +117,12 @@ def encode_append(
     return action, value
 
 
-def headers_of(action: Action, headers: Headers) -> Headers:
-    """The record's headers. Raises JournalError for a user's header of our name."""
+def headers_of(action: Action, headers: Headers, partitions: int | None = None) -> Headers:
+    """The record's headers; `partitions` is the topic's count. Raises JournalError for a user's
+    header of our name."""
     if any(name == ACTION_HEADER for name, _ in headers):
         raise JournalError(f"a header cannot be named {ACTION_HEADER}: the journal's is")
-    return ((ACTION_HEADER, encode_action(action)), *headers)
+    return ((ACTION_HEADER, encode_action(action, partitions)), *headers)
 
 
 def action_record(topic: str, partition: int, record: Record) -> ActionRecord | None:
@@ -155,6 +157,7 @@ def event_records(record: ActionRecord) -> list[EventRecord]:
     except JournalError as error:
         raise JournalError(f"{record}: {error}") from error
     metadata = RecordMetadata(header=action.metadata, payload=events.metadata)
+    headers = tuple(each for each in record.headers if each[0] != MOVED_HEADER)
     return [
         EventRecord(
             event=event,
@@ -163,7 +166,7 @@ def event_records(record: ActionRecord) -> list[EventRecord]:
             origin=action.origin,
             version=action.version,
             metadata=metadata,
-            headers=record.headers,
+            headers=headers,
         )
         for event in events.events
     ]

@@ -30,11 +30,17 @@ class Last:
     offset: int
 
 
-def counts(placed: Placed, last: Last | None) -> bool:
-    """False: it expected something else than `last`, which is the journal's before it."""
+def counts(placed: Placed, last: Last | None, lost_to: int = 0) -> bool:
+    """False: it expected something else than `last`, which is the journal's before it.
+
+    Where records below `lost_to` are lost and `last` is from before them, the number may be a later
+    one: an append that expects a later one is proof of it. A smaller one was refused.
+    """
     match placed.action:
         case Append(expected_seq_nr=int(expected)):
-            return expected == (0 if last is None else last.seq_nr)
+            known = 0 if last is None else last.seq_nr
+            is_least = lost_to > (0 if last is None else last.offset)
+            return expected == known or (is_least and expected > known)
         case Purge(expected_offset=int(expected)):
             return last is not None and last.offset == expected
         case _:

@@ -22,6 +22,10 @@ class Folded:
 
     end_offset: int
     last: Last | None
+    lost_to: int = 0
+    """How far the log's loss still matters to it."""
+    passed_to: int = 0
+    """How far the store had passed over lost records: where it did since, it is no more known."""
 
     @property
     def pointer(self) -> SeqNr | None:

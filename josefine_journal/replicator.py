@@ -120,6 +120,7 @@ class Replicator:
         except BaseException:  # committed or not: the store knows
             self._forget(self.partitions)
             raise
+        self._settling.forget([each.partition for each in found.lost])
         self._committed_ms = now_ms
         self._ends |= {batch.partition: batch.end for batch in batches}
         return replace(
@@ -192,6 +193,9 @@ class Replicator:
         except RecordsGone:
             if taken.end == begin:
                 await self._lose(partition, taken, begin)
+        except RecordsLost as lost:
+            if taken.end == begin:  # else what is before the gap is stored first
+                self._pass(taken, lost)
         return taken
 
     async def _lose(self, partition: int, taken: Taken, begin: int) -> None:
@@ -199,10 +203,13 @@ class Replicator:
         start = await self._log.start_offset(partition)
         if start <= begin:
             return  # the log's end went back: the next round says so
-        lost = RecordsLost(self._log.topic, partition, begin=begin, end=start)
+        self._pass(taken, RecordsLost(self._log.topic, partition, begin=begin, end=start))
+
+    def _pass(self, taken: Taken, lost: RecordsLost) -> None:
+        """Go on after what is lost. Raises it where that was not asked for."""
         if not self._passes_lost:
             raise lost
-        taken.end, taken.lost = start, lost
+        taken.end, taken.lost = lost.end, lost
 
     # -- settling
 

@@ -22,6 +22,8 @@ class Settled:
 
     records: tuple[ActionRecord, ...]
     last: Last | None
+    lost_to: int
+    """As far as it still matters to this journal."""
 
 
 def asks_for_last(records: Iterable[ActionRecord]) -> bool:
@@ -37,20 +39,22 @@ def asks_for_last(records: Iterable[ActionRecord]) -> bool:
     return False
 
 
-def settle(records: Sequence[ActionRecord], last: Last | None) -> Settled:
-    """One journal's records, in the order of the log; `last` is the journal's before them.
+def settle(records: Sequence[ActionRecord], last: Last | None, lost_to: int = 0) -> Settled:
+    """One journal's records, in the order of the log; `last` is the journal's before them, and
+    `lost_to` the exclusive end of what is lost of the log (0: nothing, or a purge followed).
 
     Where `asks_for_last` says no, any last gives the same records.
     """
     taken: dict[int, ActionRecord] = {}
     for record in records:
-        if not counts(record.placed, last):
+        if not counts(record.placed, last, lost_to):
             continue
         match record.action:
             case Append():
                 record = described(record)
             case Purge():
                 record = replace(record, action=replace(record.action, expected_offset=None))
+                lost_to = 0
             case Delete(to=to) if last is not None:
                 clamped = replace(record.action, to=SeqNr(min(to, last.seq_nr)))
                 record = replace(record, action=clamped)
@@ -58,7 +62,7 @@ def settle(records: Sequence[ActionRecord], last: Last | None) -> Settled:
                 continue
         last = behind(record.placed, last)
         taken[record.offset] = record
-    return Settled(records=least(taken.values()), last=last)
+    return Settled(records=least(taken.values()), last=last, lost_to=lost_to)
 
 
 def least(records: Iterable[ActionRecord]) -> tuple[ActionRecord, ...]:

@@ -19,12 +19,18 @@ class Settling:
     """Of some partitions; the store is written by nobody else, or this is told to `forget`."""
 
     def __init__(self) -> None:
-        self._lasts: OrderedDict[tuple[int, str], Last | None] = OrderedDict()
+        self._lasts: OrderedDict[tuple[int, str], tuple[Last | None, int]] = OrderedDict()
+        """With how far the log's loss still matters to it."""
 
     def batch(self, snapshot: Snapshot, taken: Taken) -> Batch:
         """What one commit does to the partition."""
-        rows = self._rows(snapshot, taken)
-        return Batch(partition=taken.partition, begin=taken.begin, end=taken.end, records=rows)
+        return Batch(
+            partition=taken.partition,
+            begin=taken.begin,
+            end=taken.end,
+            records=self._rows(snapshot, taken),
+            lost_to=0 if taken.lost is None else taken.lost.end,
+        )
 
     def _rows(self, snapshot: Snapshot, taken: Taken) -> list[tuple[str, ActionRecord]]:
         partition = taken.partition
@@ -34,10 +40,14 @@ class Settling:
         rows: list[tuple[str, ActionRecord]] = []
         for key, records in taken.by_key.items():
             known = (partition, key)
-            settled = settle(records, self._lasts.get(known, asked.get(key)))
+            last, lost_to = self._lasts.get(known) or (
+                asked.get(key),
+                lost_to_of(snapshot, partition, key, asked.get(key)),
+            )
+            settled = settle(records, last, lost_to)
             rows += ((key, record) for record in settled.records)
             if key in asking or known in self._lasts:
-                self._lasts[known] = settled.last
+                self._lasts[known] = settled.last, settled.lost_to
                 self._lasts.move_to_end(known)
         while len(self._lasts) > LASTS_MAX:
             self._lasts.popitem(last=False)
@@ -47,3 +57,11 @@ class Settling:
         """What was known of them stands in the store."""
         for known in [each for each in self._lasts if each[0] in partitions]:
             del self._lasts[known]
+
+
+def lost_to_of(snapshot: Snapshot, partition: int, key: str, last: Last | None) -> int:
+    """How far the log's loss matters to a journal: not where a purge followed it."""
+    lost_to = snapshot.lost_to(partition)
+    if lost_to and last is None and snapshot.outline(partition, key).begin_offset >= lost_to:
+        return 0
+    return lost_to

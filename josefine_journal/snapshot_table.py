@@ -220,6 +220,7 @@ def _files(table: DeltaTable) -> list[PartFile]:
             size=row["size_bytes"],
             rows=row["num_records"],
             first_offset=row["modification_time"],
+            last_offset=row["modification_time"],
             first_key=row.get("min.key"),
             last_key=row.get("max.key"),
         )

@@ -17,8 +17,9 @@ from josefine_journal.events import SeqNr
 from josefine_journal.json_text import compact
 from josefine_journal.records import ActionRecord
 
-SCHEMA_VERSION = 2
-"""1 had neither tags nor expiry: who meets its files makes both from the values."""
+SCHEMA_VERSION = 3
+"""1 had neither tags nor expiry: who meets its files makes both from the values. Up to 2 the end of
+a partition was in its Delta transaction only, which RESTORE leaves as it is."""
 APPEND, DELETE, PURGE = "append", "delete", "purge"
 
 _HEADER = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])

@@ -19,6 +19,7 @@ from josefine_journal.events import SeqNr
 from josefine_journal.ports import Outline
 from josefine_journal.records import ActionRecord
 from josefine_journal.reduction import Last
+from josefine_journal.store_ends import StoredEnd, stored_end
 from josefine_journal.store_files import StoreFile, appends_of
 from josefine_journal.store_rows import APPEND, DELETE, OUTLINE_COLUMNS, PURGE, records_of, upgraded
 
@@ -34,6 +35,7 @@ class PartFile:
     size: int
     rows: int
     first_offset: int
+    last_offset: int
     first_key: str | None
     last_key: str | None
 
@@ -74,20 +76,25 @@ class DeltaSnapshot:
         *,
         topic: str,
         path: Path,
-        replicated: Mapping[int, int | None],
+        ends: Mapping[int, StoredEnd | None],
         files: Mapping[int, Sequence[PartFile]],
         open_files: OpenFiles,
     ) -> None:
         self.topic = topic
         self._path = path
-        self._replicated = replicated
+        self._ends = ends
         self._files = files
         self._open_files = open_files
         self._short: dict[tuple[str, str], pa.Table] = {}
         """What a file has of a journal of which it has little: it is read once."""
 
     def replicated(self, partition: int) -> int | None:
-        return self._replicated[partition]
+        found = self._ends[partition]
+        return None if found is None else found.end
+
+    def lost_to(self, partition: int) -> int:
+        found = self._ends[partition]
+        return 0 if found is None else found.lost_to
 
     def files(self, partition: int) -> Sequence[PartFile]:
         """In the order of the log."""
@@ -151,6 +158,11 @@ class DeltaSnapshot:
                 with self._open_files.lock:
                     part = next(parts, None)
 
+    def history(self, partition: int) -> Iterator[list[tuple[str, ActionRecord]]]:
+        for file in self._files[partition]:
+            rows = self.everything(partition, file).sort_by("offset")
+            yield records_of(self.topic, partition, rows)
+
     def scans(self, partition: int, columns: Sequence[str]) -> Iterator[Iterator[pa.Table]]:
         """Each file in the order of the log, a group of rows at a time."""
         for file in self._files[partition]:
@@ -195,15 +207,27 @@ def _most(rows: pa.Table, column: str, kind: str) -> int | None:
     return None if found is None else int(found)
 
 
+def ends_of(actions: pa.Table) -> dict[int, list[StoredEnd]]:
+    """Of each partition; more than one is not of our making."""
+    found: dict[int, list[StoredEnd]] = {}
+    for row in actions.select(["path", "size_bytes"]).to_pylist():
+        if (end := stored_end(row["path"], row["size_bytes"])) is not None:
+            found.setdefault(end.partition, []).append(end)
+    return found
+
+
 def files_of(actions: pa.Table) -> dict[int, tuple[PartFile, ...]]:
     """Of each partition, in the order of the log; the table's additions as delta-rs lists them."""
     found: dict[int, list[PartFile]] = {}
     for row in actions.to_pylist():
+        if stored_end(row["path"], row["size_bytes"]) is not None:
+            continue
         file = PartFile(
             path=row["path"],
             size=row["size_bytes"],
             rows=row["num_records"],
             first_offset=row["min.offset"],
+            last_offset=row["max.offset"],
             first_key=row.get("min.key"),
             last_key=row.get("max.key"),
         )

@@ -6,12 +6,17 @@ and the next one begins as a new producer; a read is bounded by offsets and neve
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from uuid import UUID
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, UnreadableBatchError
+from josefine_broker.base.errors import (
+    CorruptData,
+    ErrorCode,
+    KafkaError,
+    UnreadableBatchError,
+)
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.fetch import FetchOptions, Positions, records_between
+from josefine_broker.client.fetch import FetchOptions
 from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_asyncio import EARLIEST, LATEST, AsyncClient, monotonic_ms
@@ -20,7 +25,9 @@ from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.client.produce import UNKNOWN_OFFSET
 from josefine_broker.client.producing import SEQUENCE_MASK
 from josefine_broker.records.builder import Record, build_batch
-from josefine_journal.errors import JournalError, RecordsGone
+from josefine_journal.continuity import continuous
+from josefine_journal.errors import MISSING, JournalError, RecordsGone, RecordsLost
+from josefine_journal.opening import UNAUTHORIZED, check_topic
 from josefine_journal.readers import Readers
 
 FETCH_BYTES = 1024 * 1024
@@ -32,12 +39,21 @@ STALL_MS_MAX = 30_000
 class TopicLog:
     """For one event loop. Raises KafkaError where the client does."""
 
-    def __init__(self, client: AsyncClient, topic: str, readers: Readers | None = None) -> None:
-        """Without `readers` the client reads, too."""
+    def __init__(
+        self,
+        client: AsyncClient,
+        topic: str,
+        readers: Readers | None = None,
+        *,
+        holds_journals: bool = True,
+    ) -> None:
+        """Without `readers` the client reads, too. `holds_journals`: the topic is checked when it
+        is opened (`josefine_journal.opening`)."""
         self.topic = topic
         self._client = client
         self._readers = readers
-        self._partition_count: int | None = None
+        self._holds_journals = holds_journals
+        self._opened: tuple[UUID | None, int] | None = None
         self._writers: dict[int, _Writer] = {}
 
     @property
@@ -46,10 +62,16 @@ class TopicLog:
         return self._client.topic_id(self.topic)
 
     async def partition_count(self) -> int:
-        """As it was when it was asked first: the topic must not get more."""
-        if self._partition_count is None:
-            self._partition_count = await self._client.partition_count(self.topic)
-        return self._partition_count
+        """As it was when this topic was opened; one that is made again is opened again.
+
+        Raises TopicWidened and TopicCompacted for a topic that journals cannot be read from.
+        """
+        if self._opened is None or self._opened[0] != self.topic_id:
+            count = await self._client.partition_count(self.topic)
+            if self._holds_journals:
+                await check_topic(self, count)
+            self._opened = self.topic_id, count
+        return self._opened[1]
 
     async def partition_of(self, key: bytes) -> int:
         """Where Kafka's producers put that key."""
@@ -60,6 +82,21 @@ class TopicLog:
         tp = TopicPartition(self.topic, partition)
         return (await self._client.list_offsets({tp: EARLIEST}))[tp].offset
 
+    async def start_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        wanted = {TopicPartition(self.topic, partition): EARLIEST for partition in partitions}
+        listed = await self._client.list_offsets(wanted)
+        return {tp.partition: found.offset for tp, found in listed.items()}
+
+    async def configs(self) -> Mapping[str, str]:
+        """Empty where this client is not authorized to describe them."""
+        try:
+            found = (await self._client.describe_configs([self.topic]))[self.topic]
+        except KafkaError as error:
+            if error.code in UNAUTHORIZED:
+                return {}
+            raise
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
     async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
         """Behind the newest record that consumers may see."""
         wanted = {TopicPartition(self.topic, partition): LATEST for partition in partitions}
@@ -68,39 +105,46 @@ class TopicLog:
 
     async def write(self, partition: int, record: Record) -> int:
         """Write one record with acks=all; its offset."""
+        return await self._writer(partition).write((record,))
+
+    async def write_all(self, partition: int, records: Sequence[Record]) -> None:
+        """Write them as one batch with acks=all."""
+        await self._writer(partition).write(records)
+
+    def _writer(self, partition: int) -> "_Writer":
         writer = self._writers.get(partition)
         if writer is None:
             tp = TopicPartition(self.topic, partition)
             writer = self._writers[partition] = _Writer(self._client, tp)
-        return await writer.write(record)
+        return writer
 
     async def read(
         self, partition: int, begin: int, end: int
     ) -> AsyncGenerator[list[Record], None]:
         """The records from `begin` to `end` (exclusive), as many at a time as one fetch brings.
 
-        Raises RecordsGone where the log begins behind `begin`, JournalError for a damaged batch and
+        Raises RecordsGone where the log begins behind `begin`, RecordsLost for offsets in between
+        that have neither a record nor a transaction marker, JournalError for a damaged batch and
         where records do not come.
         """
         tp = TopicPartition(self.topic, partition)
         options = FetchOptions(partition_bytes_max=FETCH_BYTES, max_wait_ms=FETCH_WAIT_MS)
-        positions = Positions()
-        positions.assign(tp, begin, end)
-        deadline_ms = monotonic_ms() + STALL_MS_MAX
-        while (at := positions.position(tp)) is not None:
+        at, deadline_ms = begin, monotonic_ms() + STALL_MS_MAX
+        while at < end:
             part = await self._fetched(tp, at, options)
             _check(tp, at, part)
             try:
-                records = list(records_between(part.records, at, end))
-                positions.advance(tp, part.records)
+                found = continuous(part.records, at, end)
             except UnreadableBatchError as error:
                 raise JournalError(f"{tp}: {error}") from error
             except CorruptData as error:
                 raise JournalError(f"partition {tp} is damaged: {error}") from error
-            if records:
-                yield records
-            if positions.position(tp) != at:
-                deadline_ms = monotonic_ms() + STALL_MS_MAX
+            if found.records:
+                yield found.records
+            if found.gap_end is not None:
+                _check_gap(tp, found.next_offset, found.gap_end, part)
+            if found.next_offset != at:
+                at, deadline_ms = found.next_offset, monotonic_ms() + STALL_MS_MAX
             elif monotonic_ms() > deadline_ms:
                 raise JournalError(f"partition {tp} has no record at {at}, which was acknowledged")
 
@@ -120,6 +164,13 @@ def _check(tp: TopicPartition, at: int, part: FetchedPartition) -> None:
         raise partition_error(tp, part.error_code, None)
 
 
+def _check_gap(tp: TopicPartition, begin: int, end: int, part: FetchedPartition) -> None:
+    """Raises RecordsLost, and RecordsGone where retention took the records meanwhile."""
+    if end <= part.log_start_offset:
+        raise RecordsGone(f"partition {tp}: offset {begin} went away while the journal was read")
+    raise RecordsLost(tp.topic, tp.partition, begin=begin, end=end, reason=MISSING)
+
+
 class _Writer:
     """The idempotent producer of one partition (KIP-98)."""
 
@@ -130,12 +181,13 @@ class _Writer:
         self._identity: ProducerIdentity | None = None
         self._sequence = 0
 
-    async def write(self, record: Record) -> int:
+    async def write(self, records: Sequence[Record]) -> int:
+        """The offset of the first one."""
         async with self._turn:
             if self._identity is None:
                 self._identity, self._sequence = await self._client.init_producer_id(), 0
             batch = build_batch(
-                (record,),
+                records,
                 producer_id=self._identity.producer_id,
                 producer_epoch=self._identity.producer_epoch,
                 base_sequence=self._sequence,
@@ -145,7 +197,7 @@ class _Writer:
             except BaseException:
                 self._identity = None
                 raise
-            self._sequence = (self._sequence + 1) & SEQUENCE_MASK
+            self._sequence = (self._sequence + len(records)) & SEQUENCE_MASK
         if offset == UNKNOWN_OFFSET:
             raise JournalError(f"partition {self._tp}: the record is written, nobody knows where")
         return offset

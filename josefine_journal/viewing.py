@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
 from josefine_broker.records.builder import Record
-from josefine_journal.errors import JournalError, RecordsGone, RecordsLost, StoreError
+from josefine_journal.errors import JournalError, JournalMoved, RecordsGone, RecordsLost
 from josefine_journal.events import SeqNr
 from josefine_journal.heads import Heads
+from josefine_journal.moved import Left
 from josefine_journal.ports import Log, Outline, Snapshot, Store
 from josefine_journal.records import ActionRecord, PartitionOffset, action_record
-from josefine_journal.reduction import Last
 from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.window import Window
 
@@ -33,6 +33,8 @@ class Stored:
     key: str
     outline: Outline
     end_offset: int
+    lost_to: int
+    """How far the log's loss matters to the journal."""
 
     def appends(self, begin: int) -> Iterator[list[ActionRecord]]:
         """Those with a sequence number of at least `begin`, in order."""
@@ -47,6 +49,7 @@ class View:
     stored: Stored | None
     end_offset: int
     """Exclusive; behind the mark, where the store is further."""
+    passed_to: int
 
     @property
     def pointer(self) -> SeqNr | None:
@@ -62,7 +65,8 @@ class View:
     @property
     def folded(self) -> Folded:
         """What is worth to be remembered."""
-        return Folded(end_offset=self.end_offset, last=self.window.last)
+        window = self.window
+        return _folded(self.end_offset, window, self.passed_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,56 +97,95 @@ class Viewer:
 
     async def look(self, mark: PartitionOffset, *, wanted: int, kept_bytes_max: int = 0) -> View:
         """The journal up to the mark, as far as who wants events from `wanted` on must know it."""
-        known = self._remembered.get(self._key, self._log.topic_id, mark.offset)
+        snapshot = await self._snapshot(mark.partition)
+        known = self._recalled(mark.partition, mark.offset, snapshot)
         if known is not None and wanted > (known.pointer or 0):
             try:
                 window = await self.window(known, mark, kept_bytes_max)
-                return View(window=window, stored=None, end_offset=mark.offset + 1)
-            except RecordsGone:
-                if self._store is None:
-                    raise
+                return View(
+                    window=window,
+                    stored=None,
+                    end_offset=mark.offset + 1,
+                    passed_to=known.passed_to,
+                )
+            except (RecordsGone, RecordsLost):
+                pass  # the store may have them
         for _ in range(ATTEMPTS):
             before, stored = await self._before(mark.partition)
             end_offset = max(mark.offset + 1, before.end_offset)
             try:
                 window = await self.window(before, mark, kept_bytes_max, rewinds=True)
-                return View(window=window, stored=stored, end_offset=end_offset)
             except RecordsGone:
-                if stored is None:
-                    raise
-                await self._check_nothing_is_lost(mark.partition)
+                if stored is not None:
+                    await self._check_nothing_is_lost(mark.partition)
+                continue
+            if stored is None:
+                self._check_beginning(mark.partition, before, window)
+            return View(
+                window=window, stored=stored, end_offset=end_offset, passed_to=before.passed_to
+            )
         raise JournalError(f"{self._log.topic}-{mark.partition}: retention outruns this reader")
 
     async def known(self, partition: int) -> Known:
-        """What is known of the journal now, up to some place in the log."""
-        snapshot = None
-        if self._store is not None:
-            snapshot = await asyncio.to_thread(self._store.snapshot, (partition,))
-        before = self._remembered.get(self._key, self._log.topic_id, None)
+        """What is known of the journal now, up to some place in the log.
+
+        Raises RecordsLost where nobody can know, so that nothing is written on a guess.
+        """
+        snapshot = await self._snapshot(partition)
+        before = self._recalled(partition, None, snapshot)
         if before is None:
             before = (await self._before(partition, snapshot))[0]
+            before = await self._without_loss(partition, before)
         return Known(before=before, snapshot=snapshot)
 
-    async def last_at(self, at: PartitionOffset, known: Known) -> Last | None:
-        """The journal's last before its own record `at`; `known` is from before it.
+    async def _snapshot(self, partition: int) -> Snapshot | None:
+        if self._store is None:
+            return None
+        return await asyncio.to_thread(self._store.snapshot, (partition,))
 
-        Raises StoreError where the topic lost the records between the two meanwhile.
+    def _recalled(
+        self, partition: int, end_offset: int | None, snapshot: Snapshot | None
+    ) -> Folded | None:
+        """What is remembered, unless the store passed over lost records since: who read those must
+        count appends as all others do, who did not."""
+        known = self._remembered.get(self._key, self._log.topic_id, end_offset)
+        if known is None or snapshot is None:
+            return known
+        return known if known.passed_to == snapshot.lost_to(partition) else None
+
+    async def last_at(self, at: PartitionOffset, known: Known) -> Folded:
+        """The journal up to its own record `at`; `known` is from before it.
+
+        Raises RecordsLost where the topic lost the records between the two meanwhile.
         """
         if known.before.end_offset > at.offset:  # the topic was made again meanwhile
             known = await self.known(at.partition)
         try:
-            return (await self.window(known.before, at)).last
-        except RecordsGone:
+            window = await self.window(known.before, at)
+            return _folded(at.offset, window, known.before.passed_to)
+        except (RecordsGone, RecordsLost) as error:
             if known.snapshot is None:
-                raise
+                raise await self._untold(at, known.before, error) from error
         before, _ = await self._before(at.partition, known.snapshot)
         try:
-            return (await self.window(before, at)).last
-        except RecordsGone as error:
-            raise StoreError(
-                f"{self._log.topic}-{at.partition} offset {at.offset}: the topic lost what stands "
-                "before this append, so nobody can tell whether it was expected: read, and see"
-            ) from error
+            return _folded(at.offset, await self.window(before, at), before.passed_to)
+        except (RecordsGone, RecordsLost) as error:
+            raise await self._untold(at, before, error) from error
+
+    async def _untold(
+        self, at: PartitionOffset, before: Folded, error: RecordsGone | RecordsLost
+    ) -> RecordsLost:
+        """An append is written, and the topic lost what is between it and `before`."""
+        begin, end = before.end_offset, at.offset
+        if isinstance(error, RecordsLost):
+            begin, end = error.begin, error.end
+        else:
+            end = max(begin + 1, min(end, await self._log.start_offset(at.partition)))
+        reason = (
+            f"left the topic before the append at {at.offset} was compared with them: nobody can "
+            "tell whether it was expected; read the journal, and see"
+        )
+        return RecordsLost(self._log.topic, at.partition, begin=begin, end=end, reason=reason)
 
     async def window(
         self,
@@ -153,7 +196,7 @@ class Viewer:
         rewinds: bool = False,
     ) -> Window:
         """The actions from there up to `end`, which is not among them."""
-        window = Window(before.last, kept_bytes_max=kept_bytes_max)
+        window = Window(before.last, kept_bytes_max=kept_bytes_max, lost_to=before.lost_to)
         begin = before.end_offset
         try:
             if self._heads is not None and begin < end.offset:
@@ -168,7 +211,19 @@ class Viewer:
         except JournalError:
             self._remembered.forget(self._key)  # its place may be gone: begin anew
             raise
+        await self._check_left(window.left)
         return window
+
+    async def _check_left(self, left: Left | None) -> None:
+        """Raises JournalMoved for who opened the topic before its journals were moved."""
+        if left is not None and left.move.count_before == await self._log.partition_count():
+            self._remembered.forget(self._key)
+            raise JournalMoved(
+                self._log.topic,
+                self._key.decode(),
+                count=left.move.count,
+                partition=left.partition,
+            )
 
     async def actions(self, begin: int, end: PartitionOffset) -> AsyncIterator[list[ActionRecord]]:
         """This journal's actions there; no other record is more than looked at for its key."""
@@ -192,18 +247,49 @@ class Viewer:
         stored = await asyncio.to_thread(self._stored, self._store, partition, snapshot)
         if self._heads is not None:
             self._heads.replicated(partition, stored.end_offset)
-        return Folded(end_offset=stored.end_offset, last=stored.outline.last), stored
+        last = stored.outline.last
+        folded = Folded(
+            end_offset=stored.end_offset,
+            last=last,
+            lost_to=stored.lost_to,
+            passed_to=stored.snapshot.lost_to(partition),
+        )
+        return folded, stored
 
     def _stored(self, store: Store, partition: int, snapshot: Snapshot | None) -> Stored:
         snapshot = snapshot or store.snapshot((partition,))
         key = self._key.decode()
+        outline = snapshot.outline(partition, key)
+        lost_to = snapshot.lost_to(partition)
+        if outline.last is None and outline.begin_offset >= lost_to:
+            lost_to = 0  # a purge followed
         return Stored(
             snapshot=snapshot,
             partition=partition,
             key=key,
-            outline=snapshot.outline(partition, key),
+            outline=outline,
+            lost_to=lost_to,
             end_offset=snapshot.replicated(partition) or 0,
         )
+
+    async def _without_loss(self, partition: int, before: Folded) -> Folded:
+        """A place of which the journal's last is known. Raises RecordsLost where there is none."""
+        if self._store is not None:
+            if await self._log.start_offset(partition) > before.end_offset:
+                await self._check_nothing_is_lost(partition)
+            return before
+        if before.end_offset == 0:
+            return before
+        end = (await self._log.end_offsets((partition,)))[partition]
+        window = await self.window(before, PartitionOffset(partition=partition, offset=end))
+        self._check_beginning(partition, before, window)
+        return _folded(end, window, 0)
+
+    def _check_beginning(self, partition: int, before: Folded, window: Window) -> None:
+        """Without a store the topic is all there is. Raises RecordsLost where it lost its beginning
+        and the journal was not purged since."""
+        if before.end_offset > 0 and not window.is_begun_anew:
+            raise RecordsLost(self._log.topic, partition, begin=0, end=before.end_offset)
 
     async def _check_nothing_is_lost(self, partition: int) -> None:
         """Raises RecordsLost where the topic begins behind the store's end."""
@@ -213,3 +299,8 @@ class Viewer:
         end_offset = snapshot.replicated(partition) or 0
         if end_offset < begin:
             raise RecordsLost(self._log.topic, partition, begin=end_offset, end=begin)
+
+
+def _folded(end_offset: int, window: Window, passed_to: int) -> Folded:
+    last, lost_to = window.last, window.lost_to
+    return Folded(end_offset=end_offset, last=last, lost_to=lost_to, passed_to=passed_to)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from josefine_journal.actions import Append, Delete, Purge
 from josefine_journal.events import SeqNr
 from josefine_journal.head import EMPTY, Head, combine, head_of
+from josefine_journal.moved import Left, moved_of
 from josefine_journal.records import ActionRecord, EventRecord, event_records
 from josefine_journal.reduction import Last, behind, counts
 
@@ -25,25 +26,44 @@ class Resume:
 
     offset: int
     last: Last | None
+    lost_to: int
 
 
 class Window:
     """The only mutable part: takes one journal's records in the order of the log."""
 
-    def __init__(self, before: Last | None, *, kept_bytes_max: int) -> None:
-        """`before` is the last of what stands before the window."""
+    def __init__(self, before: Last | None, *, kept_bytes_max: int, lost_to: int = 0) -> None:
+        """`before` is the last of what stands before the window; `lost_to`: see `counts`."""
         self._last = before
+        self._lost_to = lost_to
         self._deleted_to = 0
         self._head: Head = EMPTY
         self._kept: list[ActionRecord] = []
         self._kept_bytes = 0
         self._kept_bytes_max = kept_bytes_max
         self._resume: Resume | None = None
+        self._is_begun_anew = False
+        self._left: Left | None = None
+
+    @property
+    def left(self) -> Left | None:
+        """Where the journal was moved to, if nothing followed that."""
+        return self._left
+
+    @property
+    def is_begun_anew(self) -> bool:
+        """Whether a purge without a condition is in it: what is before it does not matter."""
+        return self._is_begun_anew
 
     @property
     def last(self) -> Last | None:
         """The journal's last as far as it was read."""
         return self._last
+
+    @property
+    def lost_to(self) -> int:
+        """How far the log's loss still matters."""
+        return self._lost_to
 
     @property
     def pointer(self) -> SeqNr | None:
@@ -75,22 +95,29 @@ class Window:
         `is_held`: it is in memory anyway, so it is kept however many there are.
         """
         before = self._last
-        if not counts(record.placed, before):
+        if not counts(record.placed, before, self._lost_to):
             return False
         self._last = behind(record.placed, before)
         self._head = combine(self._head, head_of(record.action, record.offset))
         if isinstance(record.action, Purge):
+            self._lost_to = 0
+            moved = moved_of(record.headers)
+            self._left = moved if isinstance(moved, Left) else None
+            if record.action.expected_offset is None:
+                self._is_begun_anew = True
             self._kept, self._kept_bytes, self._resume, self._deleted_to = [], 0, None, 0
         elif isinstance(record.action, Delete):
             self._deleted_to = max(self._deleted_to, min(record.action.to, _number(before)))
-        elif isinstance(record.action, Append) and self._resume is None:
-            self._keep(record, before, is_held)
+        elif isinstance(record.action, Append):
+            self._left = None
+            if self._resume is None:
+                self._keep(record, before, is_held)
         return True
 
     def _keep(self, record: ActionRecord, before: Last | None, is_held: bool) -> None:
         size = 0 if is_held else record.value_bytes + ACTION_BYTES
         if self._kept_bytes + size > self._kept_bytes_max:
-            self._resume = Resume(offset=record.offset, last=before)
+            self._resume = Resume(offset=record.offset, last=before, lost_to=self._lost_to)
             return
         self._kept.append(record)
         self._kept_bytes += size

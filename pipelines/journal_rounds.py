@@ -79,9 +79,10 @@ class SparkReplicator:
         try:
             if lost:
                 stored = await self._stored()
-            found = await self._run(stored, ends)
-            if self._bury is not None and self.stalled:
-                found = await self._buried(found, now_ms)
+            found, gaps = await self._run(stored, ends)
+            apart = gaps if self._bury is None else {*gaps, *self.stalled}
+            if apart:
+                found = await self._apart(found, sorted(apart), now_ms)
             await self._store_marks(await self._stored(), now_ms, is_last)
         except Overtaken:
             self._looked.clear()
@@ -89,14 +90,14 @@ class SparkReplicator:
         except BaseException:  # committed or not: the store knows
             self._looked.clear()
             raise
-        if found.committed or lost:
+        if found.committed or found.lost or lost:
             self._committed_ms = now_ms
         replicated = _numbers(await self._stored())
         return replace(
             found,
             replicated=replicated,
             log_ends=ends,
-            lost=tuple(lost),
+            lost=(*lost, *found.lost),
             committed=tuple(p for p in self.partitions if replicated[p] != (before[p] or 0)),
             behind=sum(
                 max(0, ends[p] - max(replicated[p], self._looked.get(p, 0)))
@@ -137,15 +138,20 @@ class SparkReplicator:
             gone = RecordsLost(self._log.topic, partition, begin=begin, end=start)
             if not self._passes_lost:
                 raise gone
-            batch = Batch(partition=partition, begin=stored[partition], end=start, records=())
+            batch = Batch(
+                partition=partition, begin=stored[partition], end=start, records=(), lost_to=start
+            )
             await asyncio.to_thread(self._store.commit, [batch])
             lost.append(gone)
         return lost
 
-    async def _run(self, stored: Stored, ends: Mapping[int, int]) -> Round:
-        """In Spark, if something is new. Raises JournalError in place of what Spark raises."""
+    async def _run(self, stored: Stored, ends: Mapping[int, int]) -> tuple[Round, set[int]]:
+        """In Spark, if something is new; the partitions that an offset without a record stopped.
+
+        Raises JournalError in place of what Spark raises.
+        """
         if not self._due(stored, ends):
-            return Round()
+            return Round(), set()
         known = {partition: str(error) for partition, error in self.stalled.items()}
         before = Replicated(looked=dict(self._looked), stalled=known)
         try:
@@ -157,12 +163,13 @@ class SparkReplicator:
         self._looked = done.looked
         for partition in done.stalled.keys() - known.keys():
             self.stalled[partition] = JournalError(done.stalled[partition])
-        return Round(
+        found = Round(
             records=done.records,
             rows=done.rows,
             oldest_ms=done.oldest_ms,
             committed=self.partitions if done.commits else (),
         )
+        return found, set(done.gaps)
 
     def _replicate(self, before: Replicated) -> Replicated:
         return replicate(
@@ -177,13 +184,15 @@ class SparkReplicator:
             before=before,
         )
 
-    async def _buried(self, found: Round, now_ms: int) -> Round:
-        """The records that stopped partitions become dead letters; Spark goes on behind them."""
-        for partition in list(self.stalled):
+    async def _apart(self, found: Round, partitions: Sequence[int], now_ms: int) -> Round:
+        """A commit without Spark for each partition that a record or a gap stopped: it buries the
+        record and tells a gap from a transaction marker; Spark goes on after it."""
+        for partition in partitions:
             one = Replicator(
                 self._log,
                 self._store,
                 (partition,),
+                passes_lost=self._passes_lost,
                 bury=self._bury,
                 batch_bytes_max=1,
                 at=self._at,
@@ -192,12 +201,14 @@ class SparkReplicator:
             if done.overtaken:
                 raise Overtaken(f"partition {self._log.topic}-{partition}")
             self._looked.pop(partition, None)
-            del self.stalled[partition]
+            self.stalled.pop(partition, None)
+            self.stalled |= one.stalled
             found = replace(
                 found,
                 records=found.records + done.records,
                 rows=found.rows + done.rows,
                 dead=(*found.dead, *done.dead),
+                lost=(*found.lost, *done.lost),
                 committed=self.partitions,
             )
         return found

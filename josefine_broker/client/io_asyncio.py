@@ -19,7 +19,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import admin, groups, offsets, operations
 from josefine_broker.client import fetch as fetching
 from josefine_broker.client import produce as writing
-from josefine_broker.client.admin import ClusterDescription, CreatedTopic, NewTopic
+from josefine_broker.client.admin import ClusterDescription, ConfigEntry, CreatedTopic, NewTopic
 from josefine_broker.client.cluster import Address, ClusterMetadata, parse_bootstrap
 from josefine_broker.client.effects import Effect, Exchange, Operation, Pause, Resumed, Unanswered
 from josefine_broker.client.fetch import FetchOptions
@@ -179,6 +179,13 @@ class AsyncClient:
     async def init_producer_id(self, *, timeout_ms: int | None = None) -> ProducerIdentity:
         return await self._run(
             lambda t, d: groups.init_producer_id(self._session, t, d), timeout_ms
+        )
+
+    async def describe_configs(
+        self, topics: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, dict[str, ConfigEntry]]:
+        return await self._run(
+            lambda t, d: admin.describe_configs(self._session, topics, t, d), timeout_ms
         )
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:

@@ -173,3 +173,70 @@ def test_topic_that_is_not_there_is_named(bootstrap: str) -> None:
     for verb, arguments in (("read", ()), ("pointer", ()), ("purge", ("--yes",))):
         done = josefine(bootstrap, "journal", verb, "nowhere", "alice", *arguments)
         assert (done.code, done.err) == (1, "error: topic 'nowhere' does not exist\n")
+
+
+VERBS = (
+    ("read",),
+    ("pointer",),
+    ("append",),
+    ("delete", "--all", "--yes"),
+    ("purge", "--yes"),
+)
+ANY_STORE = ("--store", "no-store-is-here")
+"""What is refused is refused before a store is looked at."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--partitions", "4"), "has 4 partitions, but its journals were written over 1"),
+        (("--config", "cleanup.policy=compact"), "has cleanup.policy=compact"),
+    ],
+    ids=["widened", "compacted"],
+)
+def test_topic_that_journals_cannot_be_read_from_is_refused_by_every_verb(
+    bootstrap: str, topic: str, arguments: tuple[str, ...], said: str
+) -> None:
+    assert journal(bootstrap, "append", topic, stdin='{"text": "x"}').code == 0
+    altered = josefine(bootstrap, "topics", "alter", topic, *arguments)
+    assert altered.code == 0, altered.err
+
+    done = [journal(bootstrap, verb, topic, *more, stdin='{"text": "y"}') for verb, *more in VERBS]
+    done += [
+        josefine(bootstrap, "journal", verb, topic, *more, *ANY_STORE)
+        for verb, *more in (("status",), ("replicate", "--once"))
+    ]
+
+    for each in done:
+        assert (each.code, each.out, said in each.err) == (1, "", True), each
+        assert each.err.count("\n") == 1, each
+
+
+def test_retention_without_a_store_is_warned_of_and_what_it_takes_is_named(
+    bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    def append(number: int, *more: str) -> Done:
+        event = f'{{"seq_nr": {number}, "text": "x"}}'
+        return journal(bootstrap, "append", topic, "-", *more, stdin=event)
+
+    config = ("--config", "retention.ms=-1", "--config", "retention.bytes=-1")
+    assert josefine(bootstrap, "topics", "alter", topic, *config).code == 0
+    assert [append(n, "--expect", str(n - 1)).err for n in (1, 2, 3)] == [""] * 3
+    config = ("--config", "retention.ms=3600000")
+    assert josefine(bootstrap, "topics", "alter", topic, *config).code == 0
+
+    warned, stored = append(4), append(5, "--store", str(tmp_path))
+    cut = josefine(bootstrap, "delete-records", topic, "--before", "0:2", "--yes")
+    assert cut.code == 0, cut.err
+    lost = [
+        journal(bootstrap, "read", topic),
+        journal(bootstrap, "append", topic, stdin='{"text": "y"}'),
+        append(6, "--expect", "5"),
+    ]
+
+    assert (warned.code, stored.code, stored.err) == (0, 0, "")
+    assert "warning: topic" in warned.err
+    assert "has retention.ms=3600000 and no store is named" in warned.err
+    for each in lost:
+        assert (each.code, each.out) == (1, ""), each
+        assert f"partition {topic}-0: the records from 0 to 1 left the topic" in each.err

@@ -22,7 +22,7 @@ from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer,
 from josefine_broker.records.builder import Record
 from josefine_journal.actions import ACTION_HEADER
 from josefine_journal.blocking import BlockingJournals
-from josefine_journal.errors import ConcurrentWriter, JournalError
+from josefine_journal.errors import ConcurrentWriter, JournalError, RecordsLost
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr, Text
 from josefine_journal.journals import Journal, Journals
 from josefine_journal.readers import Readers
@@ -103,6 +103,7 @@ def test_append_is_one_record_in_the_encoding_of_the_golden_files(
     (name, action), *users = record.headers
     golden = json.loads((GOLDEN / "Append-origin-Json-metadata.json").read_bytes())
     golden["append"] |= {"range": {"from": 1, "to": 2}, "version": "0.0.1"}
+    golden["append"] |= {"partitions": PARTITIONS}
     assert (record.key, record.timestamp_ms, users) == (b"id", 1_000, [("mine", b"\x00")])
     assert (name, json.loads(action or b"")) == (ACTION_HEADER, golden)
     assert json.loads(record.value or b"") == json.loads(
@@ -229,7 +230,7 @@ def test_mark_is_a_place_that_changes_nothing(broker: BrokerProcess, topic: str)
     run(broker, topic, scenario)
 
     names = [json.loads(record.headers[0][1] or b"") for record in raw(broker, topic)]
-    assert {"mark": {"id": "mine"}} in names
+    assert {"mark": {"id": "mine", "partitions": PARTITIONS}} in names
 
 
 def test_of_writers_that_know_the_same_number_one_wins(broker: BrokerProcess, topic: str) -> None:
@@ -278,7 +279,9 @@ def test_writer_that_nobody_disturbs_reads_nothing_again(broker: BrokerProcess, 
         for n in range(1, 4):
             await others.journal("id").append(events(n))
         async with Counting(broker.bootstrap) as client:
-            journal = Journals(client, topic).journal("id")
+            reader = Journals(client, topic)
+            await reader.topic.partition_count()  # the check of the topic fetches, too
+            client.fetches, journal = 0, reader.journal("id")
             assert (await numbers(journal), client.fetches) == ([1, 2, 3], 1)
             for n in range(4, 10):
                 await journal.append(events(n), expected_seq_nr=n - 1)
@@ -306,7 +309,7 @@ def test_topic_made_again_is_another_log(broker: BrokerProcess, topic: str) -> N
     run(broker, topic, scenario)
 
 
-def test_records_that_went_away_are_told_once_and_the_rest_is_read(
+def test_records_that_went_away_are_told_with_their_offsets_until_the_journal_is_purged(
     broker: BrokerProcess, topic: str
 ) -> None:
     async def scenario(found: Journals) -> None:
@@ -317,9 +320,12 @@ def test_records_that_went_away_are_told_once_and_the_rest_is_read(
             await others.journal("id").append(events(3))
         with BlockingClient(broker.bootstrap) as client:
             client.delete_records({TopicPartition(topic, at.partition): last.offset + 1})
-        with pytest.raises(JournalError, match="went away while the journal was read"):
-            await journal.pointer()
-        assert (await journal.pointer(), await numbers(journal)) == (3, [3])
+        for _ in range(2):
+            with pytest.raises(RecordsLost, match=f"the records from 0 to {last.offset} left"):
+                await journal.pointer()
+        await journal.purge()
+        await journal.append(events(1), expected_seq_nr=0)
+        assert (await journal.pointer(), await numbers(journal)) == (1, [1])
 
     run(broker, topic, scenario)
 

@@ -13,6 +13,7 @@ from unittest import mock
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
@@ -67,10 +68,10 @@ def everything(count: int) -> dict[str, list[int]]:
     return {key: list(range(1, count + 1)) for key in KEYS}
 
 
-def take_from_topic(broker: BrokerProcess, topic: str) -> None:
+def take_from_topic(broker: BrokerProcess, topic: str, partitions: int = PARTITIONS) -> None:
     """All that is there, as retention would."""
     with BlockingClient(broker.bootstrap) as client:
-        asked = {TopicPartition(topic, partition): LATEST for partition in range(PARTITIONS)}
+        asked = {TopicPartition(topic, partition): LATEST for partition in range(partitions)}
         ends = client.list_offsets(asked)
         client.delete_records({tp: found.offset for tp, found in ends.items()})
 
@@ -198,6 +199,98 @@ def test_records_that_left_before_they_were_stored_are_told_and_never_passed_ove
     assert passed.code == 0
     assert passed.err.count("they are lost; passed over") == PARTITIONS
     assert read(broker, topic, tmp_path) == everything(2)
+
+
+def test_journals_of_a_widened_topic_are_moved_however_often_that_is_killed(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """With kill -9 at each place; the topic has lost what the store has."""
+    append(broker, topic, 1, 3)
+    assert replicate(broker, topic, tmp_path).code == 0
+    take_from_topic(broker, topic)
+    append_on(broker, topic, tmp_path, 4, 2)
+    before = raw_events(broker, topic, tmp_path)
+    config = ("--config", "retention.ms=-1")
+    altered = josefine(broker.bootstrap, "topics", "alter", topic, "--partitions", "5", *config)
+    assert altered.code == 0, altered.err
+    move = ("journal", "move", topic, "--store", str(tmp_path))
+
+    for place in ("moved_some@2", "moved_left", "moved_marked"):
+        with mock.patch.dict("os.environ", {"JOSEFINE_FAIL": place}):
+            process = josefine_process(broker.bootstrap, *move)
+        _, said = process.communicate(timeout=WAIT_S)
+        assert process.returncode == -signal.SIGKILL, said
+        refused = josefine(broker.bootstrap, "journal", "read", topic, "bob", *move[-2:])
+        assert (refused.code, "5 partitions, but its" in refused.err) == (1, True), refused
+    done, again = (josefine(broker.bootstrap, *move) for _ in range(2))
+
+    assert (done.code, done.err) == (0, ""), done
+    assert f"{topic}: its journals are where they belong, over 5 partitions\n" == again.out
+    assert raw_events(broker, topic, tmp_path) == before
+    append_on(broker, topic, tmp_path, 6, 1)
+    assert replicate(broker, topic, tmp_path).code == 0
+    take_from_topic(broker, topic, 5)
+    assert read(broker, topic, tmp_path) == everything(6)
+
+
+def raw_events(broker: BrokerProcess, topic: str, store: Path) -> list[tuple[object, ...]]:
+    """All of events but where they are."""
+    with BlockingJournals(broker.bootstrap, topic, store=store) as journals:
+        return [
+            (each.event, each.timestamp_ms, each.origin, each.metadata, each.headers)
+            for key in KEYS
+            for each in journals.journal(key).read()
+        ]
+
+
+def test_a_store_that_was_restored_is_told_and_stored_again(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    append(broker, topic, 1, 2)
+    assert replicate(broker, topic, tmp_path).code == 0
+    version = DeltaTable(tmp_path / topic).version()
+    append_on(broker, topic, tmp_path, 3, 2)
+    assert replicate(broker, topic, tmp_path).code == 0
+
+    DeltaTable(tmp_path / topic).restore(version)
+
+    assert read(broker, topic, tmp_path) == everything(4)
+    status = josefine(broker.bootstrap, "journal", "status", topic, "--store", str(tmp_path))
+    assert status.err.count("the store was restored from offset") == PARTITIONS
+    again = replicate(broker, topic, tmp_path)
+    assert again.err.count("is read from the topic again") == PARTITIONS
+    take_from_topic(broker, topic)
+    assert read(broker, topic, tmp_path) == everything(4)
+
+
+def test_transaction_markers_are_neither_lost_records_nor_a_gap(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    append(broker, topic, 1, 2)
+    in_a_transaction(broker, topic)
+    append(broker, topic, 3, 2)
+    assert read(broker, topic, None) == everything(4)
+
+    status = josefine(
+        broker.bootstrap, "journal", "status", topic, "--store", str(tmp_path), "--json"
+    )
+    done = replicate(broker, topic, tmp_path)
+
+    found = json.loads(status.out)["partitions"]
+    assert [(each["lost"], each["lost_ranges"]) for each in found] == [(0, [])] * PARTITIONS
+    assert (done.code, "nothing to be replicated" in done.err) == (0, True), done
+    take_from_topic(broker, topic)
+    assert read(broker, topic, tmp_path) == everything(4)
+
+
+def in_a_transaction(broker: BrokerProcess, topic: str) -> None:
+    """Records of somebody else, and a marker after them, in every partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(topic, b"x", b"y", partition)
+    producer.commit_transaction()
 
 
 def test_a_damaged_record_stops_its_partition_and_no_other(

@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -21,7 +22,7 @@ from josefine_broker.client.io_asyncio import AsyncClient
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
 from josefine_journal.blocking import BlockingJournals
 from josefine_journal.delta_store import DeltaStore
-from josefine_journal.errors import Overtaken
+from josefine_journal.errors import JournalError, Overtaken, TopicWidened
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr
 from josefine_journal.failpoints import PLACES
 from josefine_journal.records import RecordMetadata
@@ -212,6 +213,51 @@ def test_killed_at_every_step_every_event_is_stored_once(
 
     assert ends(ours, topic) == ends(plain, topic)
     assert events_of(broker, topic, ours) == events_of(broker, topic, plain)
+
+
+def test_a_widened_topic_is_refused_in_a_run_from_python_and_of_the_command(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with BlockingJournals(broker.bootstrap, topic) as journals:
+        for key in KEYS:
+            journals.journal(key).append([Event(seq_nr=SeqNr(1))])
+    with BlockingClient(broker.bootstrap) as client:
+        client.create_partitions({topic: PARTITIONS + 1})
+
+    with pytest.raises(TopicWidened, match="were written over 2"):
+        replicate(spark, broker.bootstrap, topic, tmp_path, PARTITIONS + 1)
+    told = command(broker, topic, tmp_path, "--spark")
+
+    assert (told.code, "has 3 partitions, but its journals" in told.err) == (1, True), told
+    assert not (tmp_path / topic).exists()
+
+
+def test_an_offset_without_a_record_is_told_from_a_transaction_marker(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with BlockingJournals(broker.bootstrap, topic) as journals:
+        for n in (1, 2):
+            for key in KEYS:
+                journals.journal(key).append([Event(seq_nr=SeqNr(n))])
+            if n == 1:
+                in_a_transaction(broker, topic)
+
+    with pytest.raises(JournalError, match=r"has no record at offset .* transaction marker"):
+        replicate(spark, broker.bootstrap, topic, tmp_path, PARTITIONS)
+    done = command(broker, topic, tmp_path, "--spark")
+
+    assert (done.code, "nothing to be replicated" in done.err) == (0, True), done
+    assert sum(row["kind"] == "append" for row in rows(tmp_path, topic)) == 2 * len(KEYS)
+
+
+def in_a_transaction(broker: BrokerProcess, topic: str) -> None:
+    """Records of somebody else, and a marker after them, in every partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(topic, b"x", b"y", partition)
+    producer.commit_transaction()
 
 
 def test_a_record_that_cannot_be_read_stops_its_partition_and_no_other(

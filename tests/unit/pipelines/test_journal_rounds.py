@@ -6,12 +6,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from josefine_broker.records.builder import Record
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import RecordsLost, StoreError
 from josefine_journal.replicator import Round
+from josefine_journal.taking import Taken
+from pipelines.journal import _find_gaps
 from pipelines.journal_rounds import SparkReplicator
 from tests.support.journal_world import MemoryLog
 
@@ -58,6 +61,28 @@ def test_what_left_the_topic_is_an_error_or_told_and_passed_over(tmp_path: Path)
     assert [(each.begin, each.end) for each in found.lost] == [(0, 3)]
     assert (found.replicated, found.committed, found.lag) == ({0: 3, 1: 0}, (0,), 0)
     assert one_round(log, tmp_path) == Round(replicated={0: 3, 1: 0}, log_ends={0: 3, 1: 0})
+
+
+def test_offsets_without_a_record_are_found_before_within_and_between_the_parts_of_a_batch() -> (
+    None
+):
+    def part(*offsets: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"partition": [0] * len(offsets), "offset": offsets})
+
+    for first, parts, expected in (
+        (3, [part(3, 4), part(5)], {}),
+        (3, [part(4)], {0: 3}),
+        (3, [part(3, 5, 8)], {0: 4}),
+        (3, [part(3), part(6)], {0: 4}),
+        (0, [part(2)], {0: 0}),
+    ):
+        gaps: dict[int, int] = {}
+        taken: dict[int, Taken] = {}
+        for each in parts:
+            _find_gaps(each, taken, {0: first}, gaps)
+            end = each["offset"].to_pylist()[-1] + 1
+            taken[0] = Taken(topic="t", partition=0, begin=first, end=end)
+        assert gaps == expected
 
 
 def test_log_that_ends_before_its_store_is_another_one(tmp_path: Path) -> None:

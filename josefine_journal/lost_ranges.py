@@ -1,0 +1,25 @@
+"""What a partition's log has lost of the records that no store has: the beginning, and gaps."""
+
+from josefine_journal.errors import RecordsGone, RecordsLost
+from josefine_journal.ports import Log
+
+
+async def lost_ranges(log: Log, partition: int, begin: int, end: int) -> list[tuple[int, int]]:
+    """Of the offsets from `begin` to `end` (exclusive), each range exclusive of its end; reads
+    all records between the two."""
+    found: list[tuple[int, int]] = []
+    while begin < end:
+        try:
+            async for records in log.read(partition, begin, end):
+                begin = records[-1].offset + 1
+            break
+        except RecordsLost as lost:
+            found.append((lost.begin, lost.end))
+            begin = lost.end
+        except RecordsGone:
+            start = await log.start_offset(partition)
+            if start <= begin:
+                break  # the log is another one
+            found.append((begin, start))
+            begin = start
+    return found
