@@ -124,7 +124,7 @@ class Duel:
         """False ends the episode."""
         api, names = APIS[step.key].name, Names(self.number)
         for side, tree in ((self.ours, ours), (self.theirs, theirs)):
-            learn_from(side.learned, step.label, tree)
+            learn_from(side.learned, step.label, step.tree, tree)
         here = normalise(api, ours, self.ours.learned, names)
         there = normalise(api, theirs, self.theirs.learned, names)
         if self.say is not None:

@@ -286,14 +286,6 @@ KEPT: tuple[Known, ...] = (
         why="Kafka's broker fails on an unknown isolation level",
     ),
     Known(
-        apis="Fetch",
-        path="error_code",
-        ours="STALE_BROKER_EPOCH",
-        theirs="NONE",
-        is_rare=True,
-        why="an API of brokers: the fetch of an unknown replica is refused",
-    ),
-    Known(
         apis="OffsetForLeaderEpoch",
         path="topics[].partitions[].leader_epoch | topics[].partitions[].end_offset",
         ours="-1",
@@ -335,7 +327,7 @@ KEPT: tuple[Known, ...] = (
     Known(
         apis="DescribeTopicPartitions",
         path="topics[].error_code",
-        ours="UNKNOWN_TOPIC_OR_PARTITION",
+        ours="UNKNOWN_TOPIC_OR_PARTITION | NONE",
         theirs="UNKNOWN_SERVER_ERROR | INVALID_TOPIC_EXCEPTION",
         why="a name that no topic can have is an unknown topic",
     ),
@@ -348,8 +340,8 @@ KEPT: tuple[Known, ...] = (
     Known(
         apis="DescribeTopicPartitions",
         path="next_cursor | topics[].partitions[]",
-        is_named_twice=True,
-        why="pages end elsewhere where topics are named twice",
+        is_rare=True,
+        why="pages end elsewhere when topics are named twice or the limit is not positive",
     ),
     Known(
         apis="DescribeProducers",
@@ -385,9 +377,9 @@ KEPT: tuple[Known, ...] = (
     ),
     Known(
         apis="AlterClientQuotas",
-        path="entries[].error_code | entries[].entity[]",
+        path="entries[]*",
         ends=True,
-        why="an entity that names one type twice is refused",
+        why="an entity that names a type twice is refused, as is one that is named twice",
     ),
     Known(
         apis="DescribeClientQuotas",
@@ -402,5 +394,29 @@ KEPT: tuple[Known, ...] = (
         ours="NONE | INVALID_REQUEST",
         theirs="INVALID_REQUEST | UNSUPPORTED_VERSION",
         why="entity types without quotas here match nothing; Kafka returns another error",
+    ),
+    Known(
+        apis="ElectLeaders",
+        path="replica_election_results[].*",
+        is_named_twice=True,
+        is_rare=True,
+        why="a topic that is named twice is answered once",
+    ),
+    Known(
+        apis="ConsumerGroupHeartbeat",
+        path="error_code",
+        ours="INVALID_GROUP_ID | INCONSISTENT_GROUP_PROTOCOL",
+        theirs="INVALID_REQUEST",
+        is_rare=True,
+        why="the group is checked before the other fields",
+    ),
+    Known(
+        apis="Produce",
+        path="responses[].partition_responses[].error_code",
+        ours="INVALID_TXN_STATE",
+        theirs="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        is_rare=True,
+        ends=True,
+        why="a transactional batch without a transactional id has no open transaction",
     ),
 )

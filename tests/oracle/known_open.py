@@ -22,10 +22,10 @@ OPEN: tuple[Known, ...] = (
         why="a partition that is named twice is answered twice; Kafka refuses it",
     ),
     Known(
-        apis="DeleteGroups",
-        path="results[].error_code",
+        apis="DeleteGroups, DescribeGroups",
+        path="results[].error_code | groups[].error_code",
         ours="INVALID_GROUP_ID",
-        theirs="GROUP_ID_NOT_FOUND",
+        theirs="GROUP_ID_NOT_FOUND | NONE",
         why="in Kafka a group with an empty name can be described and deleted",
     ),
     Known(
@@ -59,7 +59,7 @@ OPEN: tuple[Known, ...] = (
     Known(
         apis="Produce",
         path="responses[].partition_responses[].error_code",
-        ours="CORRUPT_MESSAGE | NONE",
+        ours="CORRUPT_MESSAGE | UNSUPPORTED_FOR_MESSAGE_FORMAT | NONE",
         theirs="INVALID_RECORD | UNSUPPORTED_COMPRESSION_TYPE",
         ends=True,
         why="Kafka's validation of batches",

@@ -257,6 +257,8 @@ TIMES = {
     "transaction_timeout_ms": (0, -1, 900_000, 900_001, 2**31 - 1),
 }
 BOUNDED = {
+    "replica_id": (-1, -2),  # fetches of replicas are brokers' own
+    "replica_epoch": (-1, 0),
     "member_epoch": (0, -3, 1_000, -(2**31)),  # a group's first epoch is the broker's choice
     "num_partitions": (0, -1, -2, 12),
     "count": (0, -1, 1, 12),

@@ -52,7 +52,7 @@ class Learned:
 
     values: dict[tuple[str, Hashable], Any] = field(default_factory=dict)
     numbers: dict[str, dict[Any, int]] = field(default_factory=dict)
-    given: set[Any] = field(default_factory=set)
+    given: set[tuple[str, Any]] = field(default_factory=set)
     """Values that the generator chose itself: they are compared as they are."""
 
     def learn(self, kind: str, key: Hashable, value: Any) -> None:
@@ -79,7 +79,7 @@ class Learned:
             for name, value in tree.items():
                 kind = NUMBERED.get(name.removeprefix("v3_and_below_"))
                 if kind not in (None, "group epoch") and not isinstance(value, Ref):
-                    self.given.add(value)
+                    self.given.add((kind, value))
                 self.remember_given(value)
         elif isinstance(tree, list):
             for each in tree:
@@ -87,9 +87,9 @@ class Learned:
 
     def known_name(self, field_name: str, value: Any) -> Any:
         """The name of an id that has a number, or that is plain; None where it is a new one."""
-        if value in PLAIN or value in self.given:
-            return str(value) if isinstance(value, UUID) else value
         kind = NUMBERED[field_name]
+        if value in PLAIN or (kind, value) in self.given:
+            return str(value) if isinstance(value, UUID) else value
         number = self.numbers.get(kind, {}).get(value)
         return None if number is None else f"<{kind} {number}>"
 
@@ -103,10 +103,12 @@ class Learned:
         return self.known_name(field_name, value)
 
 
-def learn_from(learned: Learned, label: Hashable, answer: Tree) -> None:
+def learn_from(learned: Learned, label: Hashable, request: Tree, answer: Tree) -> None:
     """What later requests may name: `label` is the slot that the request was made for."""
+    is_made = not request.get("validate_only")  # else Kafka's CreateTopics makes an id up
     for topic in answer.get("topics") or ():
-        if topic.get("name") and topic.get("topic_id", ZERO_ID).int:
+        is_there = topic.get("error_code") == "NONE" and topic.get("topic_id", ZERO_ID).int
+        if topic.get("name") and is_there and is_made:
             learned.learn("topic_id", topic["name"], topic["topic_id"])
         for part in topic.get("partitions") or ():
             if isinstance(part, dict) and part.get("leader_epoch", -1) >= 0 and topic.get("name"):

@@ -170,7 +170,9 @@ def test_what_an_answer_told_is_what_the_next_request_says() -> None:
     ref = Ref("generation_id", "g", -1, plus=1)
     assert learned.resolve([ref]) == [-1 + 1]
 
-    learn_from(learned, ("g", "m"), {"error_code": "NONE", "generation_id": 4, "member_id": "x"})
+    learn_from(
+        learned, ("g", "m"), {}, {"error_code": "NONE", "generation_id": 4, "member_id": "x"}
+    )
 
     assert learned.resolve({"a": [ref, Ref("member", ("g", "m"), "")]}) == {"a": [5, "x"]}
 
