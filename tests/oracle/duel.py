@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
-from josefine_broker.wire.apis import APIS
+from josefine_broker.wire.apis import APIS, JOIN_GROUP, SYNC_GROUP
 from tests.oracle.author import Step
 from tests.oracle.compare import Difference, differences
 from tests.oracle.known import explanation
@@ -19,8 +19,12 @@ from tests.oracle.shapes import Tree
 from tests.oracle.side import Side, owes_no_answer
 from tests.oracle.symbols import learn_from
 
+PARKS = (JOIN_GROUP, SYNC_GROUP)
+"""Requests whose answers wait for other requests of the episode."""
 PARKED_AFTER_S = 0.4
-"""When neither has answered by then, both wait for something: other requests go on."""
+"""When neither has answered one of those by then, both wait: the episode goes on."""
+BOTH_BUSY_S = 30.0
+"""How long both may take over any other request: a change must be done before the next request."""
 PATIENCE_S = 5.0
 """How long one may take longer than the other, on a machine that others use."""
 CONNECTIONS = 5
@@ -86,7 +90,7 @@ class Duel:
             side.send(step, number)
         self.sent += 1
         self._waiting[number] = (at, step)
-        return self._collect(number, PARKED_AFTER_S)
+        return self._collect(number, PARKED_AFTER_S if step.key in PARKS else BOTH_BUSY_S)
 
     def _free(self, wanted: int) -> int | None:
         order = [wanted, *range(CONNECTIONS)]

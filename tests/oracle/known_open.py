@@ -52,9 +52,10 @@ OPEN: tuple[Known, ...] = (
         apis="Produce",
         path="responses[].partition_responses[].error_code",
         ours="UNSUPPORTED_COMPRESSION_TYPE | INVALID_REQUIRED_ACKS | INVALID_RECORD | "
+        "INVALID_TOPIC_EXCEPTION | "
         "UNSUPPORTED_FOR_MESSAGE_FORMAT | CORRUPT_MESSAGE",
-        theirs="UNKNOWN_TOPIC_OR_PARTITION",
-        why="the batch is checked before the partition",
+        theirs="UNKNOWN_TOPIC_OR_PARTITION | INVALID_PRODUCER_ID_MAPPING",
+        why="the batch is checked before the partition and the transaction",
     ),
     Known(
         apis="Produce",

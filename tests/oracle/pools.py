@@ -247,6 +247,11 @@ UNUSUAL: dict[str, tuple[Any, ...]] = {
 STRINGS = (" ", "a b", "é\u4e16", "x" * 250, "no-such")
 """Behind the episode's prefix: as the name of a group they are legal, and stay."""
 TOPICS = ("", "..", "__consumer_offsets")
+CHANGES_TOPICS = (
+    "AlterConfigs", "AlterPartitionReassignments", "CreatePartitions", "DeleteRecords",
+    "DeleteTopics", "IncrementalAlterConfigs",
+)  # fmt: skip
+"""Kafka lets an administrator delete even its own topics, and has no coordinators then."""
 
 TIMES = {
     "timeout_ms": (30_000, 5_000),  # with less Kafka's controller may or may not be in time
@@ -303,6 +308,8 @@ def unusual(d: Draw, field: Field) -> Any:
     if values is None and field.kind == "string":
         is_topic = "topic" in name or name == "name"
         values = ("", *(d.names.prefix + each for each in STRINGS), *(TOPICS if is_topic else ()))
+        if d.api in CHANGES_TOPICS:
+            values = tuple("__no_such" if each.startswith("__") else each for each in values)
     if values is None:
         kind = {"timedelta_i32": "int32", "timedelta_i64": "int64"}.get(field.kind, field.kind)
         values = UNUSUAL[kind]

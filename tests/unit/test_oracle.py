@@ -97,7 +97,7 @@ def test_requests_hold_unusual_values_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("kind", ["request", "response"])
-def test_bytes_behind_a_message_are_malformed(kind: str) -> None:
+def test_bytes_after_a_message_are_malformed(kind: str) -> None:
     shape = (request_shape if kind == "request" else response_shape)(12, 4)
     tree = Author(Random(1), NAMES).request(12, 4, mutations=0).tree
     data = encode(shape, Learned().resolve(tree)) if kind == "request" else b"\0\0\0\0\0\0\0"
@@ -165,7 +165,7 @@ def test_other_episodes_are_not_compared() -> None:
     assert [each["name"] for each in plain(metadata(both))["topics"]] == ["e1-a", "none"]
 
 
-def test_what_an_answer_told_is_what_the_next_request_says() -> None:
+def test_values_of_an_answer_are_in_the_next_request() -> None:
     learned = Learned()
     ref = Ref("generation_id", "g", -1, plus=1)
     assert learned.resolve([ref]) == [-1 + 1]
