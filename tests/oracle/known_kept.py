@@ -188,10 +188,10 @@ KEPT: tuple[Known, ...] = (
     Known(
         apis="JoinGroup",
         path="error_code",
-        ours="INCONSISTENT_GROUP_PROTOCOL",
-        theirs="MEMBER_ID_REQUIRED | UNKNOWN_MEMBER_ID",
+        ours="INCONSISTENT_GROUP_PROTOCOL | UNKNOWN_MEMBER_ID",
+        theirs="MEMBER_ID_REQUIRED | UNKNOWN_MEMBER_ID | INCONSISTENT_GROUP_PROTOCOL",
         ends=True,
-        why="protocols are checked before the member's id",
+        why="protocols and the member's id are checked in another order",
     ),
     Known(
         apis="SyncGroup",

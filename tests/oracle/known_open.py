@@ -117,4 +117,12 @@ OPEN: tuple[Known, ...] = (
         theirs="absent | -1 | INVALID_REQUEST | *INVALID_REQUEST*",
         why="Kafka refuses topic ids before version 12",
     ),
+    Known(
+        apis="OffsetCommit",
+        path="topics[].partitions[].error_code",
+        ours="UNKNOWN_TOPIC_OR_PARTITION",
+        theirs="UNKNOWN_TOPIC_ID",
+        is_rare=True,
+        why="Kafka refuses the zero id as unknown",
+    ),
 )

@@ -159,6 +159,13 @@ def test_order_of_a_list_does_not_count() -> None:
     assert plain(metadata(topics)) == plain(metadata(topics[::-1]))
 
 
+def test_results_that_nothing_identifies_keep_their_order() -> None:
+    """Those of CreateAcls are in the order of the request."""
+    results = [{"error_code": "NONE"}, {"error_code": "INVALID_REQUEST"}, {"error_code": "NONE"}]
+
+    assert plain({"results": results}) == {"results": results}
+
+
 def test_other_episodes_are_not_compared() -> None:
     both = [("e1-a", ONE, "NONE"), ("e2-a", OTHER, "NONE"), ("none", ZERO_ID, "NONE")]
 
