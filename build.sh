@@ -28,8 +28,12 @@ usage: ./build.sh VERB [ARGUMENTS]
   test compat --all [PYTEST ARGUMENTS]
                         the tests with other people's clients, those of Java, Go and Node, too
   test oracle [--all] [PYTEST ARGUMENTS]
-                        the tests with other people's clients, and those of the connector, against
-                        Apache Kafka: what they see of it they should see of ours
+                        generated requests of every API and version here and to Apache Kafka, whose
+                        answers are compared; then the tests with other people's clients, and those
+                        of the connector, against Apache Kafka: what they see of it they should
+                        see of ours
+  test oracle --requests [EPISODES] [--first N] [--trace]
+                        the generated requests alone; the failure's line repeats one episode
   test pyspark41 [PYTEST ARGUMENTS]
                         the connector's tests with PySpark 4.1, in an environment of its own
   test changed [--since BASE] [--list] [PYTEST ARGUMENTS]
@@ -162,7 +166,11 @@ run_test() {
     integration) setup_light; pytest_in "$(cores)" tests/integration "$@" ;;
     compat) setup_light; ensure_kcat; run_compat "$(cores)" "$@" ;;
     spark) setup dev; pytest_in "$(cores)" tests/spark "$@" ;;
-    oracle) setup dev; ensure_kcat
+    oracle) if [ "${1:-}" = --requests ]; then
+              shift; setup_light; ensure_java; "$PY" -m tests.oracle.run "$@"; return
+            fi
+            setup dev; ensure_kcat
+            "$PY" -m tests.oracle.run
             JOSEFINE_COMPAT_WITH=apache-kafka run_compat 0 "$@"
             [ "${1:-}" != --all ] || shift
             "$PY" -m tests.support.apache_kafka "$PY" -m pytest tests/spark/connector "$@" ;;

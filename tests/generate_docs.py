@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -21,6 +22,10 @@ from tests import state_machines
 from tests.checklist import Row, rows
 from tests.compat import config_candidates, matrix
 from tests.connector_rows import features
+from tests.oracle.known_kept import KEPT
+from tests.oracle.known_open import OPEN
+from tests.oracle.row import Known
+from tests.support.apache_kafka import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -178,6 +183,16 @@ ORACLE = (
 )
 
 
+FUZZER = (
+    "`./build.sh test oracle` also sends some 6,000 generated requests, of every API and version,",
+    f"here and to Apache Kafka {VERSION} and compares the answers field by field (`tests/oracle`).",
+    "Not compared: the order of lists, ids that brokers choose, ports, times, leader epochs,",
+    "throttle times and the texts of errors. Where two error codes differ, the fields around them",
+    "are not compared. Every other difference has a row in `tests/oracle/known.py`, and a row that",
+    "a run does not use makes it fail. In a field or value, `*` matches any text.",
+)
+
+
 def compatibility() -> str:
     """COMPATIBILITY.md: the APIs of the handler table, and the ledger of what is not served."""
     lines = [
@@ -208,6 +223,8 @@ def compatibility() -> str:
     lines += [f"| {what} | {how} |" for what, how in DIFFERENT.items()]
     lines += ["", "## Against Apache Kafka", "", *ORACLE, ""]
     lines += matrix.lines()
+    lines += ["", "### Answers that differ", "", *FUZZER, "", *_known(KEPT)]
+    lines += ["", "Defects that are known, and to be fixed:", "", *_known(OPEN)]
     lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
     lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]
@@ -221,6 +238,20 @@ def compatibility() -> str:
 def _error(key: int) -> str:
     """That a declined API is answered with; others are not listed, and end the connection."""
     return REASONS[key].code.name.upper() if key in REASONS else ""
+
+
+def _known(rows: Sequence[Known]) -> list[str]:
+    """A table of differences that the fuzzer knows."""
+    lines = ["| API | field | here | Apache Kafka | reason |", "|---|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: row.apis):
+        cells = (_alternatives(text) for text in (row.path, row.ours, row.theirs))
+        twice = "named twice: " if row.is_named_twice else ""
+        lines.append(f"| {row.apis} | {' | '.join(cells)} | {twice}{row.why} |")
+    return lines
+
+
+def _alternatives(pattern: str) -> str:
+    return ", ".join(f"`{each}`" for each in pattern.split(" | ")) if pattern else "empty"
 
 
 def _acting() -> list[str]:

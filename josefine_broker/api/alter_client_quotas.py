@@ -15,6 +15,9 @@ from josefine_broker.engine.metadata.changes import AlterQuotas, QuotaChange
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import alter_client_quotas as e
 
+BYTE_RATE_MAX = 2.0**63
+"""Kafka keeps a rate in 64 bits, and refuses more."""
+
 
 def handle(ctx: Context, info: RequestInfo, request: e.AlterClientQuotasRequest) -> object:
     """Answered when they count here; errors are per entity."""
@@ -93,8 +96,8 @@ def _entity(parts: tuple[e.QuotaPart, ...]) -> QuotaEntity:
 def _value(key: str, value: float) -> float:
     if not isfinite(value) or value <= 0:
         raise _bad(f"'{key}' is more than 0, not {value:g}")
-    if key != REQUEST and value != int(value):
-        raise _bad(f"'{key}' is a whole number of bytes a second, not {value:g}")
+    if key != REQUEST and (value != int(value) or value > BYTE_RATE_MAX):
+        raise _bad(f"'{key}' is a whole number of bytes a second below 2^63, not {value:g}")
     return value
 
 

@@ -74,7 +74,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> e.Mem
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(sorted(member.topics)),
-        subscribed_topic_regex=member.regex,
+        subscribed_topic_regex=member.regex or "",  # as Kafka has it: null is for older brokers
         assignment=_assignment(ctx, member.assigned),
         target_assignment=_assignment(ctx, group.target_of(member.member_id)),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,

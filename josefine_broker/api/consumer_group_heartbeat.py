@@ -86,9 +86,10 @@ def _response(answer: BeatAnswer, interval_ms: int) -> e.ConsumerGroupHeartbeatR
                 for topic_id, indexes in by_topic(answer.parts)
             )
         )
+    has_left = answer.epoch < JOINING_EPOCH
     return e.ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
-        heartbeat_interval_ms=answer.interval_ms(interval_ms),
+        heartbeat_interval_ms=0 if has_left else answer.interval_ms(interval_ms),
         assignment=assignment,
     )

@@ -8,17 +8,20 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import describe_cluster as e
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeClusterRequest
 ) -> e.DescribeClusterResponse:
     """The cluster as its current image and the client's listener have it."""
-    if request.endpoint_type != BROKERS:
+    if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
             ErrorCode.mismatched_endpoint_type, "only brokers are described (endpoint type 1)"
         )
+    if request.endpoint_type != BROKERS:
+        message = f"unknown endpoint type {request.endpoint_type}: brokers have 1, controllers 2"
+        raise KafkaError(ErrorCode.unsupported_endpoint_type, message)
     operations = -(2**31)
     if request.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS

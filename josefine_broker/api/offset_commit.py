@@ -32,7 +32,9 @@ _Codes = dict[tuple[int, int], ErrorCode]
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> object:
     """Store the offsets that can be stored; errors are per partition."""
     place = coordinator_of(ctx, request.group_id)
-    _check_member(ctx, info, request)
+    verdict = _verdict(ctx, info, request)
+    if verdict is not ErrorCode.none:
+        return _answer(request, _unknown(ctx, request), verdict)
     now_ms = ctx.clock.now_ms()
     kept_ms = request.retention_time_ms
     has_expiry = kept_ms >= 0 and ctx.image.offsets_may_expire
@@ -74,8 +76,23 @@ def refuse(request: e.OffsetCommitRequest, error: KafkaError) -> e.OffsetCommitR
     return _answer(request, {}, error.code)
 
 
-def _check_member(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> None:
-    """Raises KafkaError where whoever says that may not commit."""
+def _unknown(ctx: Context, request: e.OffsetCommitRequest) -> _Codes:
+    """The partitions that do not exist: Kafka reports those also to a member that may not commit,
+    because its group never sees them."""
+    codes: _Codes = {}
+    for at, topic in enumerate(request.topics):
+        name = ctx.topic_name(topic.name, topic.topic_id)
+        entry = None if name is None else ctx.image.topics.get(name)
+        count = 0 if entry is None else len(entry.partitions)
+        code = ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+        for nth, part in enumerate(topic.partitions):
+            if not 0 <= part.partition_index < count:
+                codes[at, nth] = code
+    return codes
+
+
+def _verdict(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> ErrorCode:
+    """Whether the member, or whoever names none, may commit."""
     code = ctx.clients.groups.coordinator.may_commit(
         request.group_id,
         Identity(request.member_id, request.group_instance_id),
@@ -85,12 +102,10 @@ def _check_member(ctx: Context, info: RequestInfo, request: e.OffsetCommitReques
     claims_one = request.generation_id_or_member_epoch >= 0
     if claims_one and info.header.api_version < GROUP_NOT_FOUND_SINCE:
         if ctx.clients.groups.coordinator.consumers.get(request.group_id) is not None:
-            message = "members of the consumer protocol commit by OffsetCommit 9 or later"
-            raise KafkaError(ErrorCode.unsupported_version, message)
+            return ErrorCode.unsupported_version
         if code is ErrorCode.group_id_not_found:
-            code = ErrorCode.illegal_generation
-    if code is not ErrorCode.none:
-        raise KafkaError(code)
+            return ErrorCode.illegal_generation
+    return code
 
 
 @lru_cache(maxsize=ANSWERS_MAX)

@@ -42,18 +42,19 @@ for anew after the other codes, and it is this broker."""
 def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> object:
     """Store the offsets that can be stored; errors are per partition."""
     coordinator_of(ctx, request.group_id)
-    _check_member(ctx, request)
+    codes = _unknown(ctx, request)
+    verdict = _verdict(ctx, request)
+    if verdict is not ErrorCode.none:
+        return _answer(request, codes, verdict)
     now_ms = ctx.clock.now_ms()
-    codes: _Codes = {}
     offsets = []
     for topic in request.topics:
         for part in topic.partitions:
             tp = TopicPartition(topic.name, part.partition_index)
-            code = _check(ctx, tp, part)
-            if code is ErrorCode.none:
+            if len(part.committed_metadata or "") > ctx.settings.offsets.metadata_bytes_max:
+                codes.setdefault(tp, ErrorCode.offset_metadata_too_large)
+            elif tp not in codes:
                 offsets.append((tp, _value(part, now_ms)))
-            else:
-                codes[tp] = code
     if not offsets:
         return _answer(request, codes, ErrorCode.none)
     producer = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
@@ -70,11 +71,15 @@ def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -
     tp, hosted = coordinator_of(ctx, request.group_id)
     if not must_verify(ctx, tp, hosted, producer, adds=adds_partitions(info)):
         return store()
-    return _when_verified(ctx, info, request, store)
+    return _when_verified(ctx, info, request, codes, store)
 
 
 def _when_verified(
-    ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest, store: Callable[[], object]
+    ctx: Context,
+    info: RequestInfo,
+    request: e.TxnOffsetCommitRequest,
+    codes: _Codes,
+    store: Callable[[], object],
 ) -> object:
     """Ask the transaction's coordinator first."""
     tp, hosted = coordinator_of(ctx, request.group_id)
@@ -89,7 +94,7 @@ def _when_verified(
                 raise KafkaError(told_as, f"the transaction's coordinator says {code.name}")
             stored.append(store())
         except KafkaError as error:
-            stored.append(refuse(request, error))
+            stored.append(_answer(request, codes, error.code))
 
     timeout_ms = ctx.settings.offsets.timeout_ms
     return go_on_when_verified(ctx, claim, [(tp, hosted, told)], timeout_ms, stored.pop)
@@ -100,25 +105,27 @@ def refuse(request: e.TxnOffsetCommitRequest, error: KafkaError) -> e.TxnOffsetC
     return _answer(request, {}, error.code)
 
 
-def _check_member(ctx: Context, request: e.TxnOffsetCommitRequest) -> None:
-    """Raises KafkaError where whoever says that may not commit. Who says nothing of the group may:
-    before KIP-447 producers fenced each other by their transactional ids alone."""
+def _unknown(ctx: Context, request: e.TxnOffsetCommitRequest) -> _Codes:
+    """The partitions that do not exist: Kafka reports those whatever becomes of the others, because
+    the group never sees them."""
+    return {
+        TopicPartition(topic.name, part.partition_index): ErrorCode.unknown_topic_or_partition
+        for topic in request.topics
+        for part in topic.partitions
+        if ctx.image.partition(topic.name, part.partition_index) is None
+    }
+
+
+def _verdict(ctx: Context, request: e.TxnOffsetCommitRequest) -> ErrorCode:
+    """Whether the member may commit. Who says nothing of the group may: before KIP-447 producers
+    fenced each other by their transactional ids alone."""
     identity = Identity(request.member_id, request.group_instance_id)
     if request.generation_id < 0 and not request.member_id and identity.instance_id is None:
-        return
+        return ErrorCode.none
     code = ctx.clients.groups.coordinator.may_commit(
         request.group_id, identity, request.generation_id, ctx.clock.monotonic_ms()
     )
-    if code is not ErrorCode.none:
-        raise KafkaError(CODES.get(code, code))
-
-
-def _check(ctx: Context, tp: TopicPartition, part: e.TxnOffsetCommitRequestPartition) -> ErrorCode:
-    if ctx.image.partition(tp.topic, tp.partition) is None:
-        return ErrorCode.unknown_topic_or_partition
-    if len(part.committed_metadata or "") > ctx.settings.offsets.metadata_bytes_max:
-        return ErrorCode.offset_metadata_too_large
-    return ErrorCode.none
+    return CODES.get(code, code)
 
 
 def _value(part: e.TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:

@@ -27,13 +27,15 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 POM = Path(__file__).parents[1] / "compat/pom.xml"
-NAME = "apache-kafka-and-streams-4.4.0"
+VERSION = "4.4.0"  # as in the pom
+NAME = f"apache-kafka-and-streams-{VERSION}"
 START_TIMEOUT_S = 120.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 
 OVERRIDES = {
     "group__initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
     "group__consumer_heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+    "broker__auto_create_topics": "auto.create.topics.enable",
     "log__retention_ms": "log.retention.ms",
     "network__connections_max": "max.connections",
     "network__connections_per_address_max": "max.connections.per.ip",
@@ -88,6 +90,10 @@ def _two_ports() -> tuple[int, int]:
     return one, other
 
 
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class ApacheKafka(ServerProcess):
     """One process. Raises NoJarsError where it cannot be had."""
 
@@ -100,11 +106,13 @@ class ApacheKafka(ServerProcess):
         heap: str = "",
         place: Place | None = None,
         pem: Path | None = None,
+        settings: Mapping[str, str] | None = None,
         **overrides: object,
     ) -> None:
         """`begins_soon`: with a JVM that starts fast; else with the options of Kafka's scripts,
         but for `heap` ("512m"). `place`: in a cluster; None: it is one of its own. `pem`: of a
-        listener for TLS besides, its key (PKCS #8) and its certificate in one file."""
+        listener for TLS besides, its key (PKCS #8) and its certificate in one file. `settings`:
+        Kafka's own, before all others."""
         self._options = SOON if begins_soon else AS_SHIPPED
         if heap:
             self._options = (*self._options, f"-Xmx{heap}", f"-Xms{heap}")
@@ -118,6 +126,7 @@ class ApacheKafka(ServerProcess):
         """Where there is `pem`."""
         self._classpath = os.pathsep.join(jars_of(POM, NAME))
         voters = ((number, ports[1]) for number, ports in place.ports.items())
+        own = settings or {}
         settings = {
             **DEFAULTS,
             **(IN_THREE if len(place.ports) > 1 else {}),
@@ -138,7 +147,8 @@ class ApacheKafka(ServerProcess):
         for name, value in overrides.items():
             if name not in OVERRIDES:
                 pytest.skip(f"{name} is nothing of Apache Kafka's")
-            settings[OVERRIDES[name]] = "-1" if value is None else str(value)
+            settings[OVERRIDES[name]] = "-1" if value is None else _text(value)
+        settings |= own
         self.directory.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         self.config_file.write_text(text)

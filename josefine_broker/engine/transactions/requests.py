@@ -199,7 +199,8 @@ class Requests(Progress):
             self._refuse(ticket, ErrorCode.invalid_txn_state)
         elif record.state is TransactionState.ONGOING:
             event = TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT
-            after = record.moved(event, updated_ms=now.wall_ms)
+            # Its markers keep the epoch, also where partitions joined by requests of version 2.
+            after = record.moved(event, version=VERSION_1, updated_ms=now.wall_ms)
             self._store(found, after, (ticket,), TransactionAnswer())
         else:
             self._refuse(ticket, _END_AGAIN.get((record.state, is_commit), _NOT_OPEN))

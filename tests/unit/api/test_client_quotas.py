@@ -137,6 +137,7 @@ def test_filter_that_means_nothing_is_refused(components: Any, message: str) -> 
         (ALICE, [(PRODUCER, 0.0)], "'producer_byte_rate' is more than 0, not 0"),
         (ALICE, [(REQUEST, -1.0)], "'request_percentage' is more than 0, not -1"),
         (ALICE, [(CONSUMER, 1.5)], "'consumer_byte_rate' is a whole number of bytes a second"),
+        (ALICE, [(CONSUMER, 1e300)], "'consumer_byte_rate' is a whole number of bytes a second"),
         (ALICE, [(CONSUMER, inf)], "'consumer_byte_rate' is more than 0, not inf"),
         (ALICE, [(CONSUMER, nan)], "'consumer_byte_rate' is more than 0, not nan"),
         ((), [(CONSUMER, 1.0)], "a quota is of a user or a client-id"),

@@ -62,6 +62,21 @@ def test_a_member_joins_and_is_told_what_it_has_and_how_often_to_be_heard(world:
     assert parts(beat(world, "m", 1)) is None, "it is as it was"
 
 
+def test_member_that_leaves_is_not_to_be_heard_again(world: World) -> None:
+    """As in Kafka. Found by tests/oracle."""
+    beat(world)
+
+    assert beat(world, "m", -1).heartbeat_interval_ms == 0
+
+
+def test_member_without_an_expression_is_described_with_an_empty_one(world: World) -> None:
+    """As in Kafka. Found by tests/oracle."""
+    beat(world)
+
+    (member,) = described(world).members
+    assert member.subscribed_topic_regex == ""
+
+
 def test_who_waits_for_what_another_has_is_to_be_heard_sooner(world: World) -> None:
     normal_ms = GroupSettings().consumer_heartbeat_interval_ms
     beat(world, "a")

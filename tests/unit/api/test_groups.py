@@ -299,3 +299,18 @@ def test_topics_of_committed_offsets_carry_their_id_however_they_were_asked_for(
     for wanted in ({"orders": (0,)}, {topic_id: (0,)}, None):
         (topic,) = committed(world, wanted).topics
         assert topic.topic_id == topic_id
+
+
+def test_unknown_partition_is_reported_also_to_who_may_not_commit() -> None:
+    """As Kafka does: the group never sees such a partition. Found by tests/oracle."""
+    world = World()
+    world.create()
+    find(world, "g")
+
+    asked: Offsets = {("orders", 0): 1, ("orders", 9): 1, ("no", 0): 1}
+    for version, code in ((9, ErrorCode.group_id_not_found), (8, ErrorCode.illegal_generation)):
+        unknown = ErrorCode.unknown_topic_or_partition
+        answer = commit(world, asked, generation=3, version=version)
+        assert answer == [code, unknown, unknown]
+    nobodys = commit(world, {(UUID(int=5), 0): 1}, generation=3, version=10)
+    assert nobodys == [ErrorCode.unknown_topic_id]

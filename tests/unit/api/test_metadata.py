@@ -170,6 +170,8 @@ def test_cluster_is_described() -> None:
     assert [b.broker_id for b in response.brokers] == [1, 2]
     controllers = describe_cluster.DescribeClusterRequest(endpoint_type=2)
     assert world.ask(60, controllers).error_code == ErrorCode.mismatched_endpoint_type
+    nobody = describe_cluster.DescribeClusterRequest(endpoint_type=3)
+    assert world.ask(60, nobody).error_code == ErrorCode.unsupported_endpoint_type
 
 
 def test_log_directories_tell_the_size_of_each_partition() -> None:

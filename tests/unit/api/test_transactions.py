@@ -3,6 +3,8 @@ coordinators and leaders that go (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
@@ -138,6 +140,42 @@ def test_offsets_of_an_older_generation_or_producer_are_fenced(
 
     assert client.commit_offset(8) is ErrorCode.invalid_producer_epoch
     assert successor.committed(stable=True) == -1
+
+
+@pytest.mark.parametrize("member", [{}, {"generation_id": 3, "member_id": "gone"}])
+def test_unknown_topic_is_reported_also_to_who_may_not_commit(
+    world: World, client: Client, member: dict[str, Any]
+) -> None:
+    """As Kafka does: the group never sees such a partition. Found by tests/oracle."""
+    client.epoch += 1
+
+    assert client.commit_offset(7, **member) is not ErrorCode.none
+    assert client.commit_offset(7, "no", **member) is ErrorCode.unknown_topic_or_partition
+
+
+def test_unknown_topic_is_reported_also_where_the_transaction_is_refused(
+    world: World, client: Client
+) -> None:
+    """The coordinator of the transaction is asked first (KIP-890)."""
+    find(world.ask, GROUP, 0)
+    part = e.txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1
+    )
+    topics = tuple(
+        e.txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=(part,))
+        for name in ("orders", "no")
+    )
+    request = e.txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id=TXN, group_id=GROUP, producer_id=77, producer_epoch=0, topics=topics
+    )
+
+    answer = client.ask(apis.TXN_OFFSET_COMMIT, request)
+
+    codes = [topic.partitions[0].error_code for topic in answer.topics]
+    assert codes == [
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.unknown_topic_or_partition,
+    ]
 
 
 def test_ids_that_nobody_uses_are_forgotten(world: World, client: Client) -> None:

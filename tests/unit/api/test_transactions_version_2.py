@@ -19,6 +19,8 @@ from tests.unit.api.test_verification import code_of
 from tests.unit.api.transaction_clients import GROUP, TXN, Client, Cluster, find, stable
 from tests.unit.api.world import World
 
+COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
 
 @pytest.fixture
 def world() -> World:
@@ -49,6 +51,23 @@ def end_request(client: Client, *, is_commit: bool = True) -> e.end_txn.EndTxnRe
         producer_epoch=client.epoch,
         committed=is_commit,
     )
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_end_of_version_1_ends_a_transaction_that_requests_of_version_2_began(
+    world: World, client: Client, *, is_commit: bool
+) -> None:
+    """Its markers keep the epoch of its batches. They were taken for those of an earlier epoch and
+    not written: the end was acknowledged, and the last stable offset stayed for ever. Found by
+    tests/oracle."""
+    for at in range(1, 3):
+        assert client.produce() == ErrorCode.none
+        client.versions = {apis.END_TXN: 4}
+
+        assert client.end(is_commit=is_commit) is ErrorCode.none
+
+        assert stable(world.ctx) == 2 * at
+        assert record_of(world).state in COMPLETE
 
 
 def test_first_batch_begins_the_transaction_and_the_end_raises_the_epoch(

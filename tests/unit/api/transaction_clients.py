@@ -121,7 +121,7 @@ class Client:
         code: ErrorCode = self.ask(apis.ADD_OFFSETS_TO_TXN, request).error_code
         return code
 
-    def commit_offset(self, offset: int, **member: Any) -> ErrorCode:
+    def commit_offset(self, offset: int, topic: str = "orders", **member: Any) -> ErrorCode:
         part = e.txn_offset_commit.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset
         )
@@ -131,7 +131,7 @@ class Client:
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             topics=(
-                e.txn_offset_commit.TxnOffsetCommitRequestTopic(name="orders", partitions=(part,)),
+                e.txn_offset_commit.TxnOffsetCommitRequestTopic(name=topic, partitions=(part,)),
             ),
             **member,
         )
