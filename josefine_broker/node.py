@@ -238,10 +238,7 @@ class Node:
             loop.call_soon_threadsafe(_disk_job_failed, error)
 
         flusher = Flusher(failed)
-        files = RealFiles(
-            self.config.broker.data_dir,
-            open_max=self.descriptors.files,
-        )
+        files = RealFiles(self.config.broker.data_dir, open_max=self.descriptors.files)
         self._metrics.histogram("fsync_seconds", files.open_files.syncs)
         manager = LogManager(
             files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=boot_id()

@@ -121,7 +121,7 @@ def _read_all(
     isolation, version = request.isolation_level, info.header.api_version
     replica_id = request.replica_id
     rack_id = request.rack_id if is_first else ""
-    room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
+    room = min(request.max_bytes, ctx.settings.fetch.bytes_max)
     got, is_urgent, can_read = 0, False, False
     results = []
     asker = asker_of(ctx, info)
@@ -160,7 +160,7 @@ def _read_all_for_follower(
 ) -> Round:
     """As `_read_all`; partitions without news are passed over, for a session may have thousands.
     Every error is urgent: a follower backs off from the partition, and asks on for the others."""
-    room = min(request.max_bytes, ctx.settings.fetch_bytes_max)
+    room = min(request.max_bytes, ctx.settings.fetch.bytes_max)
     got, is_urgent = 0, not plan.wanted
     results = []
     moved: list[tuple[str, int]] = []
@@ -399,7 +399,7 @@ class _WaitingConsumer(_Waiting):
             for wanted, fetched in zip(plan.wanted, found.results, strict=True)
             if not fetched[2].error_code
         ]
-        bytes_max = min(request.max_bytes, ctx.settings.fetch_bytes_max)
+        bytes_max = min(request.max_bytes, ctx.settings.fetch.bytes_max)
         self.missing = MissingBytes(min(request.min_bytes, bytes_max), read)
         self._held_back: dict[PartitionKey, int] = {}
         """Where it sees less than is committed, by open transactions: up to which offset."""

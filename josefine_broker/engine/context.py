@@ -55,6 +55,15 @@ class OffsetsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """Bounds of what consumers and followers fetch here."""
+
+    bytes_max: int = 55 * 1024 * 1024
+    """`fetch.max.bytes` of the broker: an answer is not larger, whatever was asked."""
+    sessions_max: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
     """Configuration as far as handlers need it; the defaults are Kafka's."""
 
@@ -67,9 +76,7 @@ class BrokerSettings:
     default_replication_factor: int = 1
     topic_defaults: TopicSettings = field(default_factory=TopicSettings)
     offsets: OffsetsSettings = field(default_factory=OffsetsSettings)
-    fetch_bytes_max: int = 55 * 1024 * 1024
-    """`fetch.max.bytes` of the broker: a fetch answer is not larger, whatever was asked."""
-    fetch_sessions_max: int = 1000
+    fetch: FetchSettings = field(default_factory=FetchSettings)
     metadata_timeout_ms: int = 10_000
     """How long a request without a timeout of its own waits for a metadata change."""
     lag_time_max_ms: int = 10_000
@@ -253,7 +260,7 @@ def new_context(
         hosted=Hosted(fetchers=ReplicaFetchers(broker_id, settings.replica_fetch)),
         cluster=ClusterStanding(controller_id=broker_id),
         clients=ClientState(
-            sessions=FetchSessions(settings.fetch_sessions_max),
+            sessions=FetchSessions(settings.fetch.sessions_max),
             groups=Groups(coordinator=GroupCoordinator(settings.offsets.groups)),
             transactions=Transactions(
                 coordinator=TransactionCoordinator(settings.offsets.transactions)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.context import FetchSettings
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import DeleteTopic
 from josefine_broker.engine.parked import Parked
@@ -204,7 +205,7 @@ def test_unknown_session_is_a_whole_fetch_error(world: World) -> None:
 def test_answer_is_never_larger_than_the_brokers_bound(world: World) -> None:
     for _ in range(10):
         world.produce(batch_of(b"x" * 1000))
-    world.ctx.settings = type(world.settings)(fetch_bytes_max=3000)
+    world.ctx.settings = type(world.settings)(fetch=FetchSettings(bytes_max=3000))
 
     assert 2000 < size_of(world.fetch(0)) <= 3000
 

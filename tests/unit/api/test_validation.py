@@ -168,12 +168,13 @@ def test_batches_of_a_partition_are_appended_in_the_order_in_which_they_came(
 def test_a_batch_that_is_let_in_by_an_append_queues_behind_those_that_wait(
     world: World, thread: Thread
 ) -> None:
-    """An answer lets a connection's next request in, at once."""
+    """An answer lets a connection's next request in."""
     first, second = send(world, large(b"a")), send(world, large(b"b"))
     later: list[Any] = []
     first.on_done = lambda _: later.append(send(world, batch_of(b"c")))
 
     thread.finish()
+    world.answer()
     thread.finish()
     thread.finish()
 
