@@ -229,13 +229,14 @@ POOLS: dict[str, Callable[[Draw], Any]] = {
 """By the field's name; `API.field` and `API.list.field` go before."""
 
 PLAIN_BY_KIND: dict[str, Any] = {
-    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": -1, "uuid": ZERO_ID, "string": "",
-    "bytes": b"", "float64": 0.0,
+    "bool": False, "int8": 0, "int16": 0, "uint16": 0, "int32": 0, "int64": -1, "uuid": ZERO_ID,
+    "string": "", "bytes": b"", "float64": 0.0,
 }  # fmt: skip
 
 UNUSUAL: dict[str, tuple[Any, ...]] = {
     "int8": (-1, 0, 1, 2, 5, 100, 127, -128),
     "int16": (-1, 0, 1, -2, 2**15 - 1, -(2**15)),
+    "uint16": (0, 1, 2**16 - 1),
     "int32": (-1, 0, 1, -2, 2**31 - 1, -(2**31)),
     "int64": (-1, 0, 1, -2, -3, -4, -5, -6, 2**63 - 1, -(2**63)),
     "uuid": (ZERO_ID, UNKNOWN_ID, UUID(int=1)),
@@ -293,7 +294,12 @@ def plausible(d: Draw, path: tuple[str, ...], field: Field) -> Any:
     for key in (".".join((d.api, *names[-2:])), f"{d.api}.{names[-1]}", names[-1]):
         if (pool := POOLS.get(key)) is not None:
             return pool(d)
-    return PLAIN_BY_KIND[field.kind]
+    return PLAIN_BY_KIND[_plain_kind(field)]
+
+
+def _plain_kind(field: Field) -> str:
+    """A time is a number on the wire."""
+    return {"timedelta_i32": "int32", "timedelta_i64": "int64"}.get(field.kind, field.kind)
 
 
 def unusual(d: Draw, field: Field) -> Any:
@@ -311,8 +317,7 @@ def unusual(d: Draw, field: Field) -> Any:
         if d.api in CHANGES_TOPICS:
             values = tuple("__no_such" if each.startswith("__") else each for each in values)
     if values is None:
-        kind = {"timedelta_i32": "int32", "timedelta_i64": "int64"}.get(field.kind, field.kind)
-        values = UNUSUAL[kind]
+        values = UNUSUAL[_plain_kind(field)]
     value = d.rng.choice(values)
     if value is None and not field.is_nullable:
         return ""
