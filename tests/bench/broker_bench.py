@@ -1,4 +1,5 @@
-"""Josefine beside bare.py: the same clients, the same records, turn about in one run.
+"""Josefine beside bare.py: the same clients, the same records, turn about in one run. With
+BENCH_BESIDE=headers beside itself, without validation of records (`log.validate_records: headers`).
 
 A round starts each broker afresh in an empty directory, in alternating order, and takes every
 measure once. What is told is the median over the rounds, and of the rounds' ratios: a noisy
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.bench.brokers import BROKERS, TOPIC, Running, client, wait_until_quiet
+from tests.bench.brokers import BROKERS, PEER, TOPIC, Running, client, wait_until_quiet
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))
@@ -92,12 +93,12 @@ LESS_IS_BETTER = ("cpu_s_per_gb", "cpu_us_per_request", "resident_mb", "p99_us")
 
 
 def report(rounds: list[dict[str, Values]]) -> Iterator[dict[str, object]]:
-    """One line per measure. `ratio` is josefine as a share of bare: above 1 is better than bare,
-    also where less is better."""
+    """One line per measure. `ratio` is josefine as a share of the other broker (bare): above 1 is
+    better than that one, also where less is better."""
     ratios = defaultdict(list)
     for values in rounds:
         for measure, ours in values["josefine"].items():
-            theirs = values["bare"][measure]
+            theirs = values[PEER][measure]
             less = measure.endswith(LESS_IS_BETTER)
             better, worse = (theirs, ours) if less else (ours, theirs)
             ratios[measure].append(better / worse if worse else float("nan"))
@@ -107,7 +108,7 @@ def report(rounds: list[dict[str, Values]]) -> Iterator[dict[str, object]]:
             "measure": name,
             "unit": unit,
             "josefine": round(median(values["josefine"][measure] for values in rounds), 2),
-            "bare": round(median(values["bare"][measure] for values in rounds), 2),
+            PEER: round(median(values[PEER][measure] for values in rounds), 2),
             "ratio": round(median(ratios[measure]), 3),
             "rounds": len(rounds),
         }

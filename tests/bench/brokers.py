@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -43,10 +43,15 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 @contextmanager
-def josefine(directory: Path, partitions: int = 1) -> Iterator[Running]:
-    with BrokerProcess(directory) as broker:
+def josefine(directory: Path, partitions: int = 1, **config: object) -> Iterator[Running]:
+    with BrokerProcess(directory, **config) as broker:
         create_topic(broker.bootstrap, TOPIC, partitions)
         yield Running("josefine", broker.bootstrap, broker.pid)
+
+
+def headers(directory: Path) -> AbstractContextManager[Running]:
+    """Ours, which checks of what is produced the headers alone: what validation costs."""
+    return josefine(directory, log__validate_records="headers")
 
 
 @contextmanager
@@ -65,7 +70,9 @@ def bare(directory: Path) -> Iterator[Running]:
         process.wait()
 
 
-BROKERS = {"josefine": josefine, "bare": bare}
+BESIDE = {"bare": bare, "headers": headers}
+PEER = os.environ.get("BENCH_BESIDE", "bare")
+BROKERS = {"josefine": josefine, PEER: BESIDE[PEER]}
 
 
 def client(module: str, *arguments: object) -> str:
