@@ -487,7 +487,7 @@ def _say_recovered(manager: LogManager, say: Say) -> None:
 
 def _say_doubts(ctx: Context, claims: LogClaims, say: Say) -> None:
     """What this broker does not believe of its own logs."""
-    for tp, topic_id, _ in to_be_hosted(ctx):
+    for tp, topic_id, *_ in to_be_hosted(ctx):
         found = claims.of((topic_id, tp.partition))
         if found is not Completeness.COMPLETE:
             say(f"in doubt: {tp} is {found.value}: it counts again once it has copied its leader")
