@@ -77,7 +77,8 @@ def _change(ctx: Context, topic: e.CreatableTopic, limit: PartitionLimit) -> Cre
 
 def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.CreatableTopicResult:
     assigned = {name for name, _ in change.config}
-    settings = resolve(change.config, ctx.settings.topic_defaults)
+    defaults = ctx.settings.defaults_of(change.name)
+    settings = resolve(change.config, defaults)
     return e.CreatableTopicResult(
         name=change.name,
         topic_id=change.topic_id if with_id else None,
@@ -85,7 +86,7 @@ def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.Creatable
         replication_factor=len(change.replicas[0]),
         configs=tuple(
             e.CreatableTopicConfigs(
-                name=name, value=value, config_source=source_of(ctx, name, name in assigned)
+                name=name, value=value, config_source=source_of(defaults, name, name in assigned)
             )
             for name, value in shown(settings).items()
         ),

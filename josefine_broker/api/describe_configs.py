@@ -61,11 +61,11 @@ def refuse(request: e.DescribeConfigsRequest, error: KafkaError) -> e.DescribeCo
     return e.DescribeConfigsResponse(results=results)
 
 
-def source_of(ctx: Context, name: str, is_set: bool) -> int:
+def source_of(defaults: TopicSettings, name: str, is_set: bool) -> int:
     """Where a topic's value comes from (DescribeConfigs' numbers)."""
     if is_set:
         return SOURCE_TOPIC
-    ours = shown(ctx.settings.topic_defaults)[name]
+    ours = shown(defaults)[name]
     return SOURCE_DEFAULT if ours == KAFKA_DEFAULTS[name] else SOURCE_BROKER_FILE
 
 
@@ -95,11 +95,12 @@ def _topic_configs(
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{name}'")
     own = {key for key, _ in topic.config}
-    values = shown(resolve(topic.config, ctx.settings.topic_defaults))
-    defaults = shown(ctx.settings.topic_defaults)
+    topic_defaults = ctx.settings.defaults_of(name)
+    values = shown(resolve(topic.config, topic_defaults))
+    defaults = shown(topic_defaults)
     results = []
     for key in TOPIC_CONFIGS:
-        source = source_of(ctx, key.name, key.name in own)
+        source = source_of(topic_defaults, key.name, key.name in own)
         synonyms: list[e.DescribeConfigsSynonym] = []
         if request.include_synonyms:
             if source == SOURCE_TOPIC:

@@ -63,7 +63,7 @@ def _change(
 def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig) -> str:
     if not is_list(config.name):
         raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
-    now = shown(resolve(topic.config, ctx.settings.topic_defaults))[config.name].split(",")
+    now = shown(resolve(topic.config, ctx.settings.defaults_of(topic.name)))[config.name].split(",")
     named = [part.strip() for part in (config.value or "").split(",")]
     if config.config_operation == APPEND:
         return ",".join(now + [part for part in named if part not in now])

@@ -246,7 +246,7 @@ def _append(
         return _refuse(ctx, index, error.code, error.message, topic)
     except CorruptData as error:
         return _refuse(ctx, index, ErrorCode.corrupt_message, str(error))
-    if acks == ACKS_ALL and not hosted.partition.is_alone:
+    if acks == ACKS_ALL and not hosted.is_all_committed:
         waiting.append(_promise(ctx, tp, hosted, records, base_offset, results, at))
     numbers = (index, 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)

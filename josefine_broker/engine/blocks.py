@@ -160,7 +160,7 @@ def to_be_hosted(ctx: Context) -> list[ToHost]:
     """What `reconcile` would open of the image as it is: to be recovered before it counts."""
     wanted = []
     for topic in ctx.image.topics.values():
-        settings = resolve(topic.config, ctx.settings.topic_defaults)
+        settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
         for index, entry in enumerate(topic.partitions):
             if ctx.broker_id in entry.replicas:
                 tp, is_only = TopicPartition(topic.name, index), len(entry.replicas) == 1
@@ -186,7 +186,7 @@ def _host_topic(
         if tp in unopened and unopened[tp].is_damaged:
             continue
         if settings is None:
-            settings = resolve(topic.config, ctx.settings.topic_defaults)
+            settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
         try:
             hosted = _open(ctx, tp, topic, settings, entry.leader_epoch)
         except (OSError, CorruptData) as error:

@@ -20,8 +20,8 @@ from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
 from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.engine.quorum import Quorum
-from josefine_broker.engine.replicas import committing, following
-from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.engine.replicas import committing, following, leading
+from josefine_broker.host.log.log_sync import LogSync
 from josefine_broker.hosting import Hosting
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -295,21 +295,32 @@ MUTANTS = [
         seed=218,
     ),
     Mutant(
-        breaks="flush.messages syncs before an append counts",
-        function=PartitionLog.append,
-        old="is_synced = sync.is_due_with(config, header.record_count)",
-        new="is_synced = False",
+        breaks="a leader's own records count towards the high watermark once they are synced",
+        function=leading.appended_to_many,
+        old="partition.advance_high_watermark(hosted.log.durable_end_offset)",
+        new="partition.advance_high_watermark(hosted.log.log_end_offset)",
         faults=ALL_POWER,
     ),
     Mutant(
-        breaks="a batch whose sync failed is in nobody's reach",
-        function=PartitionLog.append,
-        old="self._cut_back(active, error)",
-        new="""active.appended(
-                batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
-            ) if is_synced else self._cut_back(active, error)""",
+        breaks="a follower acknowledges what it has synced",
+        function=following._follow,
+        old="if durable_end < its_log.log_end_offset:",
+        new="if False:",
+        faults=ALL_POWER,
+    ),
+    Mutant(
+        breaks="what was synced before a cut is not durable after it",
+        function=LogSync.cut_to,
+        old="self.durable_end = min(self.durable_end, end_offset)",
+        new="pass",
+        faults=ALL_POWER | ELECTIONS,
+    ),
+    Mutant(
+        breaks="whoever waits for a sync that failed is told so",
+        function=LogSync._sync_files,
+        old='self.fail("sync failed", error)',
+        new="self.durable_end = segment.end_offset",
         faults=FAILING_SYNCS,
-        seed=30,
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",
