@@ -177,6 +177,8 @@ class LogSync:
             active = self._segments[-1]  # under the lock: a cut may remove the one before
             if self.failure or not active.is_made:
                 return
+            if self.durable_end >= active.end_offset and not self._directory_dirty:
+                return  # the sync before covered what this one was asked for
             try:  # what is appended meanwhile counts the next time
                 self._sync_all(active, active.end_offset)
             except OSError:

@@ -20,8 +20,8 @@ from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
 from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.engine.quorum import Quorum
-from josefine_broker.engine.replicas import committing, following, leading
-from josefine_broker.host.log.log_sync import LogSync
+from josefine_broker.engine.replicas import committing, following
+from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.hosting import Hosting
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -295,11 +295,19 @@ MUTANTS = [
         seed=218,
     ),
     Mutant(
-        breaks="a leader's own records count towards the high watermark once they are synced",
-        function=leading.appended_to_many,
-        old="partition.advance_high_watermark(hosted.log.durable_end_offset)",
-        new="partition.advance_high_watermark(hosted.log.log_end_offset)",
+        breaks="where a topic asks for it, records count once they are synced",
+        function=get(PartitionLog.durable_end_offset),
+        old="self._sync.durable_end if self.config.flush_messages == 1 else self.log_end_offset",
+        new="self.log_end_offset",
         faults=ALL_POWER,
+    ),
+    Mutant(
+        breaks="acks=all of the only replica waits for the sync",
+        function=Partition.appended,
+        old="self.is_alone and (durable_end_offset is None or durable_end_offset >= end_offset)",
+        new="self.is_alone",
+        faults=ALL_POWER,
+        brokers=1,
     ),
     Mutant(
         breaks="a follower acknowledges what it has synced",
@@ -307,20 +315,6 @@ MUTANTS = [
         old="if durable_end < its_log.log_end_offset:",
         new="if False:",
         faults=ALL_POWER,
-    ),
-    Mutant(
-        breaks="what was synced before a cut is not durable after it",
-        function=LogSync.cut_to,
-        old="self.durable_end = min(self.durable_end, end_offset)",
-        new="pass",
-        faults=ALL_POWER | ELECTIONS,
-    ),
-    Mutant(
-        breaks="whoever waits for a sync that failed is told so",
-        function=LogSync._sync_files,
-        old='self.fail("sync failed", error)',
-        new="self.durable_end = segment.end_offset",
-        faults=FAILING_SYNCS,
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",
