@@ -14,7 +14,7 @@ class ManualSyncs:
 
     def __init__(self) -> None:
         self.turn: list[Callable[[], None]] = []
-        self.submitted: list[tuple[Job, Callable[[], None]]] = []
+        self.submitted: list[tuple[Job, Callable[[], None], Job]] = []
         self.group = GroupSync(self.turn.append, lambda *each: self.submitted.append(each))
 
     def end_turn(self) -> int:
@@ -27,10 +27,11 @@ class ManualSyncs:
     def finish(self) -> None:
         """The disk has done what is under way."""
         due, self.submitted = self.submitted, []
-        for job, done in due:
+        for job, done, behind in due:
             with suppress(OSError):  # the log knows
                 job()
             done()
+            behind()
 
     def settle(self) -> None:
         """Until nothing is wanted any more."""

@@ -32,22 +32,26 @@ class SyncThreads:
         """Held for `_finished`."""
         self._is_stopped = False
 
-    def submit(self, job: Job, done: Callable[[], None]) -> None:
-        """Run `job` soon, then `done` on the loop; nothing after `stop` has begun: the logs are
-        about to be closed, which syncs them."""
+    def submit(self, job: Job, done: Callable[[], None], behind: Job) -> None:
+        """Run `job` soon, then `done` on the loop and `behind` on the thread; nothing after `stop`
+        has begun: the logs are about to be closed, which syncs them."""
         if not self._is_stopped:
-            self._pool.submit(self._run, job, done)
+            self._pool.submit(self._run, job, done, behind)
 
-    def _run(self, job: Job, done: Callable[[], None]) -> None:
-        try:
-            job()
-        except BaseException as error:
-            self._on_error(error)
+    def _run(self, job: Job, done: Callable[[], None], behind: Job) -> None:
+        self._try(job)
         with self._lock:
             is_first = not self._finished
             self._finished.append(done)
         if is_first:  # the loop is woken once for all that finish until it comes to them
             self._loop.call_soon_threadsafe(self._take)
+        self._try(behind)
+
+    def _try(self, job: Job) -> None:
+        try:
+            job()
+        except BaseException as error:
+            self._on_error(error)
 
     def _take(self) -> None:
         with self._lock:

@@ -26,9 +26,14 @@ class GroupedLog(Protocol):
         """The next sync covers what is appended until it runs; what is appended later asks anew."""
         ...
 
+    def note_group_sync(self) -> None:
+        """Behind each sync, elsewhere too: nobody waits for it."""
+        ...
 
-Submit = Callable[[Job, Callable[[], None]], None]
-"""Run the job elsewhere; then call the second one on the logs' thread, whatever the job raised."""
+
+Submit = Callable[[Job, Callable[[], None], Job], None]
+"""Run the first job elsewhere; whatever it raised, have the second one called on the logs' thread;
+then run the third, elsewhere again."""
 
 
 def _nobody(tp: TopicPartition) -> None:
@@ -67,7 +72,8 @@ class GroupSync:
 
     def _start(self, tp: TopicPartition, log: GroupedLog) -> None:
         self._running.add(log)
-        self._submit(log.begin_group_sync(), partial(self._done, tp, log))
+        done = partial(self._done, tp, log)
+        self._submit(log.begin_group_sync(), done, log.note_group_sync)
 
     def _done(self, tp: TopicPartition, log: GroupedLog) -> None:
         self._running.discard(log)

@@ -86,7 +86,14 @@ class LogSync:
     def begin_group_sync(self) -> Job:
         """The job that makes durable what is appended until it runs; the next append asks anew."""
         self.is_wanted = False
-        return self.sync_later
+        return partial(self.sync_later, is_noted=False)
+
+    def note_group_sync(self) -> None:
+        """Store how far the log is known to be synced. Apart from the sync, for it is no part of
+        the promise: each system call on a thread waits for a busy event loop's lock."""
+        with self.lock:
+            if not self.failure:
+                self._state.synced.raise_to(self.durable_end)
 
     def check(self) -> None:
         """Raises KafkaError(kafka_storage_error) once the log has failed."""
@@ -171,8 +178,9 @@ class LogSync:
                 raise OSError(errno.EIO, self.failure)
             self._sync_all(active, end_offset)
 
-    def sync_later(self) -> None:
-        """Scheduled. Who appends to a log that failed meanwhile is told so there."""
+    def sync_later(self, *, is_noted: bool = True) -> None:
+        """Scheduled; `is_noted`: with `note_group_sync`. Who appends to a log that failed meanwhile
+        is told so there."""
         with self.lock:
             active = self._segments[-1]  # under the lock: a cut may remove the one before
             if self.failure or not active.is_made:
@@ -180,16 +188,17 @@ class LogSync:
             if self.durable_end >= active.end_offset and not self._directory_dirty:
                 return  # the sync before covered what this one was asked for
             try:  # what is appended meanwhile counts the next time
-                self._sync_all(active, active.end_offset)
+                self._sync_all(active, active.end_offset, is_noted=is_noted)
             except OSError:
                 self._is_owed = not self.failure
                 raise
 
-    def _sync_all(self, active: Segment, end_offset: int) -> None:
+    def _sync_all(self, active: Segment, end_offset: int, *, is_noted: bool = True) -> None:
         self._sync_directory()
         self._sync_files([*self.sealing, active])
         self.durable_end = max(self.durable_end, end_offset)
-        self._state.synced.raise_to(end_offset)
+        if is_noted:
+            self._state.synced.raise_to(end_offset)
 
     def was_synced(self, last: Segment) -> None:
         """The last segment was synced by other means, under the lock."""

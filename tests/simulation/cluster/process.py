@@ -163,12 +163,15 @@ class Process:
             until_ms = self.world.scheduler.now_ms + for_ms
             self.machine.paused_until_ms = max(self.machine.paused_until_ms, until_ms)
 
-    def _submit_sync(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+    def _submit_sync(
+        self, job: Callable[[], None], done: Callable[[], None], behind: Callable[[], None]
+    ) -> None:
         """As a thread of its own: the job takes the disk's time, and no time of the process."""
 
         def run() -> None:
             if not self.is_ended:
                 self.machine.disk.run_sync(job)
+                self.machine.disk.run_sync(behind)
                 self._later(done)
 
         self.world.scheduler.at(self.machine.disk.sync_ms(), run)

@@ -21,11 +21,14 @@ def test_results_return_on_the_loop_also_of_a_job_that_failed() -> None:
             if len(done) == 2:
                 all_done.set()
 
+        def behind() -> None:
+            ran.append(threading.get_ident())
+
         def fail() -> None:
             raise OSError("the disk is gone")
 
-        threads.submit(lambda: ran.append(threading.get_ident()), finished)
-        threads.submit(fail, finished)
+        threads.submit(lambda: ran.append(threading.get_ident()), finished, behind)
+        threads.submit(fail, finished, behind)
         async with asyncio.timeout(30):
             await all_done.wait()
 
@@ -41,13 +44,13 @@ def test_stop_waits_for_the_sync_under_way_and_begins_no_other() -> None:
     async def scene() -> None:
         threads = SyncThreads(asyncio.get_running_loop(), lambda error: None)
         goes_on, ran = threading.Event(), []
-        threads.submit(lambda: ran.append(goes_on.wait(30)), lambda: None)
+        threads.submit(lambda: ran.append(goes_on.wait(30)), lambda: None, lambda: None)
 
         stopping = asyncio.create_task(asyncio.to_thread(threads.stop))
         goes_on.set()
         await stopping
 
-        threads.submit(lambda: ran.append(False), lambda: None)
+        threads.submit(lambda: ran.append(False), lambda: None, lambda: None)
         assert ran == [True]
 
     asyncio.run(scene())
