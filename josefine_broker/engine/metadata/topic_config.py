@@ -193,7 +193,7 @@ _ACTING: tuple[ConfigKey, ...] = (
         1,
         LONG_MAX,
         LONG_MAX,
-        "Records per fsync.",
+        "Records per fsync; 1: acks=all is answered once every in-sync replica has synced them.",
     ),
     _log_key(
         "flush.ms",
