@@ -1,6 +1,6 @@
-"""`python -m tests.bench [broker] [cleaner] [cluster] [durability] [groups] [journal] [pipelines] [raft]
-[scale] [spark] [spark_cold] [spark_cpu] [spark_sink] [text] [tls] [transactions]`: one JSON line
-per measure, progress on stderr.
+"""`python -m tests.bench [NAME ...]`: one JSON line per measure, progress on stderr. The names are
+broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold,
+spark_cpu, spark_sink, text, tls and transactions.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
