@@ -302,14 +302,6 @@ MUTANTS = [
         faults=ALL_POWER,
     ),
     Mutant(
-        breaks="acks=all of the only replica waits for the sync",
-        function=Partition.appended,
-        old="self.is_alone and (durable_end_offset is None or durable_end_offset >= end_offset)",
-        new="self.is_alone",
-        faults=ALL_POWER,
-        brokers=1,
-    ),
-    Mutant(
         breaks="a follower acknowledges what it has synced",
         function=following._follow,
         old="if durable_end < its_log.log_end_offset:",
