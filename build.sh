@@ -42,7 +42,7 @@ usage: ./build.sh VERB [ARGUMENTS]
                         lives of simulated clusters from seed S (0) on, instead of the tests:
                         of the Raft library (default; --nodes: how many), or of whole brokers
   lint                  ruff, mypy, import contracts, style rules
-  bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
+  bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
   docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
@@ -233,7 +233,7 @@ case $verb in
   lint) run_lint ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;

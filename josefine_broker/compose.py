@@ -83,6 +83,7 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
             unclean_leader_election=defaults.unclean_leader_election_enable,
         ),
         offsets=OffsetsSettings(
+            flush=config.log.flush_internal_topics,
             groups=group_settings(config),
             transactions=TransactionSettings(
                 timeout_max_ms=config.transactions.max_timeout_ms,

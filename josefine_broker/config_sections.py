@@ -185,8 +185,14 @@ class LogSection(Section):
     )
     flush_messages: Count | None = Field(
         default=None,
-        description="Records after which a log is fsynced before the answer; null: left to the"
-        " operating system, as Kafka does (1: every batch).",
+        description="Records after which a log is fsynced; null: left to the operating system, as"
+        " Kafka does. 1: acks=all is answered once every in-sync replica has synced the batch, with"
+        " one fsync per log for all that came meanwhile; more: within the append.",
+    )
+    flush_internal_topics: Flag = Field(
+        default=True,
+        description="Whether group offsets and the state of transactions count once they are"
+        " synced, whatever flush_messages says; false: they are treated as other topics.",
     )
     flush_ms: TimeoutMs | None = Field(
         default=None,

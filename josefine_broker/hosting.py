@@ -25,6 +25,7 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.base.rounds import steps
+from josefine_broker.engine.blocks import ToHost
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata.log_config import LogConfig
@@ -71,6 +72,8 @@ class Hosting:
         self._prepared: dict[TopicPartition, _Recovered] = {}
         self._epochs_due: dict[TopicPartition, PartitionLog] = {}
         self._claims = LogClaims()
+        self._only_replicas: set[Key] = set()
+        """Partitions of which no other broker has a copy, when this process registered."""
         self._kept: dict[Key, int] = {}
         """High watermarks of partitions that could not be opened."""
         self._is_followed = False
@@ -80,15 +83,17 @@ class Hosting:
         self._stored_ms = 0
         """and when that was."""
 
-    def prepare(self, wanted: Iterable[tuple[TopicPartition, UUID, TopicSettings]]) -> LogClaims:
+    def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
         """Recover the logs that are going to be opened, on a thread of the caller's: after a crash
         it may read gigabytes. Returns what may be believed of each log on this disk; what cannot be
         opened is told by `open`. Raises OSError when the data directory cannot be listed.
         """
         logs: dict[Key, Completeness] = {}
         names = set()
-        for tp, topic_id, settings in wanted:
+        for tp, topic_id, settings, is_only_replica in wanted:
             names.add(str(tp))
+            if is_only_replica:
+                self._only_replicas.add((topic_id, tp.partition))
             found = self._prepare(tp, topic_id, settings)
             if found is not None:
                 logs[topic_id, tp.partition] = found
@@ -122,14 +127,23 @@ class Hosting:
         return self._judged(recovered, tp.partition)
 
     def _judged(self, recovered: _Recovered, index: int) -> Completeness:
-        """What recovery says, and the high watermark last stored. Where what was not synced may be
-        gone there is no other reason to be looked for."""
+        """What recovery says, and the high watermark last stored.
+
+        A loss of power explains what recovery finds missing: the log is only unsynced then. It does
+        not excuse a log that ends below its own high watermark: records that were committed are
+        gone, and would it lead, every replica that has them would have to stop. The only copy
+        leads on all the same, for nobody can have more.
+        """
+        key = recovered.topic_id, index
         found = recovered.log.recovery_report.completeness
-        if recovered.log.log_end_offset < self._high_watermarks.get(recovered.topic_id, index):
+        lacks_committed = recovered.log.log_end_offset < self._high_watermarks.get(*key)
+        if lacks_committed:
             found = found.or_worse(Completeness.SHORTENED)
-        if found is not Completeness.COMPLETE and self._manager.may_lack_unsynced:
-            return Completeness.UNSYNCED
-        return found
+        if found is Completeness.COMPLETE or not self._manager.may_lack_unsynced:
+            return found
+        if lacks_committed and key not in self._only_replicas:
+            return Completeness.SHORTENED
+        return Completeness.UNSYNCED
 
     @property
     def prepared(self) -> int:

@@ -21,6 +21,7 @@ from functools import partial
 from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.compose import (
     cleaner_settings,
     configured_book,
@@ -42,24 +43,21 @@ from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
+from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.host import log_lines
 from josefine_broker.host.clock import RealClock
-from josefine_broker.host.collector import Freezer
 from josefine_broker.host.disk.data_dir import (
     METADATA_DIR,
     DataDirLock,
     Identity,
     belong,
-    boot_id,
     check_metadata,
     claim,
     new_cluster_id,
     remove_addresses,
     write_addresses,
 )
-from josefine_broker.host.disk.files import RealFiles
-from josefine_broker.host.disk.flusher import Flusher
 from josefine_broker.host.engine_host import EngineHost, Hooks
 from josefine_broker.host.escaped_errors import stop_on_broken_invariants
 from josefine_broker.host.log.cleaner import Cleaner
@@ -77,6 +75,7 @@ from josefine_broker.host.telling import tell_meanwhile
 from josefine_broker.host.ticker import Duty, Ticker
 from josefine_broker.host.worker import Worker
 from josefine_broker.hosting import Hosting
+from josefine_broker.log_storage import LogStorage
 from josefine_broker.observe import health_checks
 from josefine_broker.observe_cluster import chain_view, cluster_view
 from josefine_broker.observe_debug import debug_view
@@ -105,7 +104,6 @@ STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
 RETRY_UNOPENED_MS = 1_000
 HIGH_WATERMARK_CHECK_MS = 5_000
-CLOSE_THREADS = 8
 PRODUCER_EXPIRY_CHECK_MS = 600_000
 TRANSACTION_CHECK_MS = 250
 """How late a transaction may be timed out, and how soon a marker is asked for again."""
@@ -160,7 +158,8 @@ class Node:
             say(f"warning: {warning}")
         admin = self.config.admin.address
         admin_bound = None if admin is None else self._bind("admin", *admin)
-        manager, hosting = self._open_logs()
+        storage = self._open_logs()
+        manager, hosting = storage.manager, storage.hosting
         engine = await self._open_engine(hosting, raft_bound, say)
         ctx = engine.broker.ctx
         ctx.ports.tell = log_lines.tell
@@ -168,6 +167,7 @@ class Node:
         cleaner = self._start_cleaner(ctx, manager, hosting)
         ticker = self._start_ticker(ctx, hosting, cleaner)
         replicator = self._start_replicator(ctx)
+        self._follow_syncs(storage, ctx, replicator, ticker)
         await engine.start(
             Hooks(on_image=replicator.image_changed, on_parked=ticker.arm, on_failed=self._failed),
             raft_bound,
@@ -231,26 +231,16 @@ class Node:
         self._undo.callback(bound.socket.close)
         return bound
 
-    def _open_logs(self) -> tuple[LogManager, Hosting]:
-        loop = asyncio.get_running_loop()
+    def _open_logs(self) -> LogStorage:
+        storage = LogStorage(self.config.broker.data_dir, self.descriptors.files, self._clock)
+        self._metrics.histogram("fsync_seconds", storage.syncs)
+        self._undo.push_async_callback(self._close_logs, storage)
+        return storage
 
-        def failed(error: BaseException) -> None:  # on the flusher's thread
-            loop.call_soon_threadsafe(_disk_job_failed, error)
-
-        flusher = Flusher(failed)
-        files = RealFiles(self.config.broker.data_dir, open_max=self.descriptors.files)
-        self._metrics.histogram("fsync_seconds", files.open_files.syncs)
-        manager = LogManager(
-            files, schedule=flusher.submit, close_threads=CLOSE_THREADS, boot_id=boot_id()
-        )
-        hosting = Hosting(manager, self._clock, Freezer().opened)
-        self._undo.push_async_callback(self._close_logs, flusher, hosting)
-        return manager, hosting
-
-    async def _close_logs(self, flusher: Flusher, hosting: Hosting) -> None:
-        await asyncio.to_thread(flusher.stop)
+    async def _close_logs(self, storage: LogStorage) -> None:
+        await storage.stop()
         if self._stops_cleanly:
-            hosting.close(self._epoch)
+            storage.hosting.close(self._epoch)
 
     async def _open_engine(self, hosting: Hosting, bound: Bound, say: Say) -> EngineHost:
         config = self.config
@@ -325,6 +315,16 @@ class Node:
         self._undo.push_async_callback(forwarder.stop)
         ctx.ports.forward = forwarder.ask
         return replicator
+
+    def _follow_syncs(
+        self, storage: LogStorage, ctx: Context, replicator: Replicator, ticker: Ticker
+    ) -> None:
+        def synced(tp: TopicPartition) -> None:
+            log_synced(ctx, tp)
+            replicator.image_changed()  # a follower has something to acknowledge
+            ticker.arm()
+
+        storage.when_synced(synced, self._failed)
 
     def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
         network = self.config.network
@@ -488,12 +488,7 @@ def _say_recovered(manager: LogManager, say: Say) -> None:
 
 def _say_doubts(ctx: Context, claims: LogClaims, say: Say) -> None:
     """What this broker does not believe of its own logs."""
-    for tp, topic_id, _ in to_be_hosted(ctx):
+    for tp, topic_id, *_ in to_be_hosted(ctx):
         found = claims.of((topic_id, tp.partition))
         if found is not Completeness.COMPLETE:
             say(f"in doubt: {tp} is {found.value}: it counts again once it has copied its leader")
-
-
-def _disk_job_failed(error: BaseException) -> None:
-    """The log it belongs to knows and refuses further writes; here it is only told."""
-    log.error("disk job failed", exc_info=error)

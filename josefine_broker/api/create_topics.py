@@ -80,6 +80,7 @@ def _change(
 
 def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.CreatableTopicResult:
     assigned = {name for name, _ in change.config}
+    defaults = ctx.settings.defaults_of(change.name)
     return e.CreatableTopicResult(
         name=change.name,
         topic_id=change.topic_id if with_id else None,
@@ -87,9 +88,9 @@ def _created(ctx: Context, change: CreateTopic, *, with_id: bool) -> e.Creatable
         replication_factor=len(change.replicas[0]),
         configs=tuple(
             e.CreatableTopicConfigs(
-                name=name, value=value, config_source=source_of(ctx, name, name in assigned)
+                name=name, value=value, config_source=source_of(defaults, name, name in assigned)
             )
-            for name, value in described(change.config, ctx.settings.topic_defaults).items()
+            for name, value in described(change.config, defaults).items()
         ),
     )
 

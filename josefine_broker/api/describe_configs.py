@@ -9,7 +9,12 @@ from josefine_broker.api.shared.broker_configs import KAFKA_DEFAULTS, ShownConfi
 from josefine_broker.api.shared.topics import check_name
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS, described, shown
+from josefine_broker.engine.metadata.topic_config import (
+    TOPIC_CONFIGS,
+    TopicSettings,
+    described,
+    shown,
+)
 from josefine_broker.wire.entities import describe_configs as e
 
 TOPIC, BROKER = 2, 4
@@ -36,11 +41,11 @@ def refuse(request: e.DescribeConfigsRequest, error: KafkaError) -> e.DescribeCo
     return e.DescribeConfigsResponse(results=results)
 
 
-def source_of(ctx: Context, name: str, is_set: bool) -> int:
+def source_of(defaults: TopicSettings, name: str, is_set: bool) -> int:
     """Where a topic's value comes from (DescribeConfigs' numbers)."""
     if is_set:
         return SOURCE_TOPIC
-    ours = shown(ctx.settings.topic_defaults)[name]
+    ours = shown(defaults)[name]
     return SOURCE_DEFAULT if ours == KAFKA_DEFAULTS[name] else SOURCE_BROKER_FILE
 
 
@@ -71,11 +76,12 @@ def _topic_configs(
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{name}'")
     own = {key for key, _ in topic.config}
-    values = described(topic.config, ctx.settings.topic_defaults)
-    defaults = shown(ctx.settings.topic_defaults)
+    topic_defaults = ctx.settings.defaults_of(name)
+    values = described(topic.config, topic_defaults)
+    defaults = shown(topic_defaults)
     results = []
     for key in TOPIC_CONFIGS:
-        source = source_of(ctx, key.name, key.name in own)
+        source = source_of(topic_defaults, key.name, key.name in own)
         synonyms: list[e.DescribeConfigsSynonym] = []
         if request.include_synonyms:
             if source == SOURCE_TOPIC:

@@ -99,7 +99,7 @@ def _asked(ctx: Context, request: e.ElectLeadersRequest) -> Iterator[tuple[str, 
 
 
 def _rules(ctx: Context, topic: TopicEntry) -> ElectionRules:
-    settings = resolve(topic.config, ctx.settings.topic_defaults)
+    settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
     return ElectionRules(min_insync_replicas=settings.min_insync_replicas)
 
 

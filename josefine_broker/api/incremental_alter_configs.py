@@ -78,7 +78,7 @@ def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig, val
     if not is_list(config.name):
         raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
     own = dict(topic.config).get(config.name)
-    now = shown(ctx.settings.topic_defaults)[config.name] if own is None else own
+    now = shown(ctx.settings.defaults_of(topic.name))[config.name] if own is None else own
     parts = [part for part in now.split(",") if part]
     for part in _parts(value):
         if config.config_operation == APPEND and part not in parts:

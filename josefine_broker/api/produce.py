@@ -340,7 +340,7 @@ def _stored(
         )  # fmt: skip
     except KafkaError as error:
         return _refused(ctx, *tp, error)
-    if acks == ACKS_ALL and not hosted.partition.is_alone:
+    if acks == ACKS_ALL and not hosted.is_all_committed:
         waiting.append(_promise(ctx, tp, hosted, validated.header, base_offset, results, at))
     numbers = (tp[1], 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)

@@ -50,6 +50,16 @@ class _Coordinates(NamedTuple):
     unload: Callable[[Context, TopicPartition], None]
 
 
+class ToHost(NamedTuple):
+    """A partition that the image gives this broker."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    settings: TopicSettings
+    is_only_replica: bool
+    """No other broker has a copy of it."""
+
+
 COORDINATORS = {
     OFFSETS_TOPIC: _Coordinates(begin_loading, unload_groups),
     TRANSACTIONS_TOPIC: _Coordinates(begin_loading_transactions, unload_transactions),
@@ -146,14 +156,15 @@ def retry_unopened(ctx: Context) -> None:
         reconcile(ctx)
 
 
-def to_be_hosted(ctx: Context) -> list[tuple[TopicPartition, UUID, TopicSettings]]:
+def to_be_hosted(ctx: Context) -> list[ToHost]:
     """What `reconcile` would open of the image as it is: to be recovered before it counts."""
     wanted = []
     for topic in ctx.image.topics.values():
-        settings = resolve(topic.config, ctx.settings.topic_defaults)
+        settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
         for index, entry in enumerate(topic.partitions):
             if ctx.broker_id in entry.replicas:
-                wanted.append((TopicPartition(topic.name, index), topic.topic_id, settings))
+                tp, is_only = TopicPartition(topic.name, index), len(entry.replicas) == 1
+                wanted.append(ToHost(tp, topic.topic_id, settings, is_only))
     return wanted
 
 
@@ -175,7 +186,7 @@ def _host_topic(
         if tp in unopened and unopened[tp].is_damaged:
             continue
         if settings is None:
-            settings = resolve(topic.config, ctx.settings.topic_defaults)
+            settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
         try:
             hosted = _open(ctx, tp, topic, settings, entry.leader_epoch)
         except (OSError, CorruptData) as error:

@@ -6,7 +6,7 @@ held by `tests/unit/test_owners.py`. Everybody reads.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.engine.groups.coordinator import GroupCoordinator
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
-from josefine_broker.engine.metadata.image import MetadataImage
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposals
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -52,6 +52,9 @@ class OffsetsSettings:
     """How long an offset commit waits for its replicas (Kafka's offsets.commit.timeout.ms)."""
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    flush: bool = True
+    """Records of the coordinators' topics count once they are synced, unless the topic's own
+    `flush.messages` says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,13 @@ class BrokerSettings:
     replica_fetch: FetchLimits = field(default_factory=FetchLimits)
     host_configs: Mapping[str, str] = field(default_factory=dict)
     """What DescribeConfigs shows of the host, under Kafka's names."""
+
+    def defaults_of(self, topic: str) -> TopicSettings:
+        """What holds of a topic without a configuration of its own."""
+        defaults = self.topic_defaults
+        if topic not in INTERNAL_TOPICS or not self.offsets.flush:
+            return defaults
+        return replace(defaults, log=replace(defaults.log, flush_messages=1))
 
 
 @dataclass(slots=True)

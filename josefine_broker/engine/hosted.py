@@ -33,6 +33,12 @@ class LogPort(Protocol):
     def log_end_offset(self) -> int: ...
 
     @property
+    def durable_end_offset(self) -> int:
+        """How far its records count as stored: where they must be synced for that
+        (`flush.messages=1`), those that are; else the log end."""
+        ...
+
+    @property
     def size_bytes(self) -> int: ...
 
     @property
@@ -94,6 +100,12 @@ class HostedPartition:
     Written by `engine/replicas/following.py` and `engine/replicas/leading.py`."""
     traffic: Traffic = field(default_factory=Traffic)
     """Its topic's. Written by `engine/blocks.py`."""
+
+    @property
+    def is_all_committed(self) -> bool:
+        """Whether what is in the log is committed, without other replicas to ask."""
+        partition = self.partition
+        return partition.is_alone and partition.high_watermark >= self.log.log_end_offset
 
 
 class Unopened(NamedTuple):

@@ -1,6 +1,6 @@
-"""`python -m tests.bench [broker] [cleaner] [cluster] [groups] [journal] [pipelines] [raft] [scale]
-[spark] [spark_cold] [spark_cpu] [spark_sink] [text] [tls] [transactions]`: one JSON line per
-measure, progress on stderr.
+"""`python -m tests.bench [NAME ...]`: one JSON line per measure, progress on stderr. The names are
+broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold,
+spark_cpu, spark_sink, text, tls and transactions.
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -12,6 +12,7 @@ NAMES = {
     "broker": "tests.bench.broker_bench",
     "cleaner": "tests.bench.cleaner_bench",
     "cluster": "tests.bench.cluster_bench",
+    "durability": "tests.bench.durability_bench",
     "groups": "tests.bench.groups_bench",
     "journal": "tests.bench.journal_bench",
     "pipelines": "tests.bench.pipelines_bench",

@@ -235,7 +235,7 @@ _ACTING: tuple[ConfigKey, ...] = (
         _LONG,
         "flush_messages",
         at_least(1),
-        "Records per fsync.",
+        "Records per fsync; 1: acks=all is answered once every in-sync replica has synced them.",
         none=LONG_MAX,
     ),
     _in_log(

@@ -5,7 +5,8 @@ Rules:
   older one is fenced, a newer one is not known here yet;
 - acks=all is refused while fewer than `min.insync.replicas` replicas are in sync; a producer's
   batches behind a refused one are refused like it (`engine/partition/refusals.py`);
-- the high watermark is the smallest log end of the replicas that may be in sync; it does not move
+- the high watermark is the smallest durable end of the replicas that may be in sync (where a log
+  need not be synced for its records to count, its end); it does not move
   while fewer than `min.insync.replicas` are (KIP-966), and a leader's never falls within its epoch;
 - consumers read below it, at followers too (KIP-392); followers read to the log end;
 - a new leader does not tell its high watermark before it has passed the epoch's start (KIP-207);
@@ -103,7 +104,7 @@ class Partition:
         self.followers: Followers | None = None
         """Of a leader; else None."""
         self.is_alone = False
-        """Leads without any other replica: what is appended is committed."""
+        """Leads without any other replica: what is durable is committed."""
         self.is_stranded = False
         """Leads, but neither controller nor followers reach it: others have a new leader by now."""
         self.min_insync_replicas = 1
@@ -138,8 +139,16 @@ class Partition:
 
     # Roles.
 
-    def lead(self, entry: PartitionEntry, log_end_offset: int, now_ms: int) -> bool:
-        """The image says that this replica leads; whether that is under a new epoch."""
+    def lead(
+        self,
+        entry: PartitionEntry,
+        log_end_offset: int,
+        now_ms: int,
+        durable_end_offset: int | None = None,
+    ) -> bool:
+        """The image says that this replica leads; whether that is under a new epoch.
+
+        `durable_end_offset` here and below: how far our log counts; None: to its end."""
         self._check_epoch(entry)
         is_new = entry.leader_epoch > self.leader_epoch or not self.is_leader
         self._on(ReplicaEvent.LEAD)
@@ -153,7 +162,9 @@ class Partition:
             self.followers.update(entry, now_ms)
         self.is_alone = len(self.replicas) == 1
         self.is_stranded = False
-        self.advance_high_watermark(log_end_offset)
+        self.advance_high_watermark(
+            log_end_offset if durable_end_offset is None else durable_end_offset
+        )
         return is_new
 
     def follow(self, entry: PartitionEntry, log_end_offset: int) -> bool:
@@ -281,7 +292,12 @@ class Partition:
     # What happened to the log.
 
     def appended(
-        self, header: BatchHeader, base_offset: int, now_ms: int, marker: Marker | None = None
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        now_ms: int,
+        marker: Marker | None = None,
+        durable_end_offset: int | None = None,
     ) -> None:
         """The judged batch, or marker, is in the log at `base_offset`. `now_ms` is of the wall
         clock."""
@@ -291,7 +307,8 @@ class Partition:
             self.producers.record(header, base_offset, now_ms)
         self.appended_bytes += header.batch_length + 12
         end_offset = base_offset + header.last_offset_delta + 1
-        if self.is_alone:
+        if self.is_alone and (durable_end_offset is None or durable_end_offset >= end_offset):
+            self._uncommitted.clear()
             self.high_watermark = end_offset
             self.committed_bytes = self.appended_bytes
             if marker is not None:
@@ -351,6 +368,7 @@ class Partition:
         *,
         may_join: bool,
         broker_epoch: int = -1,
+        durable_end_offset: int | None = None,
     ) -> bool:
         """A follower has all before `fetch_offset`; whether the high watermark moved."""
         assert self.followers is not None
@@ -363,18 +381,20 @@ class Partition:
             may_join=may_join,
             broker_epoch=broker_epoch,
         )
-        return self.advance_high_watermark(log_end_offset)
+        return self.advance_high_watermark(
+            log_end_offset if durable_end_offset is None else durable_end_offset
+        )
 
-    def advance_high_watermark(self, log_end_offset: int) -> bool:
+    def advance_high_watermark(self, durable_end_offset: int) -> bool:
         """As far as the replicas that may be in sync have come; whether it moved."""
         followers = self.followers
         if followers is None or self.is_under_min_isr:
             return False
-        return self._commit(followers.committed_end(log_end_offset))
+        return self._commit(followers.committed_end(durable_end_offset))
 
-    def follow_high_watermark(self, leaders: int, log_end_offset: int) -> bool:
+    def follow_high_watermark(self, leaders: int, durable_end_offset: int) -> bool:
         """The leader's high watermark, as far as our log goes; whether ours moved."""
-        return self._commit(min(leaders, log_end_offset))
+        return self._commit(min(leaders, durable_end_offset))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -393,7 +413,11 @@ class Partition:
         return True
 
     def wanted_isr(
-        self, log_end_offset: int, now_ms: int, lag_time_max_ms: int
+        self,
+        log_end_offset: int,
+        now_ms: int,
+        lag_time_max_ms: int,
+        durable_end_offset: int | None = None,
     ) -> tuple[int, ...] | None:
         """The ISR this leader should propose now; None when there is nothing to propose. Who was
         about to join and is behind is waited for no longer: the high watermark may move."""
@@ -402,7 +426,9 @@ class Partition:
             return None
         behind = followers.behind(log_end_offset, now_ms, lag_time_max_ms)
         if behind and followers.drop_joining(behind):
-            self.advance_high_watermark(log_end_offset)
+            self.advance_high_watermark(
+                log_end_offset if durable_end_offset is None else durable_end_offset
+            )
         return followers.wanted_isr(self.high_watermark, self.epoch_start_offset, behind, now_ms)
 
     def _on(self, event: ReplicaEvent) -> None:

@@ -6,6 +6,9 @@ Rules:
 - a request that brings news may follow one that still waits at the leader: it ends that wait;
 - an answer counts for a partition only if nothing changed here since the request that last named
   it: another leader or epoch, an append, a truncation;
+- the offset that is asked for tells the leader what is durable here: a partition whose log is not
+  synced yet up to its end is left out until it is (`flush.messages=1`). What the leader appends
+  meanwhile comes with the next answer, so the bytes per second do not suffer;
 - a partition that failed is left out until its back-off is over, and so is one that is not in sync
   while the broker's throttle is exhausted; the others go on.
 
@@ -57,6 +60,7 @@ class CopyState(Enum):
 
     CHANGED = "changed"  # the next request names it with its new position
     ASKED = "asked"  # the leader's session has our position
+    WRITTEN = "written"  # left out until what came is durable here
     PAUSED = "paused"  # left out until its time comes
 
 
@@ -64,6 +68,7 @@ class CopyEvent(Enum):
     """What happens to a partition's copy."""
 
     MOVED = "moved"  # our log grew, was cut, or follows a new epoch
+    WROTE = "wrote"  # our log grew, and its end is not durable yet
     NAMED = "named"  # a request with its position went out
     FAILED = "failed"  # an error, or the throttle: not before a later time
     DUE = "due"  # that time has come
@@ -72,13 +77,20 @@ class CopyEvent(Enum):
 
 TRANSITIONS: dict[tuple[CopyState, CopyEvent], CopyState] = {
     (CopyState.CHANGED, CopyEvent.MOVED): CopyState.CHANGED,
+    (CopyState.CHANGED, CopyEvent.WROTE): CopyState.WRITTEN,
     (CopyState.CHANGED, CopyEvent.NAMED): CopyState.ASKED,
     (CopyState.CHANGED, CopyEvent.FAILED): CopyState.PAUSED,
     (CopyState.CHANGED, CopyEvent.LOST): CopyState.CHANGED,
     (CopyState.ASKED, CopyEvent.MOVED): CopyState.CHANGED,
+    (CopyState.ASKED, CopyEvent.WROTE): CopyState.WRITTEN,
     (CopyState.ASKED, CopyEvent.FAILED): CopyState.PAUSED,
     (CopyState.ASKED, CopyEvent.LOST): CopyState.CHANGED,
+    (CopyState.WRITTEN, CopyEvent.MOVED): CopyState.CHANGED,
+    (CopyState.WRITTEN, CopyEvent.WROTE): CopyState.WRITTEN,
+    (CopyState.WRITTEN, CopyEvent.FAILED): CopyState.PAUSED,
+    (CopyState.WRITTEN, CopyEvent.LOST): CopyState.WRITTEN,
     (CopyState.PAUSED, CopyEvent.MOVED): CopyState.PAUSED,
+    (CopyState.PAUSED, CopyEvent.WROTE): CopyState.PAUSED,
     (CopyState.PAUSED, CopyEvent.FAILED): CopyState.PAUSED,
     (CopyState.PAUSED, CopyEvent.DUE): CopyState.CHANGED,
     (CopyState.PAUSED, CopyEvent.LOST): CopyState.PAUSED,
@@ -127,6 +139,7 @@ class ReplicaFetcher:
         "_replica_id",
         "_session_epoch",
         "_session_id",
+        "_written",
         "leader_id",
     )
 
@@ -137,6 +150,7 @@ class ReplicaFetcher:
         self._copies: dict[CopyKey, Copy] = {}
         self._changed: dict[CopyKey, Copy] = {}
         self._paused: dict[CopyKey, Copy] = {}
+        self._written: dict[CopyKey, Copy] = {}
         self._forgotten: dict[CopyKey, None] = {}
         self._session_id = NO_SESSION_ID
         self._session_epoch = FULL_EPOCH
@@ -166,6 +180,7 @@ class ReplicaFetcher:
         if copy is not None:
             self._changed.pop(key, None)
             self._paused.pop(key, None)
+            self._written.pop(key, None)
             self._forgotten[key] = None
 
     def moved(
@@ -175,7 +190,7 @@ class ReplicaFetcher:
         last_fetched_epoch: LeaderEpoch,
         log_start_offset: int,
     ) -> None:
-        """Our log now ends there."""
+        """Our log now ends there, and is durable up to there."""
         copy = self._copies[key]
         copy.fetch_offset = fetch_offset
         copy.last_fetched_epoch = last_fetched_epoch
@@ -183,17 +198,32 @@ class ReplicaFetcher:
         copy.on(CopyEvent.MOVED)
         if copy.state is CopyState.CHANGED:
             self._changed[key] = copy
+            if self._written.pop(key, None) is not None:
+                self._forgotten.pop(key, None)
+
+    def written(self, key: CopyKey) -> None:
+        """Our log is not durable up to its end: ask for nothing, which would acknowledge it, until
+        `moved` says that it is."""
+        copy = self._copies[key]
+        copy.on(CopyEvent.WROTE)
+        if copy.state is CopyState.WRITTEN:
+            self._written[key] = copy
+            self._leave_out(copy)
 
     def pause(self, key: CopyKey, until_ms: int) -> None:
         """Leave it out until then."""
         copy = self._copies[key]
-        was_asked = copy.state is CopyState.ASKED
         copy.on(CopyEvent.FAILED)
         copy.retry_at_ms = until_ms
-        self._changed.pop(key, None)
+        self._written.pop(key, None)
         self._paused[key] = copy
-        if was_asked or copy.request_number:
-            self._forgotten[key] = None
+        self._leave_out(copy)
+
+    def _leave_out(self, copy: Copy) -> None:
+        """The next request does not name it, and ends its part of the session, if it has one."""
+        self._changed.pop(copy.key, None)
+        if copy.request_number:
+            self._forgotten[copy.key] = None
 
     def fail(self, key: CopyKey, now_ms: int) -> None:
         """Something went wrong with this partition: back off."""
@@ -208,7 +238,8 @@ class ReplicaFetcher:
         if not self._copies:
             return False
         if not self._in_flight:
-            return len(self._paused) < len(self._copies) or self._is_due(now_ms)
+            left_out = len(self._paused) + len(self._written)
+            return left_out < len(self._copies) or self._is_due(now_ms)
         if len(self._in_flight) >= IN_FLIGHT_MAX or self._session_id == NO_SESSION_ID:
             return False  # what the first full request opens is not known before its answer
         return bool(self._changed) or self._is_due(now_ms)
@@ -379,6 +410,14 @@ class ReplicaFetchers:
         fetcher = self._leader_of.pop(key, None)
         if fetcher is not None:
             fetcher.forget(key)
+
+    def of(self, key: CopyKey) -> ReplicaFetcher | None:
+        """The fetcher that copies this partition, if one does."""
+        return self._leader_of.get(key)
+
+    def written(self, key: CopyKey) -> None:
+        """As the fetcher's."""
+        self._leader_of[key].written(key)
 
     def charge(self, size_bytes: int, now_ms: int) -> int:
         """`size_bytes` came for replicas not in sync; until when such replicas must pause."""

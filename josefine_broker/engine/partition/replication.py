@@ -27,7 +27,7 @@ REFUSED_WAIT_MS = 500
 
 @dataclass(slots=True)
 class Follower:
-    """One follower as its fetches tell; `end_offset` is where its log ends."""
+    """One follower as its fetches tell; `end_offset` is how far its log is durable."""
 
     broker_epoch: int = -1
     """Of the incarnation that this is known of."""
@@ -152,9 +152,10 @@ class Followers:
             self.joining |= {broker_id}
             self._settle_waits()
 
-    def committed_end(self, log_end_offset: int) -> int:
-        """How far every replica that may be in sync has come; -1 while one is unknown."""
-        end = log_end_offset
+    def committed_end(self, durable_end_offset: int) -> int:
+        """How far every replica that may be in sync has come, the leader's own log being durable so
+        far; -1 while one is unknown."""
+        end = durable_end_offset
         for follower in self._waited_for:
             if follower.end_offset < end:
                 end = follower.end_offset

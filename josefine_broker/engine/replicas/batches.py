@@ -77,7 +77,7 @@ def append_batch(
     except KafkaError as error:
         partition.refusals.note(header, error.code)
         raise
-    partition.appended(header, base_offset, now_ms)
+    partition.appended(header, base_offset, now_ms, None, log.durable_end_offset)
     traffic = hosted.traffic
     traffic.batches_in += 1
     traffic.records_in += header.record_count
@@ -110,7 +110,7 @@ def append_marker(
     stamp(batch, 0, base_offset, partition.leader_epoch)
     header = parse_header(batch)
     log.append(batch, header, now_ms)
-    partition.appended(header, base_offset, now_ms, marker)
+    partition.appended(header, base_offset, now_ms, marker, log.durable_end_offset)
     if partition.is_alone:
         ctx.parked.wake(tp, ctx.clock.monotonic_ms())
     else:

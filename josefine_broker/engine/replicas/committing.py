@@ -1,8 +1,10 @@
-"""Answers that wait until what was appended is on every in-sync replica (acks=all).
+"""Answers that wait until what was appended is on every in-sync replica (acks=all), and synced
+there where the topic promises that (`flush.messages=1`).
 
 Rules: an append is answered once, without error when the high watermark passed its end; with
 NOT_LEADER_OR_FOLLOWER when the leadership went before; with NOT_ENOUGH_REPLICAS_AFTER_APPEND when
-the ISR fell below `min.insync.replicas`; with REQUEST_TIMED_OUT at the deadline. In each of these
+the ISR fell below `min.insync.replicas`; with KAFKA_STORAGE_ERROR when our log can be written no
+more (a sync failed); with REQUEST_TIMED_OUT at the deadline. In each of these
 the batch may still become committed: an idempotent producer's retry is then a duplicate.
 
 Where neither controller nor followers reach this broker its clients are hung up on, without an
@@ -32,8 +34,10 @@ class Appended(NamedTuple):
 
     @property
     def is_committed_at_once(self) -> bool:
-        """To be asked by who has just appended it: without other replicas it is."""
-        return self.hosted.partition.is_alone
+        """To be asked by who has just appended it: without other replicas, and where it need not be
+        synced, it is."""
+        partition = self.hosted.partition
+        return partition.is_alone and partition.high_watermark >= self.end_offset
 
     def decide(self) -> bool:
         """Tell what became of it, if that is certain; whether it is."""
@@ -43,6 +47,8 @@ class Appended(NamedTuple):
             self.settle(KafkaError(code, message))
         elif partition.high_watermark >= self.end_offset:
             self.settle(None)
+        elif self.hosted.log.failure and self.hosted.log.durable_end_offset < self.end_offset:
+            self.settle(KafkaError(ErrorCode.kafka_storage_error, self.hosted.log.failure))
         elif len(partition.isr) < partition.min_insync_replicas:
             self.settle(
                 KafkaError(

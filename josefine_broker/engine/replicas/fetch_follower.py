@@ -74,6 +74,7 @@ def read_for_follower(
             now_ms,
             may_join=may_join,
             broker_epoch=ctx.image.brokers[replica_id].epoch,
+            durable_end_offset=log.durable_end_offset,
         )
         has_moved |= has_deleted
         followers = partition.followers

@@ -5,6 +5,9 @@ it is written (checklist row 29); a log that parted from the leader's is cut whe
 by epochs (KIP-101, KIP-279), and its producers' state is rebuilt; a log that the leader no longer
 reaches back to begins anew at the leader's start. An error pauses that one partition.
 
+What a follower asks for next tells its leader what is durable here: where the log must be synced
+for that (`flush.messages=1`), the partition is asked for again once it is (`fetch_on`).
+
 A follower does not cut below its own high watermark, where records are that were confirmed, unless
 an unclean election says that they may be gone: it stops to follow that partition, and says so. A
 log that was damaged without a sign would else be copied over every good one.
@@ -18,7 +21,12 @@ from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness
-from josefine_broker.engine.partition.replica_fetch import SESSION_ERRORS, Copy, ReplicaFetcher
+from josefine_broker.engine.partition.replica_fetch import (
+    SESSION_ERRORS,
+    Copy,
+    CopyState,
+    ReplicaFetcher,
+)
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.records.batch import BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
@@ -84,16 +92,41 @@ def _follow(
         fetcher.pause(copy.key, now_ms + HALT_MS)
         return
     hosted.halt = ""
-    woken = partition.follow_high_watermark(answer.high_watermark, its_log.log_end_offset)
-    if moved:
-        end, start = its_log.log_end_offset, its_log.log_start_offset
-        fetcher.moved(copy.key, end, partition.epochs.latest, start)
-        if size and ctx.broker_id not in partition.isr:
-            until_ms = ctx.hosted.fetchers.charge(size, now_ms)
-            if until_ms > now_ms:
-                fetcher.pause(copy.key, until_ms)
+    durable_end = its_log.durable_end_offset
+    woken = partition.follow_high_watermark(answer.high_watermark, durable_end)
+    if durable_end < its_log.log_end_offset:
+        fetcher.written(copy.key)
+    elif moved:
+        _move(fetcher, copy, hosted)
+    if size and ctx.broker_id not in partition.isr:
+        until_ms = ctx.hosted.fetchers.charge(size, now_ms)
+        if until_ms > now_ms:
+            fetcher.pause(copy.key, until_ms)
     if woken:
         ctx.parked.wake(tp, now_ms)
+
+
+def fetch_on(ctx: Context, tp: TopicPartition, hosted: HostedPartition, now_ms: int) -> None:
+    """Its log was synced: what is durable is acknowledged by the next request."""
+    partition, its_log = hosted.partition, hosted.log
+    key = (hosted.topic_id, tp.partition)
+    fetcher = ctx.hosted.fetchers.of(key)
+    copy = None if fetcher is None else fetcher.get(key)
+    if fetcher is None or copy is None:
+        return
+    end = its_log.durable_end_offset
+    if end >= its_log.log_end_offset and (
+        copy.state is CopyState.WRITTEN or copy.fetch_offset != end
+    ):
+        _move(fetcher, copy, hosted)
+    if partition.follow_high_watermark(copy.leaders_high_watermark, end):
+        ctx.parked.wake(tp, now_ms)
+
+
+def _move(fetcher: ReplicaFetcher, copy: Copy, hosted: HostedPartition) -> None:
+    its_log = hosted.log
+    end, start = its_log.log_end_offset, its_log.log_start_offset
+    fetcher.moved(copy.key, end, hosted.partition.epochs.latest, start)
 
 
 def _append(

@@ -48,7 +48,9 @@ def take_role(
             ctx.hosted.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
             ctx.hosted.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
         hosted.halt = ""
-        is_new = partition.lead(entry, log.log_end_offset, ctx.clock.monotonic_ms())
+        is_new = partition.lead(
+            entry, log.log_end_offset, ctx.clock.monotonic_ms(), log.durable_end_offset
+        )
         if is_new:
             ctx.ports.logs.store_epochs(tp)
         return is_new
@@ -66,6 +68,8 @@ def take_role(
             partition.epochs.latest,
             log.log_start_offset,
         )
+        if log.durable_end_offset < log.log_end_offset:
+            ctx.hosted.fetchers.written(key)
     return is_new
 
 
@@ -91,7 +95,7 @@ def appended_to_many(
     assert followers is not None
     now_ms = ctx.clock.monotonic_ms()
     followers.appended(base_offset, now_ms)
-    if partition.advance_high_watermark(hosted.log.log_end_offset):
+    if partition.advance_high_watermark(hosted.log.durable_end_offset):
         ctx.parked.wake(tp, now_ms)
     for broker_id in partition.replicas:
         if broker_id != ctx.broker_id:
@@ -107,7 +111,7 @@ def brokers_changed(ctx: Context) -> None:
         if followers is not None and followers.joining:
             gone = [each for each in followers.joining if not image.is_live(each)]
             if followers.drop_joining(gone):
-                hosted.partition.advance_high_watermark(hosted.log.log_end_offset)
+                hosted.partition.advance_high_watermark(hosted.log.durable_end_offset)
                 moved.append(tp)
     wake_all(ctx, moved)
 
@@ -134,8 +138,7 @@ def isr_steps(ctx: Context) -> Iterator[object]:
             continue
         before = partition.high_watermark, partition.is_stranded
         partition.is_stranded = not is_heard and partition.followers.are_silent(silent_since_ms)
-        end = hosted.log.log_end_offset
-        if partition.wanted_isr(end, now_ms, ctx.settings.lag_time_max_ms) is not None:
+        if _wanted_isr(ctx, hosted, now_ms) is not None:
             ctx.hosted.isr.due[tp] = None
         if (partition.high_watermark, partition.is_stranded) != before:
             moved.append(tp)
@@ -180,7 +183,7 @@ def submit_isr_changes(ctx: Context) -> None:
 
 def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> IsrItem | None:
     partition = hosted.partition
-    isr = partition.wanted_isr(hosted.log.log_end_offset, now_ms, ctx.settings.lag_time_max_ms)
+    isr = _wanted_isr(ctx, hosted, now_ms)
     followers = partition.followers
     entry = ctx.image.partition(ctx.image.topic_names.get(hosted.topic_id, ""), index)
     if isr is None or followers is None or entry is None:
@@ -194,6 +197,13 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
         isr,
         eligible(entry, isr, partition.min_insync_replicas),
         followers.joined(isr),
+    )
+
+
+def _wanted_isr(ctx: Context, hosted: HostedPartition, now_ms: int) -> tuple[int, ...] | None:
+    log = hosted.log
+    return hosted.partition.wanted_isr(
+        log.log_end_offset, now_ms, ctx.settings.lag_time_max_ms, log.durable_end_offset
     )
 
 
@@ -216,7 +226,7 @@ def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
         followers = hosted.partition.followers
         if followers is not None:
             followers.end_change(item.partition_epoch, now_ms, refused=refused)
-            if hosted.partition.advance_high_watermark(hosted.log.log_end_offset):
+            if hosted.partition.advance_high_watermark(hosted.log.durable_end_offset):
                 moved.append(tp)
     wake_all(ctx, moved)
     submit_isr_changes(ctx)

@@ -1,6 +1,9 @@
 """The data directory as a whole: whose it is, one broker at a time, where that broker listens.
 
 The lock is an flock on `.lock`: it dies with its process, so kill -9 leaves nothing to clean up.
+`broker.json` carries a checksum of its fields (`crc32c`): a flipped bit in the broker or cluster id
+must not make the data another broker's. Files of older versions have none; they are read as they
+are, and get one at the first start.
 """
 
 from __future__ import annotations
@@ -11,12 +14,24 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.records.crc import crc32c
 
 ADDRESSES_FILE = "broker.addresses.json"
 IDENTITY_FILE = "broker.json"
 IDENTITY_VERSION = 1
+_IDENTITY_FIELDS: dict[str, type] = {
+    "version": int,
+    "broker_id": int,
+    "cluster_id": str,
+    "committed": bool,
+}
+_CHECKSUM_FIELD = "crc32c"
 LOCK_FILE = ".lock"
 METADATA_DIR = "raft"
 
@@ -71,21 +86,68 @@ def claim(directory: Path, broker_id: int) -> Identity:
     """
     path = directory / IDENTITY_FILE
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        version, owner, cluster_id = plain["version"], plain["broker_id"], plain["cluster_id"]
+        plain = _read_identity(path.read_bytes())
     except FileNotFoundError:
         identity = Identity(broker_id, "")
         _write_identity(directory, identity)
         return identity
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataDirError(f"{path} cannot be read: {error!r}") from None
-    if version != IDENTITY_VERSION:
-        raise DataDirError(f"{path} has version {version}, known is {IDENTITY_VERSION}")
+    except OSError as error:
+        raise DataDirError(f"{path} cannot be read: {error.strerror}") from None
+    except CorruptData as error:
+        raise DataDirError(f"{path} is damaged: {error}. {_way_out(broker_id)}") from None
+    if plain["version"] != IDENTITY_VERSION:
+        raise DataDirError(f"{path} has version {plain['version']}, known is {IDENTITY_VERSION}")
+    owner = plain["broker_id"]
     if owner != broker_id:
         raise DataDirError(
             f"data directory {directory} belongs to broker {owner}, and broker.id is {broker_id}"
         )
-    return Identity(owner, cluster_id if plain.get("committed") is True else "")
+    identity = Identity(owner, plain["cluster_id"] if plain.get("committed") is True else "")
+    if _CHECKSUM_FIELD not in plain and plain.get("committed") is True:
+        with suppress(OSError):  # a full disk must not stop a start that an older version survived
+            _write_identity(directory, identity)
+    return identity
+
+
+def _read_identity(data: bytes) -> dict[str, Any]:
+    """The fields of `broker.json`. Raises CorruptData naming what is wrong with them."""
+    try:
+        plain = json.loads(data)
+    except ValueError as error:  # also of bytes that are not UTF-8
+        raise CorruptData(f"it is not valid JSON ({error})") from error
+    if not isinstance(plain, dict):
+        raise CorruptData("it is not a JSON object")
+    fields = {key: value for key, value in plain.items() if key != _CHECKSUM_FIELD}
+    checksum = plain.get(_CHECKSUM_FIELD)
+    if _CHECKSUM_FIELD in plain and checksum != _checksum(fields):
+        raise CorruptData(f"its checksum does not match its fields ({_CHECKSUM_FIELD})")
+    if fields.get("version") != IDENTITY_VERSION and isinstance(fields.get("version"), int):
+        return plain  # of another version: what else it has is not known here
+    # Without a checksum (an older version's file, or one whose checksum lost its name) only the
+    # fields themselves can tell: none is missing, unknown or of another type.
+    for key in ("version", "broker_id", "cluster_id"):
+        if key not in fields:
+            raise CorruptData(f"its field {key!r} is missing")
+    for key, value in fields.items():
+        expected = _IDENTITY_FIELDS.get(key)
+        if expected is None:
+            raise CorruptData(f"its field {key!r} is not known")
+        if type(value) is not expected:
+            raise CorruptData(f"its field {key!r} is {value!r}, expected {expected.__name__}")
+    return plain
+
+
+def _checksum(fields: Mapping[str, object]) -> int:
+    return crc32c(json.dumps(fields, sort_keys=True).encode())
+
+
+def _way_out(broker_id: int) -> str:
+    return (
+        f"Restore the file from a copy; or, if this directory is broker {broker_id}'s, write"
+        f' {{"version": {IDENTITY_VERSION}, "broker_id": {broker_id}, "cluster_id": ""}} into it:'
+        " the cluster id is then taken from the metadata. Otherwise follow 'Lose a data directory'"
+        " in docs/cluster.md"
+    )
 
 
 def check_metadata(directory: Path, identity: Identity) -> None:
@@ -115,12 +177,13 @@ def belong(directory: Path, identity: Identity, cluster_id: str) -> Identity:
 
 
 def _write_identity(directory: Path, identity: Identity) -> None:
-    plain = {
+    fields = {
         "version": IDENTITY_VERSION,
         "broker_id": identity.broker_id,
         "cluster_id": identity.cluster_id,
         "committed": bool(identity.cluster_id),
     }
+    plain = {**fields, _CHECKSUM_FIELD: _checksum(fields)}
     temporary = directory / f"{IDENTITY_FILE}.tmp"
     with temporary.open("w", encoding="utf-8") as file:
         file.write(json.dumps(plain) + "\n")

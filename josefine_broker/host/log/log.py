@@ -4,7 +4,8 @@ Rules:
 - offsets only grow: over appends, rolls, restarts and the deletion of everything;
 - an append is whole or did not happen: after a failed write, or a failed sync of its own, the log
   ends where it did before, for readers too;
-- with `flush_messages` reached, an append returns after its sync; else the page cache holds it;
+- with `flush_messages=1` an append counts once it is synced, with others (`group_sync.py`); without
+  a group, or with a larger number reached, it returns after its sync; else the page cache holds it;
 - slow disk work (sync and index of a full segment, timed flushes, unlinking) goes to `schedule`;
 - a failed sync, or a cut half done, stops the log for writes until it is opened, and checked, anew
   (`host/log/log_sync.py`).
@@ -67,7 +68,8 @@ class PartitionLog:
         self._schedule = schedule
         self._segments = SegmentList(segments)
         self._log_start_offset = report.log_start_offset
-        self._sync = LogSync(files, directory, state)
+        durable_end = 0 if report.line else report.log_end_offset
+        self._sync = LogSync(files, directory, state, self._segments, durable_end)
         self.cleaning = LogCleaning(files, state, self._sync, self._segments, schedule)
 
     @classmethod
@@ -111,6 +113,11 @@ class PartitionLog:
         return self._segments[-1].end_offset
 
     @property
+    def durable_end_offset(self) -> int:
+        """How far its records count: where they must be synced for that, those that are."""
+        return self._sync.durable_end if self.config.flush_messages == 1 else self.log_end_offset
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
 
@@ -147,7 +154,7 @@ class PartitionLog:
         if active.size_bytes and active.is_full(config, base_offset, header, now_ms):
             active = self._roll()
         # Accounted for behind the sync: what was refused is in no reader's reach.
-        is_synced = sync.is_due_with(config, header.record_count)
+        is_synced = sync.is_due_within(config, header.record_count)
         try:
             active.file().write_at_end((batch,))
             if is_synced:
@@ -161,7 +168,7 @@ class PartitionLog:
         if is_synced:
             sync.flushed()
         else:
-            sync.appended(header.record_count, now_ms)
+            sync.appended(config, header.record_count, now_ms)
         return base_offset
 
     def _cut_back(self, active: Segment, problem: OSError) -> None:
@@ -181,7 +188,7 @@ class PartitionLog:
             self._roll()
 
     def roll_if_older(self, age_ms: int, now_ms: int) -> None:
-        """As `roll`, where the last segment was begun so long ago. Raises KafkaError."""
+        """As `roll`, if the last segment was begun so long ago. Raises KafkaError."""
         if now_ms - self._segments[-1].first_append_ms >= age_ms:
             self.roll()
 
@@ -194,8 +201,8 @@ class PartitionLog:
         except OSError as error:
             raise storage_error(f"{self.directory}: roll failed: {error}") from error
         new.last_leader_epoch = old.last_leader_epoch
+        self._sync.rolled(old)  # before: a sync on another thread must not miss the full one
         self._segments.add(new)
-        self._sync.rolled(old)
         self._segments.keep_warm(old, self._sync.sealing)
         self._schedule(self._sync.seal)
         if self.snapshot_source is not None:
@@ -229,13 +236,16 @@ class PartitionLog:
 
     def flush_if_due(self, now_ms: int) -> bool:
         """Schedule a flush when `flush_ms` has passed since the first unflushed batch."""
-        due = self._sync.is_due(self.config, now_ms)
-        if due:
-            self._schedule(self._flush_scheduled)
-        return due
+        return self._sync.flush_if_due(self.config, now_ms, self._schedule)
 
-    def _flush_scheduled(self) -> None:
-        self._sync.sync_later(self._segments[-1])
+    def group_syncs(self, want: Callable[[LogSync], None]) -> None:
+        """From now on `want` is asked for the syncs of appends that count once they are durable."""
+        self._sync.request = partial(want, self._sync)
+
+    def configure(self, config: LogConfig) -> None:
+        """From now on this holds."""
+        self.config = config
+        self._sync.want_rest(config)
 
     def read(
         self,
@@ -394,6 +404,7 @@ class PartitionLog:
             self._forget(last)
             self._sync.was_synced(last)
             self.state.remove_snapshots_past(last.end_offset)
+        self._sync.want_rest(self.config)
         if self.log_end_offset < self._log_start_offset:
             self.restart_at(end_offset)
 
@@ -403,12 +414,12 @@ class PartitionLog:
         What a full disk has no room for is made by the next append.
         """
         with self._cutting("not begun anew", min(offset, self._log_start_offset)):
-            self._sync.began_anew()
+            self._sync.began_anew(offset)
             for segment in reversed(self._segments):
                 segment.delete()
-        begin = partial(self._begin_at, offset)
-        first = Segment.create_later(self._files, self.directory, begin, offset)
-        self._segments.begin_anew(first)
+            begin = partial(self._begin_at, offset)
+            first = Segment.create_later(self._files, self.directory, begin, offset)
+            self._segments.begin_anew(first)  # under the lock: a sync must not meet the others
         self._log_start_offset = offset
         try:
             first.file()
@@ -432,6 +443,7 @@ class PartitionLog:
             try:
                 self.state.synced.lower_to(at)
                 self.cleaning.cut_to(at)
+                self._sync.cut_to(at)
             except OSError as error:  # nothing is cut yet: it may be tried again
                 raise storage_error(f"{self.directory}: {what}: {error}") from error
             try:

@@ -24,6 +24,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.base.rounds import Rounds, steps
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.flusher import Job, run_now
+from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.life_marks import NO_EPOCH, LifeMarks
 from josefine_broker.host.log.log import PartitionLog
@@ -65,13 +66,16 @@ class LogManager:
         schedule: Callable[[Job], None] = run_now,
         close_threads: int = 1,
         boot_id: str = "",
+        group: GroupSync | None = None,
     ) -> None:
         """Notes whether the last shutdown was clean and finishes interrupted deletions.
 
         A disk serves syncs of several threads together: 8 close 1,000 logs ten times as fast as
-        one. `boot_id`: see LifeMarks. Raises OSError.
+        one. `boot_id`: see LifeMarks. Without a `group`, `flush.messages=1` syncs within each
+        append. Raises OSError.
         """
         self._close_threads = close_threads
+        self._group = group
         self.files = self._files = files
         self.schedule = self._schedule = schedule
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -212,6 +216,8 @@ class LogManager:
         """A log of `recover_log` is one of the broker's from now on."""
         assert topic_partition not in self._logs, f"{topic_partition} is open"
         self._logs[topic_partition] = log
+        if self._group is not None:
+            log.group_syncs(partial(self._group.want, topic_partition))
         self.configure(topic_partition, log.config)
 
     def recover_log(
@@ -370,7 +376,7 @@ class LogManager:
     def configure(self, topic_partition: TopicPartition, config: LogConfig) -> None:
         """From now on this holds of an open log."""
         log = self._logs[topic_partition]
-        log.config = config
+        log.configure(config)
         if config.flush_ms is None and config.flush_messages is None:
             self._flushed.pop(topic_partition, None)
         else:

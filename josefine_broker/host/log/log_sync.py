@@ -1,7 +1,9 @@
 """How far one log is durable, and what a failed sync means for it.
 
-Rules: segments are synced in order, the directory before them; `flush.messages` syncs within the
-append, `flush.ms` and full segments on the flusher's thread. A failed sync is remembered for good:
+Rules: segments are synced in order, the directory before them; `flush.messages=1` syncs for all
+appends of a turn together, elsewhere (`group_sync.py`), a larger one, or a log without a group,
+within the append, `flush.ms` and full segments on the flusher's thread. `durable_end` moves only
+under the lock, together with what is synced or cut. A failed sync is remembered for good:
 after it the kernel may have dropped dirty pages and reported them clean, so no later sync proves
 anything (fsyncgate, 2018). Nobody is told that a sync worked which was not made.
 """
@@ -9,7 +11,7 @@ anything (fsyncgate, 2018). Nobody is told that a sync worked which was not made
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -17,6 +19,7 @@ from threading import Lock
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.segment import Segment
 
@@ -30,14 +33,23 @@ class LogSync:
     """What of one log is not durable yet. The only mutable state shared with the flusher."""
 
     __slots__ = (
-        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_state",
-        "_unflushed", "failure", "lock", "sealing",
+        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_segments",
+        "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock", "request", "sealing",
     )  # fmt: skip
 
-    def __init__(self, files: Files, directory: str, state: LogState) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        state: LogState,
+        segments: Sequence[Segment],
+        durable_end: int,
+    ) -> None:
+        """`segments` are the log's; what is before `durable_end` was found synced."""
         self._files = files
         self._directory = directory
         self._state = state
+        self._segments = segments
         self._directory_dirty = True
         self._unflushed = self._first_unflushed_ms = 0
         self._is_owed = False
@@ -48,6 +60,40 @@ class LogSync:
         """Full segments whose sync is still to come, oldest first."""
         self.failure = ""
         """Why the log is not written any more; empty while all is well."""
+        self.durable_end = durable_end
+        """All before it is synced. Written under the lock, read on any thread."""
+        self.request: Callable[[], None] | None = None
+        """Asks for a sync in a group; None: this log belongs to none, its appends sync
+        themselves."""
+        self.is_wanted = False
+        """A sync was asked for and has not begun."""
+
+    def is_grouped(self, config: LogConfig) -> bool:
+        """Whether appends return before they are durable, and count once they are."""
+        return config.flush_messages == 1 and self.request is not None
+
+    def want(self) -> None:
+        """Ask for a sync in a group, once until that begins."""
+        if not self.is_wanted and self.request is not None:
+            self.is_wanted = True
+            self.request()
+
+    def want_rest(self, config: LogConfig) -> None:
+        """Ask for a sync if something of the log counts only after one, and none may come."""
+        if self.is_grouped(config) and self.durable_end < self._segments[-1].end_offset:
+            self.want()
+
+    def begin_group_sync(self) -> Job:
+        """The job that makes durable what is appended until it runs; the next append asks anew."""
+        self.is_wanted = False
+        return partial(self.sync_later, is_noted=False)
+
+    def note_group_sync(self) -> None:
+        """Store how far the log is known to be synced. Apart from the sync, for it is no part of
+        the promise: each system call on a thread waits for a busy event loop's lock."""
+        with self.lock:
+            if not self.failure:
+                self._state.synced.raise_to(self.durable_end)
 
     def check(self) -> None:
         """Raises KafkaError(kafka_storage_error) once the log has failed."""
@@ -63,13 +109,22 @@ class LogSync:
         self._directory_dirty = True
         self.sealing.append(full)
 
-    def began_anew(self) -> None:
-        """All segments are gone, and there is a new one. The lock is held."""
+    def cut_to(self, end_offset: int) -> None:
+        """The log is about to be cut there: what comes behind it is not durable. The lock is
+        held."""
+        self.durable_end = min(self.durable_end, end_offset)
+
+    def began_anew(self, offset: int) -> None:
+        """All segments are gone, and there is a new one at `offset`. The lock is held."""
         self._directory_dirty = True
+        self.durable_end = offset
         self.sealing.clear()
 
-    def appended(self, messages: int, now_ms: int) -> None:
+    def appended(self, config: LogConfig, messages: int, now_ms: int) -> None:
         """So many are in the log and not durable."""
+        if config.flush_messages == 1 and self.request is not None:
+            self.want()
+            return
         if self._unflushed == 0:
             self._first_unflushed_ms = now_ms
         self._unflushed += messages
@@ -78,13 +133,29 @@ class LogSync:
         """All that is in the log is durable. On the log's own thread, where it is appended to."""
         self._unflushed = 0
 
+    def is_due_within(self, config: LogConfig, messages: int) -> bool:
+        """Whether an append of these is to sync itself, before it returns."""
+        if config.flush_messages is None or self.is_grouped(config):
+            return False
+        return self.is_due_with(config, messages)
+
     def is_due_with(self, config: LogConfig, messages: int) -> bool:
         """Whether `flush.messages` asks for a sync of these with what is not durable."""
         return config.flush_messages is not None and (
             self._unflushed + messages >= config.flush_messages
         )
 
-    def is_due(self, config: LogConfig, now_ms: int) -> bool:
+    def flush_if_due(self, config: LogConfig, now_ms: int, schedule: Callable[[Job], None]) -> bool:
+        """See to the sync that `flush.messages` or `flush.ms` asks for now; whether there is
+        one."""
+        due = self._is_due(config, now_ms)
+        if due and self.is_grouped(config):
+            self.want()  # its waiters must hear of it
+        elif due:
+            schedule(self.sync_later)
+        return due
+
+    def _is_due(self, config: LogConfig, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a sync now. It is taken to be made."""
         if self._is_owed:
             self._is_owed = False
@@ -107,25 +178,32 @@ class LogSync:
                 raise OSError(errno.EIO, self.failure)
             self._sync_all(active, end_offset)
 
-    def sync_later(self, active: Segment) -> None:
-        """Scheduled. Who appends to a log that failed meanwhile is told so there."""
+    def sync_later(self, *, is_noted: bool = True) -> None:
+        """Scheduled; `is_noted`: with `note_group_sync`. Who appends to a log that failed meanwhile
+        is told so there."""
         with self.lock:
+            active = self._segments[-1]  # under the lock: a cut may remove the one before
             if self.failure or not active.is_made:
                 return
+            if self.durable_end >= active.end_offset and not self._directory_dirty:
+                return  # the sync before covered what this one was asked for
             try:  # what is appended meanwhile counts the next time
-                self._sync_all(active, active.end_offset)
+                self._sync_all(active, active.end_offset, is_noted=is_noted)
             except OSError:
                 self._is_owed = not self.failure
                 raise
 
-    def _sync_all(self, active: Segment, end_offset: int) -> None:
+    def _sync_all(self, active: Segment, end_offset: int, *, is_noted: bool = True) -> None:
         self._sync_directory()
         self._sync_files([*self.sealing, active])
-        self._state.synced.raise_to(end_offset)
+        self.durable_end = max(self.durable_end, end_offset)
+        if is_noted:
+            self._state.synced.raise_to(end_offset)
 
     def was_synced(self, last: Segment) -> None:
         """The last segment was synced by other means, under the lock."""
         if not self.sealing and self._state.is_settled:
+            self.durable_end = last.end_offset
             self._state.synced.raise_to(last.end_offset)
 
     def _sync_directory(self) -> None:

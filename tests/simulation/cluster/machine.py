@@ -82,6 +82,18 @@ class Disk:
             return int(self._rng.random() * 400)
         return 0
 
+    def sync_ms(self) -> int:
+        """When a sync of group commit is done, if it begins now."""
+        return 1 + int(self._rng.random() * 5) + self.delay_ms()
+
+    def run_sync(self, job: Callable[[], None]) -> None:
+        """A sync of group commit."""
+        self._met["logs synced for a group"] += 1
+        try:
+            job()
+        except OSError:
+            self._met["sync for a group failed"] += 1  # the log it belongs to knows
+
     def drain(self) -> None:
         """Finish every job: a clean stop waits for that."""
         while self._jobs:

@@ -295,21 +295,18 @@ MUTANTS = [
         seed=218,
     ),
     Mutant(
-        breaks="flush.messages syncs before an append counts",
-        function=PartitionLog.append,
-        old="is_synced = sync.is_due_with(config, header.record_count)",
-        new="is_synced = False",
+        breaks="where a topic asks for it, records count once they are synced",
+        function=get(PartitionLog.durable_end_offset),
+        old="self._sync.durable_end if self.config.flush_messages == 1 else self.log_end_offset",
+        new="self.log_end_offset",
         faults=ALL_POWER,
     ),
     Mutant(
-        breaks="a batch whose sync failed is in nobody's reach",
-        function=PartitionLog.append,
-        old="self._cut_back(active, error)",
-        new="""active.appended(
-                batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
-            ) if is_synced else self._cut_back(active, error)""",
-        faults=FAILING_SYNCS,
-        seed=30,
+        breaks="a follower acknowledges what it has synced",
+        function=following._follow,
+        old="if durable_end < its_log.log_end_offset:",
+        new="if False:",
+        faults=ALL_POWER,
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",

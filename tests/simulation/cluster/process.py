@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine import events as e
 from josefine_broker.engine.blocks import to_be_hosted
 from josefine_broker.engine.cluster.enrolment import DismissedError, Place
@@ -17,7 +18,9 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
+from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.engine.transacting import expire_transactions, tick_transactions
+from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
 from josefine_broker.storage_watch import failed_logs
@@ -60,14 +63,19 @@ class Process:
         self._is_enrolled = False
         self._is_marked = False
         self._is_mending = False
+        group = GroupSync(partial(self.after_ms, 0), self._submit_sync)
         manager = LogManager(
-            machine.disk.files, schedule=machine.disk.submit, boot_id=f"boot {machine.boots}"
+            machine.disk.files,
+            schedule=machine.disk.submit,
+            boot_id=f"boot {machine.boots}",
+            group=group,
         )
         self._manager = manager
         self.was_clean = manager.has_everything
         self.hosting = Hosting(manager, machine.clock)
         self.engine = EngineHost(self, world.founder_ids, world.seeds_of(machine))
         self.ctx: Context = self.engine.broker.ctx
+        group.on_synced = self._synced
         self.server = Server(self)
         self._forwarder = Forwarder(self)
         if world.transfers is not None:
@@ -154,6 +162,23 @@ class Process:
         if for_ms:
             until_ms = self.world.scheduler.now_ms + for_ms
             self.machine.paused_until_ms = max(self.machine.paused_until_ms, until_ms)
+
+    def _submit_sync(
+        self, job: Callable[[], None], done: Callable[[], None], behind: Callable[[], None]
+    ) -> None:
+        """As a thread of its own: the job takes the disk's time, and no time of the process."""
+
+        def run() -> None:
+            if not self.is_ended:
+                self.machine.disk.run_sync(job)
+                self.machine.disk.run_sync(behind)
+                self._later(done)
+
+        self.world.scheduler.at(self.machine.disk.sync_ms(), run)
+
+    def _synced(self, tp: TopicPartition) -> None:
+        log_synced(self.ctx, tp)
+        self.touches_links = True
 
     # -- what follows each of them
 

@@ -46,7 +46,9 @@ class Losses:
         self.cuts: list[Cut] = []
         self.batches: set[Batch] = set()
         """Once committed, or confirmed by a leader that was deposed, and lost."""
-        self._fallen: dict[str, int] = {}
+        self._fallen: dict[str, tuple[int, int, int]] = {}
+        """By incarnation: the leader epoch of the cut that its high watermark last fell for, where
+        to, and that of the fall before."""
 
     def elected(self, leader_epoch: int) -> None:
         """Somebody who may lack committed records is named."""
@@ -80,11 +82,14 @@ class Losses:
         ends = [each.stable_end for each in self.cuts if each.leader_epoch > since_epoch]
         return bool(ends) and end_offset >= min(ends)
 
-    def falls(self, incarnation: str, end_offset: int) -> bool:
-        """A replica's high watermark falls to there: whether it may, once for each election."""
-        allowed = self.may_fall(self._fallen.get(incarnation, -1), end_offset)
+    def falls(self, incarnation: str, was: int, end_offset: int) -> bool:
+        """A replica's high watermark falls from `was` to there: whether it may, once for each
+        election. One fall may take several steps: a log is cut epoch by epoch (KIP-595)."""
+        last_epoch, fell_to, epoch_before = self._fallen.get(incarnation, (-1, -1, -1))
+        since_epoch = epoch_before if was == fell_to else last_epoch
+        allowed = self.may_fall(since_epoch, end_offset)
         if allowed:
-            self._fallen[incarnation] = self.cuts[-1].leader_epoch
+            self._fallen[incarnation] = (self.cuts[-1].leader_epoch, end_offset, since_epoch)
         return allowed
 
 

@@ -85,7 +85,7 @@ class PartitionFacts:
         self.key = key
         self.name = f"{topic.name}-{key[1]}"
         config = dict(topic.config)
-        self.flushes = config.get("flush.messages") == "1"
+        self.flushes = topic.is_internal or config.get("flush.messages") == "1"
         """Every append is synced before it counts."""
         self.min_isr = int(config.get("min.insync.replicas", min_isr_default))
         self.batches: list[Batch] = []

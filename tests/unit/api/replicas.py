@@ -8,6 +8,7 @@ stays).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -34,6 +35,8 @@ from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetcher
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.leading import check_isrs
+from josefine_broker.engine.replicas.synced import log_synced
+from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
 from josefine_broker.records.batch import iter_batches
@@ -89,7 +92,10 @@ class Replicas:
         racks: bool | Mapping[int, str] = False,
         limits: FetchLimits | None = None,
         clock: Any = None,
+        groups: Mapping[int, GroupSync] | None = None,
     ) -> None:
+        """`groups`: of brokers whose logs are synced apart from their appends."""
+        self.groups = groups or {}
         self.clock = clock or ManualClock()
         self.settings = BrokerSettings(
             auto_create_topics=False,
@@ -163,7 +169,9 @@ class Replicas:
     def start(self, broker_id: int) -> Context:
         """A new incarnation on the files there are; registered, unfenced, elections held."""
         self.starts += 1
-        hosting = Hosting(manager := LogManager(self.files[broker_id]), self.clock)
+        group = self.groups.get(broker_id)
+        manager = LogManager(self.files[broker_id], group=group)
+        hosting = Hosting(manager, self.clock)
         ctx = new_context(
             broker_id=broker_id,
             image=MetadataImage(cluster_id="c"),
@@ -173,6 +181,8 @@ class Replicas:
             logs=hosting,
             settings=self.settings,
         )
+        if group is not None:
+            group.on_synced = partial(log_synced, ctx)
         ctx.cluster.incarnation = f"{broker_id}-{self.starts}"
         self.ctx[broker_id], self.hosting[broker_id] = ctx, hosting
         self.applied[broker_id] = 0

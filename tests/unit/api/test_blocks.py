@@ -375,6 +375,39 @@ def test_log_recovered_for_a_topic_that_was_made_anew_is_not_the_new_ones() -> N
     assert again.produce(batch_of(b"new")).base_offset == 0
 
 
+@pytest.mark.parametrize(
+    ("replicas", "lost", "found"),
+    [
+        (3, 1, Completeness.SHORTENED),
+        (3, 0, Completeness.COMPLETE),
+        (1, 1, Completeness.UNSYNCED),
+    ],
+    ids=["one of three", "nothing lost", "the only one"],
+)
+def test_log_cut_below_its_own_high_watermark_by_a_loss_of_power_must_not_lead(
+    replicas: int, lost: int, found: Completeness
+) -> None:
+    """The last in-sync replica, cut by a power loss below what it knew to be committed, led; the
+    others, which had those records, halted. The only copy leads on: nobody has more."""
+    world = World()
+    world.create()
+    for value in (b"a", b"b", b"c"):
+        world.produce(batch_of(value))
+    world.hosting.checkpoint_high_watermarks()
+    (path,) = (name for name in world.files.names if name.endswith(".log"))
+    data = world.files.names[path].data
+    del data[len(data) - lost * (len(data) // 3) :]
+
+    again = World(world.settings, files=world.files, history=world.raft.committed, reconciled=False)
+    assert again.manager.may_lack_unsynced
+    (wanted,) = to_be_hosted(again.ctx)
+    assert wanted.is_only_replica
+    claims = again.hosting.prepare([wanted._replace(is_only_replica=replicas == 1)])
+
+    assert claims.of((wanted.topic_id, 0)) is found
+    assert claims.of((wanted.topic_id, 0)).may_lead is (replicas == 1 or not lost)
+
+
 def test_partitions_that_went_elsewhere_meanwhile_are_removed_at_the_start() -> None:
     world = World(brokers=2)
     world.propose(ORDERS)

@@ -163,19 +163,6 @@ def test_a_truncated_log_takes_its_high_watermark_along() -> None:
     assert replica.high_watermark == 3
 
 
-def test_a_stored_high_watermark_above_the_log_is_cut_to_it() -> None:
-    cluster = confirmed()
-    cluster.hosting[2].checkpoint_high_watermarks()
-    cluster.kill(2)
-    files = cluster.files[2]
-    log_path = next(path for path in files.names if path.endswith(".log"))
-    del files.names[log_path].data[-1:]
-
-    cluster.start(2)
-
-    assert cluster.high_watermark(2) == cluster.log_end(2) == 2
-
-
 @pytest.mark.parametrize(("start", "high_watermark"), [(0, 3), (3, 3), (4, 0)])
 def test_a_leader_that_has_it_or_deleted_it_may_be_begun_anew_with(
     start: int, high_watermark: int

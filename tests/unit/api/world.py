@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -25,6 +26,8 @@ from josefine_broker.engine.metadata.changes import (
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint, FeatureRange, MetadataImage
 from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.replicas.synced import log_synced
+from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting
 from josefine_broker.records.batch import iter_batches
@@ -108,7 +111,9 @@ class World:
         files: MemoryFiles | None = None,
         history: list[bytes] | None = None,
         reconciled: bool = True,
+        group: GroupSync | None = None,
     ) -> None:
+        """`group`: as of LogManager; without one, a log that is to be synced is within appends."""
         self.settings = settings or BrokerSettings(auto_create_topics=False, data_directory="/data")
         self.features = features
         """What brokers understand that are started here."""
@@ -118,7 +123,7 @@ class World:
         self.clock = ManualClock()
         self.raft = QueueRaft()
         self.raft.world = self
-        self.manager = LogManager(self.files)
+        self.manager = LogManager(self.files, group=group)
         self.hosting = Hosting(self.manager, self.clock)
         self.ctx: Context = new_context(
             broker_id=1,
@@ -129,6 +134,8 @@ class World:
             logs=self.hosting,
             settings=self.settings,
         )
+        if group is not None:
+            group.on_synced = partial(log_synced, self.ctx)
         if history is None:
             for broker_id in range(1, brokers + 1):
                 self.start_broker(broker_id)

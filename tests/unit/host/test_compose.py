@@ -98,6 +98,16 @@ def test_what_the_host_knows_is_described_under_kafkas_names() -> None:
     assert set(found) < {row.name for row in BROKER_CONFIGS}, "each has its row"
 
 
+def test_coordinators_topics_are_synced_unless_the_file_says_otherwise() -> None:
+    settings = broker_settings(load_config(None, {}, {}))
+    assert settings.defaults_of("__consumer_offsets").log.flush_messages == 1
+    assert settings.defaults_of("__transaction_state").log.flush_messages == 1
+    assert settings.defaults_of("orders").log.flush_messages is None
+
+    settings = broker_settings(load_config(None, {}, {"log.flush_internal_topics": False}))
+    assert settings.defaults_of("__consumer_offsets").log.flush_messages is None
+
+
 def test_topic_defaults_and_limits_arrive() -> None:
     overrides: dict[str, object] = {
         "broker.auto_create_topics": False,

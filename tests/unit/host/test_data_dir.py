@@ -77,7 +77,9 @@ def test_a_cluster_noted_by_an_older_version_is_noted_anew_as_committed(tmp_path
 
     belong(tmp_path, claim(tmp_path, 1), "born")
 
-    assert json.loads((tmp_path / IDENTITY_FILE).read_text()) == {**noted, "committed": True}
+    written = json.loads((tmp_path / IDENTITY_FILE).read_text())
+    assert written.pop("crc32c")
+    assert written == {**noted, "committed": True}
 
 
 def test_a_broker_of_a_cluster_does_not_start_without_its_metadata(tmp_path: Path) -> None:
@@ -100,3 +102,44 @@ def test_an_identity_that_cannot_be_read_is_refused_not_replaced(tmp_path: Path,
     with pytest.raises(DataDirError, match=IDENTITY_FILE):
         claim(tmp_path, 1)
     assert (tmp_path / IDENTITY_FILE).read_text() == text
+
+
+def test_no_flipped_bit_of_the_identity_is_believed(tmp_path: Path) -> None:
+    """Each bit of the file: either it is refused with what to do, or it changed nothing."""
+    belong(tmp_path, claim(tmp_path, 1), "first")
+    path = tmp_path / IDENTITY_FILE
+    whole = path.read_bytes()
+    problems = []
+    for at in range(len(whole) * 8):
+        data = bytearray(whole)
+        data[at // 8] ^= 1 << at % 8
+        path.write_bytes(data)
+        try:
+            assert claim(tmp_path, 1) == Identity(1, "first"), bytes(data)
+        except DataDirError as error:
+            problems.append(str(error))
+    assert len(problems) > 0.9 * len(whole) * 8
+    for problem in problems:
+        assert f"{path} is damaged: " in problem
+        assert "Restore the file" in problem
+
+
+def test_identity_of_an_older_version_is_read_and_gets_a_checksum(tmp_path: Path) -> None:
+    noted = {"version": 1, "broker_id": 1, "cluster_id": "born", "committed": True}
+    path = tmp_path / IDENTITY_FILE
+    path.write_text(json.dumps(noted))
+
+    assert claim(tmp_path, 1) == Identity(1, "born")
+
+    path.write_text(path.read_text().replace("born", "bosn"))
+    with pytest.raises(DataDirError, match="checksum does not match"):
+        claim(tmp_path, 1)
+
+
+def test_damage_to_the_identity_is_one_sentence_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / IDENTITY_FILE).write_text('{"version": 1, "brokes_id": 1, "cluster_id": "c"}')
+    with pytest.raises(DataDirError, match=r"'broker_id' is missing\. Restore the file .*or, if"):
+        claim(tmp_path, 1)
+
+    (tmp_path / IDENTITY_FILE).write_text('{"version": 1, "broker_id": 1, "cluster_id": ""}')
+    assert claim(tmp_path, 1) == Identity(1, "")

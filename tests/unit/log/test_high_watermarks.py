@@ -6,6 +6,7 @@ import pytest
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.blocks import ToHost, to_be_hosted
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
@@ -14,7 +15,7 @@ from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.hosting import Hosting, _recovered_epochs
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.api.replicas import Replicas
-from tests.unit.api.world import ManualClock
+from tests.unit.api.world import ManualClock, World
 from tests.unit.log.support import append, open_log
 
 KEY = (UUID(int=1), 3)
@@ -61,18 +62,20 @@ def test_restarted_follower_knows_its_high_watermark() -> None:
 
 
 def test_high_watermark_past_a_log_that_lost_its_end_is_cut() -> None:
-    cluster = Replicas(2)
-    cluster.create(replicas=((1, 2),))
-    cluster.produce(1, b"a")
-    cluster.run()
-    cluster.hosting[1].checkpoint_high_watermarks()
-    cluster.kill(1)
-    (log,) = [n for n in cluster.files[1].names if n.startswith("orders-0/") and n.endswith(".log")]
-    del cluster.files[1].names[log].data[-1]
+    world = World()
+    world.create()
+    world.produce()
+    world.produce()
+    world.hosting.checkpoint_high_watermarks()
+    (log,) = [n for n in world.files.names if n.startswith("orders-0/") and n.endswith(".log")]
+    del world.files.names[log].data[-1]
 
-    cluster.start(1)
+    again = World(world.settings, files=world.files, history=world.raft.committed, reconciled=False)
+    again.hosting.prepare(to_be_hosted(again.ctx))
+    again.follow()
 
-    assert cluster.hosted(1).partition.high_watermark <= cluster.log_end(1)
+    hosted = again.ctx.hosted.partitions["orders", 0]
+    assert hosted.partition.high_watermark == hosted.log.log_end_offset == 1
 
 
 def test_epochs_that_could_not_be_stored_are_found_in_the_batches() -> None:
@@ -104,15 +107,15 @@ def test_epochs_that_could_not_be_stored_are_found_in_the_batches() -> None:
 def test_unreadable_log_that_was_removed_is_missing() -> None:
     """Also without the checkpoint of the process before: this one saw that there was a log."""
     files, tp, topic_id = MemoryFiles(), TopicPartition("t", 0), UUID(int=1)
-    wanted = [(tp, topic_id, TopicSettings())]
-    log = Hosting(LogManager(files), ManualClock()).open(*wanted[0], 0).log
+    wanted = [ToHost(tp, topic_id, TopicSettings(), is_only_replica=False)]
+    log = Hosting(LogManager(files), ManualClock()).open(*wanted[0][:3], 0).log
     append(log, [b"a"])
     log.close()
     files.names[f"{tp}/partition.json"].data[:] = b"{"
     hosting = Hosting(LogManager(files), ManualClock())
     assert hosting.prepare(wanted).of((topic_id, 0)) is Completeness.UNREADABLE
     with pytest.raises(CorruptData):
-        hosting.open(*wanted[0], 0)
+        hosting.open(*wanted[0][:3], 0)
     hosting.remove_strays(())
 
     files.remove_tree(str(tp))

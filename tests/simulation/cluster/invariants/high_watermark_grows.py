@@ -29,7 +29,7 @@ class HighWatermarkGrows(Invariant):
         if before is None or facts.excused or process.machine.id in facts.damaged:
             return  # a damaged log may have to be begun anew
         if sight.high_watermark < before.high_watermark and facts.losses.falls(
-            process.ctx.cluster.incarnation, sight.high_watermark
+            process.ctx.cluster.incarnation, before.high_watermark, sight.high_watermark
         ):
             return
         assert sight.high_watermark >= before.high_watermark, (

@@ -220,3 +220,46 @@ def test_event_that_no_row_lists_is_fatal() -> None:
         copy.on(CopyEvent.DUE)
     assert {state for state, _ in TRANSITIONS} == set(CopyState)
     assert {event for _, event in TRANSITIONS} == set(CopyEvent)
+
+
+def test_partition_whose_log_is_not_synced_is_left_out_until_it_is() -> None:
+    """Its offset would acknowledge what the disk does not have; the other partitions go on."""
+    fetcher = opened(A, B)
+    fetcher.written(A)
+    fetcher.moved(B, 5, 0, 0)
+
+    number, request = fetcher.request(0, 7)
+    assert named(request) == {1: 5}
+    assert [part for topic in request.forgotten for part in topic.partitions] == [0]
+    assert list(fetcher.hear(number, answer(0), 0)) == []
+    fetcher.lost()
+    _, request = fetcher.request(0, 7)
+    assert named(request) == {1: 5}
+
+    fetcher.moved(A, 4, 0, 0)
+    fetcher.lost()
+    _, request = fetcher.request(0, 7)
+    assert named(request) == {0: 4, 1: 5}
+
+
+def test_nothing_is_asked_for_while_no_log_is_synced() -> None:
+    fetcher = opened(A)
+    fetcher.written(A)
+    assert not fetcher.wants_request(0)
+
+    fetcher.moved(A, 1, 0, 0)
+    _, request = fetcher.request(0, 7)
+    assert named(request) == {0: 1}
+    assert request.forgotten == ()
+
+
+def test_failure_while_a_log_is_not_synced_pauses_its_partition() -> None:
+    fetcher = opened(A, B)
+    fetcher.written(A)
+    fetcher.fail(A, 0)
+    fetcher.written(A)
+
+    _, request = fetcher.request(0, 7)
+    assert named(request) == {}
+    _, request = fetcher.request(LIMITS.backoff_ms, 7)
+    assert named(request) == {0: 0}
