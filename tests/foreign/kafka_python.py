@@ -21,7 +21,7 @@ from tests.foreign.suite import (
     why_no,
 )
 
-KAFKA_VERSION = "4.0.0"
+KAFKA_VERSION = "4.3.0"
 """The tests that the suite selects, and the requests that it expects: those of this version."""
 LIMIT_SECONDS = 1_800
 SERVICE = '''"""Stands in for the module of the suite that starts brokers."""
@@ -51,8 +51,21 @@ class KafkaPython:
 
     name = "kafka-python"
     version = "3.0.12"
-    needs = Needs()
-    reasons: Mapping[str, str] = {}
+    needs = Needs(
+        overrides={
+            "broker__id": 0,
+            "topic_defaults__partitions": 4,
+            "group__initial_rebalance_delay_ms": 0,
+            "acls__enabled": True,
+            "acls__super_users": ["User:ANONYMOUS"],
+        }
+    )
+    """As the suite configures the brokers that it starts itself."""
+    reasons: Mapping[str, str] = {
+        "*::test_alter_replica_log_dirs": (
+            "AlterReplicaLogDirs is not served: a broker has one log directory"
+        ),
+    }
 
     def why_not(self) -> str:
         return why_no("tar")

@@ -1,8 +1,8 @@
 """librdkafka's own test runner, built from the source that the npm package of node-rdkafka carries.
 
-Each test runs in a process of its own: the runner aborts at some failures, and would take the rest
-along. Tests that need no broker (mock clusters and units, the runner's flag for local tests) are
-left out: they prove nothing about one.
+Each test runs in a process of its own: the runner aborts at some failures, which would end the
+rest. Tests that need no broker (mock clusters and units, local ones for the runner) are left out:
+they prove nothing about one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.foreign.suite import (
@@ -32,6 +33,8 @@ CARRIER = "node-rdkafka@3.6.1"
 KAFKA_VERSION = "4.0.0"
 """What the runner takes the brokers for: it skips tests of what came later."""
 TEST_SECONDS = 300
+AT_A_TIME = 4
+"""Most tests wait most of the time; the runner by itself takes five."""
 ROW = re.compile(r"^\s+_TEST\((\d{4}_\w+),\s*([\w |]*)", re.MULTILINE)
 """A test in the runner's table, and its flags."""
 LEFT_OUT = frozenset({"TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE"})
@@ -60,10 +63,11 @@ class Librdkafka:
         tests = self._folder() / "tests"
         config = scratch / "test.conf"
         config.write_text(f"bootstrap.servers={bootstrap}\ntest.timeout.multiplier=3\n")
-        return {
-            test: _run(test, tests, config)
-            for test in tests_with_brokers((tests / "test.c").read_text())
-        }
+        wanted = tests_with_brokers((tests / "test.c").read_text())
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            return dict(
+                zip(wanted, pool.map(lambda test: _run(test, tests, config), wanted), strict=True)
+            )
 
     def _folder(self) -> Path:
         return built(f"librdkafka-{self.version}", _make)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from confluent_kafka import (
@@ -33,13 +33,13 @@ COUNT, PARTITIONS = 600, 3
 MIRRORS_SECONDS = 180
 SETTINGS = {
     "retention.ms": "-1",
-    "min.cleanable.dirty.ratio": "1.0E-4",
+    "min.cleanable.dirty.ratio": "0.0001",
     "cleanup.policy": "delete",
     "segment.bytes": "10485760",
     "max.message.bytes": "2000000",
     "compression.type": "producer",
 }
-"""Of the source's topic: the copy has to have the same."""
+"""Of the source's topic: the copy has to have the same. Kafka describes 0.0001 as 1.0E-4."""
 Case = Callable[["Direction"], None]
 
 
@@ -94,7 +94,14 @@ class Direction:
         self.produce(range(COUNT))
         half = [TopicPartition(self.topic, each, COUNT // PARTITIONS // 2) for each in self.all()]
         consumer = Consumer({"bootstrap.servers": self.at_source, "group.id": self.group})
-        consumer.commit(offsets=half, asynchronous=False)
+
+        def committed() -> bool:
+            # The first request for a coordinator creates the topic of offsets.
+            with suppress(KafkaException):
+                return bool(consumer.commit(offsets=half, asynchronous=False))
+            return False
+
+        wait_until(committed, 60, f"a commit of {self.group}")
         consumer.close()
 
     def all(self) -> range:
