@@ -20,6 +20,7 @@ from tests import state_machines
 from tests.checklist import Row, rows
 from tests.compat import matrix
 from tests.connector_rows import features
+from tests.foreign import results as foreign_results
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -142,6 +143,11 @@ ORACLE = (
     "`./build.sh test compat --all` adds clients of other languages; both write down the tables.",
 )
 
+FOREIGN = (
+    "`./build.sh test foreign` builds the test suites of other projects outside of this tree and",
+    "runs them against brokers of this project. Their tests that meet no broker are not counted.",
+)
+
 
 def compatibility() -> str:
     """COMPATIBILITY.md: the APIs of the handler table, and the ledger of what is not served."""
@@ -166,6 +172,8 @@ def compatibility() -> str:
     lines += [f"| {what} | {how} |" for what, how in DIFFERENT.items()]
     lines += ["", "## Against Apache Kafka", "", *ORACLE, ""]
     lines += matrix.lines()
+    lines += ["", "## Other projects' test suites", "", *FOREIGN, ""]
+    lines += foreign_results.lines()
     lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
     lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]

@@ -68,8 +68,10 @@ def write_matrix(file: Path, broker: str, outcomes: Outcomes, today: date) -> No
     file.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
 
 
+@cache
 def commit() -> str:
-    """The checked-out commit, marked where files differ from it."""
+    """The checked-out commit, marked where files differ from it; asked once, before a run writes
+    its own results into the tree."""
     line = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
 

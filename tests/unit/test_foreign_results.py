@@ -8,6 +8,7 @@ import pytest
 
 from tests.foreign import franz_go, kafka_python, librdkafka
 from tests.foreign.results import (
+    FILE,
     explained,
     lines,
     share_passed,
@@ -55,6 +56,18 @@ def test_a_run_takes_the_place_of_its_suite_and_leaves_the_others(tmp_path: Path
     table = "\n".join(lines(file))
     assert "| kafka-python 3.0.12 | 1 | 1 | 1 | 1 | 50% |" in table
     assert "| kafka-python | `b[x]` | failed | expected 1, got 2 |" in table
+
+
+def test_every_test_that_did_not_pass_has_a_reason_in_the_committed_table() -> None:
+    rows = json.loads(FILE.read_text())
+
+    assert rows
+    assert [
+        f"{suite}: {test}"
+        for suite, row in rows.items()
+        for test, outcome in row["not_passed"].items()
+        if not outcome["reason"]
+    ] == []
 
 
 def test_a_folder_of_the_cache_appears_only_when_its_build_is_complete(
