@@ -1,8 +1,8 @@
 """librdkafka's own test runner, built from the source that the npm package of node-rdkafka carries.
 
-Each test runs in a process of its own: the runner aborts at some failures, which would end the
-rest. Tests that need no broker (mock clusters and units, local ones for the runner) are left out:
-they prove nothing about one.
+Each number of tests runs in a process of its own: the runner aborts at some failures, which would
+end the rest. Tests that need no broker (mock clusters and units, local ones for the runner) are
+left out: they prove nothing about one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from tests.foreign.suite import (
     Needs,
     Outcome,
     Outcomes,
+    UnavailableError,
     build_step,
     built,
     environment,
     why_no,
 )
+from tests.support.apache_kafka import NAME, POM
+from tests.support.maven import NoJarsError, jars_of
 
 CARRIER = "node-rdkafka@3.6.1"
 KAFKA_VERSION = "4.0.0"
@@ -40,34 +43,51 @@ ROW = re.compile(r"^\s+_TEST\((\d{4}_\w+),\s*([\w |]*)", re.MULTILINE)
 LEFT_OUT = frozenset({"TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE"})
 """Those of known issues are left out by the runner itself."""
 STATES = {"PASSED": PASSED, "SKIPPED": SKIPPED}
-FAILURE = re.compile(r'^\S*### Test "[^"]*" failed at .*: ###\n(.*)', re.MULTILINE)
-SKIP = re.compile(r"SKIPPING TEST: (.*)")
+FAILURE = re.compile(r'^### Test "(\w+)[^"]*" failed at .*: ###\n(.*)', re.MULTILINE)
+SKIP = re.compile(r"^\[(\w+) +/.*SKIPPING TEST: (.*)", re.MULTILINE)
+SCRIPTS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+}
+DID_NOTHING_SECONDS = 0.001
+"""No test meets a broker in less."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Librdkafka:
     """The test runner in its quick mode, one test after the other."""
 
-    name = "librdkafka"
+    name = "librdkafka (quick mode)"
     version = "2.12.0"
-    needs = Needs(brokers=3)
+    needs = Needs(
+        brokers=3,
+        overrides={"topic_defaults__partitions": 4, "group__min_session_timeout_ms": 1_000},
+    )
+    """As the project's own scripts configure the brokers that they start."""
     reasons: Mapping[str, str] = {}
 
     def why_not(self) -> str:
-        return why_no("npm", "gcc", "g++", "make", "tar")
+        return why_no("npm", "gcc", "g++", "make", "tar", "java")
 
     def build(self) -> None:
         self._folder()
+        try:
+            jars_of(POM, NAME)
+        except NoJarsError as error:
+            raise UnavailableError(str(error)) from error
 
     def run(self, bootstrap: str, scratch: Path) -> Outcomes:
         tests = self._folder() / "tests"
         config = scratch / "test.conf"
         config.write_text(f"bootstrap.servers={bootstrap}\ntest.timeout.multiplier=3\n")
-        wanted = tests_with_brokers((tests / "test.c").read_text())
+        tools = {"BROKERS": bootstrap, "KAFKA_PATH": str(_scripts(scratch / "kafka"))}
+        numbers: dict[str, list[str]] = {}
+        for test in tests_with_brokers((tests / "test.c").read_text()):
+            numbers.setdefault(test[:4], []).append(test)
         with ThreadPoolExecutor(AT_A_TIME) as pool:
-            return dict(
-                zip(wanted, pool.map(lambda test: _run(test, tests, config), wanted), strict=True)
-            )
+            found = pool.map(lambda each: _run(each, tests, config, tools), numbers.values())
+            return {test: outcome for each in found for test, outcome in each.items()}
 
     def _folder(self) -> Path:
         return built(f"librdkafka-{self.version}", _make)
@@ -93,16 +113,30 @@ def tests_with_brokers(table: str) -> list[str]:
     return [test for test, flags in ROW.findall(table) if not LEFT_OUT & {*flags.split()}]
 
 
-def _run(test: str, folder: Path, config: Path) -> Outcome:
-    report = config.with_name(f"{test}.json")
+def _scripts(folder: Path) -> Path:
+    """As in Apache Kafka's archive, those of its scripts that tests call."""
+    (folder / "bin").mkdir(parents=True)
+    jars = os.pathsep.join(jars_of(POM, NAME))
+    for name, main in SCRIPTS.items():
+        script = folder / "bin" / name
+        line = f'exec java -XX:TieredStopAtLevel=1 -Xmx256m -cp "{jars}" {main} "$@"'
+        script.write_text(f"#!/bin/sh\n{line}\n")
+        script.chmod(0o755)
+    return folder
+
+
+def _run(wanted: list[str], folder: Path, config: Path, tools: Mapping[str, str]) -> Outcomes:
+    """The tests of one number, which the runner starts together."""
+    number = wanted[0][:4]
+    report, output = (config.with_name(f"{number}.{end}") for end in ("json", "txt"))
     settings = environment(
-        TESTS=test[:4],
+        TESTS=number,
         TEST_KAFKA_VERSION=KAFKA_VERSION,
         TEST_REPORT=str(report),
         RDKAFKA_TEST_CONF=str(config),
         LD_LIBRARY_PATH=f"{folder.parent}/src:{folder.parent}/src-cpp",
+        **tools,
     )
-    output = config.with_name(f"{test}.txt")
     with output.open("wb") as file:
         process = subprocess.Popen(
             ["./test-runner", "-p1", "-Q", "-L"],
@@ -114,19 +148,28 @@ def _run(test: str, folder: Path, config: Path) -> Outcome:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # some tests start processes
             process.wait()
-            return Outcome(FAILED, f"it did not end within {TEST_SECONDS} s")
     said = output.read_text(errors="replace")
-    return outcome_of(test, report.read_text() if report.exists() else "", said)
+    known = report.read_text() if report.exists() else ""
+    return {test: outcome_of(test, known, said) for test in wanted}
 
 
 def outcome_of(test: str, report: str, said: str) -> Outcome:
-    """By the runner's report, which it does not write when it aborts."""
+    """By the runner's report, which it does not write when it aborts or is stopped."""
     try:
-        state = json.loads(report)["tests"][test]["state"]
+        known = json.loads(report)["tests"][test]
     except (ValueError, KeyError):
-        state = "ABORTED"
-    result = STATES.get(state, FAILED)
+        known = {"state": "ENDED", "duration": 0}
+    result = STATES.get(known["state"], FAILED)
+    if result == PASSED and known["duration"] < DID_NOTHING_SECONDS:
+        return Outcome(SKIPPED, "all of its parts are left out in the runner's quick mode")
     if result == PASSED:
         return Outcome(PASSED)
-    found = (SKIP if result == SKIPPED else FAILURE).search(COLOUR.sub("", said))
-    return Outcome(result, found[1][:300] if found else f"the runner says {state}")
+    plain = COLOUR.sub("", said)
+    found = [
+        each for each in (SKIP if result == SKIPPED else FAILURE).findall(plain) if each[0] == test
+    ]
+    if found:
+        return Outcome(result, found[0][1][:300])
+    return Outcome(
+        result, f"the runner reports no reason ({known['state']}); limit {TEST_SECONDS} s"
+    )

@@ -139,8 +139,16 @@ def test_librdkafka_tests_without_brokers_are_left_out() -> None:
 
 
 def test_librdkafka_test_that_aborted_failed_with_what_it_printed() -> None:
-    said = '\x1b[31m### Test "0081_admin" failed at 81.c:5:f() at Fri: ###\nf():5: no leader\n'
+    said = '\x1b[31m### Test "0081_admin (x)" failed at 81.c:5:f() at Fri: ###\nf():5: no leader\n'
 
     assert librdkafka.outcome_of("0081_admin", "", said) == Outcome(FAILED, "f():5: no leader")
-    report = json.dumps({"tests": {"0081_admin": {"state": "PASSED"}}})
-    assert librdkafka.outcome_of("0081_admin", report, said) == Outcome(PASSED)
+    assert librdkafka.outcome_of("0081_other", "", said).result == FAILED
+
+
+def test_librdkafka_test_that_did_nothing_is_not_passed() -> None:
+    def outcome(seconds: float) -> str:
+        report = {"tests": {"0081_admin": {"state": "PASSED", "duration": seconds}}}
+        return librdkafka.outcome_of("0081_admin", json.dumps(report), "").result
+
+    assert outcome(0.2) == PASSED
+    assert outcome(0.0) == SKIPPED
