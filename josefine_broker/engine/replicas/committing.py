@@ -43,7 +43,7 @@ class Appended(NamedTuple):
             self.settle(KafkaError(code, message))
         elif partition.high_watermark >= self.end_offset:
             self.settle(None)
-        elif len(partition.isr) < partition.min_insync_replicas:
+        elif partition.is_under_min_isr:
             self.settle(
                 KafkaError(
                     ErrorCode.not_enough_replicas_after_append,
