@@ -142,6 +142,7 @@ run_lint() {
   "$PY" -m mypy
   "$VENV/bin/lint-imports"
   "$PY" -m tests.compat.matrix
+  "$PY" -m tests.foreign.results
 }
 
 # pytest_in PROCESSES ARGUMENT... : who takes which test is in tests/sharing.py; -n after it wins.

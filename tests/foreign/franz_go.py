@@ -44,6 +44,7 @@ class FranzGo:
     name = "franz-go (kgo)"
     version = "1.22.3"
     needs = Needs(brokers=3)
+    excluded: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {
         "Test848RegexBrokerResolves": (
             "a regular expression that a member of a consumer group subscribes to matches no"

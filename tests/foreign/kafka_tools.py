@@ -38,6 +38,7 @@ class KafkaTools:
     name = "Apache Kafka verifiable clients"
     version = "4.3.0"
     needs = Needs(brokers=BROKERS)
+    excluded: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {}
 
     def why_not(self) -> str:

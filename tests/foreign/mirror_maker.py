@@ -49,6 +49,7 @@ class MirrorMaker:
     name = "MirrorMaker 2"
     version = VERSION
     needs = Needs()
+    excluded: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {
         "kafka → ours: settings of topics": (
             "Kafka describes min.cleanable.dirty.ratio=0.0001 as 1.0E-4, which is refused here, and"

@@ -2,11 +2,14 @@
 
 A run of a suite replaces its row in `results.json`: version, commit, date, how many of its tests
 passed, failed and were skipped, and each test that did not pass with its reason.
+`python -m tests.foreign.results`, which `./build.sh lint` calls, warns of a row older than a
+month.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -14,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tests.compat.matrix import commit
+from tests.compat.matrix import AGE_MAX, commit
 from tests.foreign.suite import FAILED, PASSED, SKIPPED, Outcome, Outcomes, Suite
 
 FILE = Path(__file__).with_name("results.json")
@@ -22,17 +25,26 @@ TARGET = 0.95
 """Of the tests that can apply: those that were not skipped."""
 
 
-def explained(outcomes: Outcomes, reasons: Mapping[str, str]) -> Outcomes:
-    """The same, with the reasons that were written by hand in the place of what a test printed."""
-    return {
-        test: outcome if outcome.result == PASSED else _explained(test, outcome, reasons)
-        for test, outcome in outcomes.items()
-    }
+def explained(
+    outcomes: Outcomes, reasons: Mapping[str, str], excluded: Mapping[str, str]
+) -> Outcomes:
+    """The same, with the exclusions, and with the reasons that were written by hand in the place of
+    what a test printed."""
+    return {test: _explained(test, outcomes[test], reasons, excluded) for test in outcomes}
 
 
-def _explained(test: str, outcome: Outcome, reasons: Mapping[str, str]) -> Outcome:
-    found = (why for pattern, why in reasons.items() if fnmatchcase(test, pattern))
-    return outcome._replace(reason=next(found, outcome.reason))
+def _explained(
+    test: str, outcome: Outcome, reasons: Mapping[str, str], excluded: Mapping[str, str]
+) -> Outcome:
+    if why := _matching(test, excluded):
+        return Outcome(SKIPPED, why)
+    if outcome.result == PASSED:
+        return outcome
+    return outcome._replace(reason=_matching(test, reasons) or outcome.reason)
+
+
+def _matching(test: str, reasons: Mapping[str, str]) -> str:
+    return next((why for pattern, why in reasons.items() if fnmatchcase(test, pattern)), "")
 
 
 def unexplained(outcomes: Outcomes, reasons: Mapping[str, str]) -> list[str]:
@@ -40,7 +52,7 @@ def unexplained(outcomes: Outcomes, reasons: Mapping[str, str]) -> list[str]:
     return [
         f"{test}: {outcome.reason}"
         for test, outcome in outcomes.items()
-        if outcome.result == FAILED and not any(fnmatchcase(test, each) for each in reasons)
+        if outcome.result == FAILED and not _matching(test, reasons)
     ]
 
 
@@ -67,6 +79,17 @@ def write_results(file: Path, suite: Suite, outcomes: Outcomes, today: date) -> 
         },
     }
     file.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+
+
+def warnings(file: Path, today: date) -> list[str]:
+    """A line for each suite whose row is older than `AGE_MAX`."""
+    return [
+        f"tests/foreign/results.json: the row of {name} is of {run['date']} (commit "
+        f"{run['commit']}), older than {AGE_MAX.days} days: run ./build.sh test foreign, then "
+        "./build.sh docs"
+        for name, run in json.loads(file.read_text()).items()
+        if today - date.fromisoformat(run["date"]) > AGE_MAX
+    ]
 
 
 def lines(file: Path = FILE) -> Iterator[str]:
@@ -99,3 +122,8 @@ def _by_reason(not_passed: Mapping[str, Mapping[str, Any]]) -> dict[Outcome, lis
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for warning in warnings(FILE, date.today()):
+        print(f"warning: {warning}", file=sys.stderr)

@@ -48,8 +48,10 @@ class Suite(Protocol):
     name: str
     version: str
     needs: Needs
+    excluded: Mapping[str, str]
+    """A pattern of tests → why their result says nothing about a broker; they count as skipped."""
     reasons: Mapping[str, str]
-    """Test, or a pattern of tests → why it does not pass, or cannot apply; written by hand."""
+    """A pattern of tests → why they do not pass; written by hand, as are the exclusions."""
 
     def why_not(self) -> str:
         """The tool that is missing on this machine, or an empty string."""

@@ -45,7 +45,7 @@ def test_suite_passes(suite: Suite, tmp_path: Path) -> None:
     scratch.mkdir()
 
     with brokers(suite.needs, tmp_path) as bootstrap:
-        outcomes = explained(suite.run(bootstrap, scratch), suite.reasons)
+        outcomes = explained(suite.run(bootstrap, scratch), suite.reasons, suite.excluded)
 
     results = os.environ.get("JOSEFINE_FOREIGN_RESULTS")
     if results and not WITH_APACHE_KAFKA:

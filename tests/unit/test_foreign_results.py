@@ -1,11 +1,12 @@
 """Outcomes of foreign test suites are read completely, explained, and counted for their table."""
 
 import json
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.compat.matrix import AGE_MAX
 from tests.foreign import franz_go, kafka_python, librdkafka
 from tests.foreign.results import (
     FILE,
@@ -13,6 +14,7 @@ from tests.foreign.results import (
     lines,
     share_passed,
     unexplained,
+    warnings,
     write_results,
 )
 from tests.foreign.suite import FAILED, PASSED, SKIPPED, Outcome, built
@@ -26,9 +28,16 @@ OUTCOMES = {
 
 
 def test_a_written_reason_takes_the_place_of_what_the_test_printed() -> None:
-    told = explained(OUTCOMES, {"b*": "it counts its own brokers"})
+    told = explained(OUTCOMES, {"b*": "it counts its own brokers"}, {})
 
     assert told["b[x]"] == Outcome(FAILED, "it counts its own brokers")
+    assert told["c"] == OUTCOMES["c"]
+
+
+def test_an_excluded_test_counts_as_skipped_whatever_it_came_to() -> None:
+    told = explained(OUTCOMES, {}, {"[ab]*": "it starts brokers itself"})
+
+    assert told["a"] == told["b[x]"] == Outcome(SKIPPED, "it starts brokers itself")
     assert told["c"] == OUTCOMES["c"]
 
 
@@ -56,6 +65,15 @@ def test_a_run_takes_the_place_of_its_suite_and_leaves_the_others(tmp_path: Path
     table = "\n".join(lines(file))
     assert "| kafka-python 3.0.12 | 1 | 1 | 1 | 1 | 50% |" in table
     assert "| kafka-python | `b[x]` | failed | expected 1, got 2 |" in table
+
+
+def test_row_older_than_a_month_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    write_results(file, kafka_python.KafkaPython(), OUTCOMES, TODAY)
+
+    assert warnings(file, TODAY + AGE_MAX) == []
+    (warning,) = warnings(file, TODAY + AGE_MAX + timedelta(days=1))
+    assert "./build.sh test foreign" in warning
 
 
 def test_every_test_that_did_not_pass_has_a_reason_in_the_committed_table() -> None:
