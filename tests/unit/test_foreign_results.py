@@ -151,6 +151,7 @@ def test_librdkafka_tests_without_brokers_are_left_out() -> None:
         "    _TEST(0000_unittests,\n          TEST_F_LOCAL,\n          /* x */),\n"
         "    _TEST(0001_multiobj, 0),\n    _TEST(0047_partial, TEST_F_KNOWN_ISSUE),\n"
         "    _TEST(0049_close, TEST_F_SOCKEM, TEST_BRKVER(0, 9, 0, 0)),\n"
+        "    _TEST(0150_telemetry_mock, 0),\n"
     )
 
     assert librdkafka.tests_with_brokers(table) == ["0001_multiobj", "0049_close"]
