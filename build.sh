@@ -168,7 +168,7 @@ run_test() {
             JOSEFINE_COMPAT_WITH=apache-kafka run_compat 0 "$@"
             [ "${1:-}" != --all ] || shift
             "$PY" -m tests.support.apache_kafka "$PY" -m pytest tests/spark/connector "$@" ;;
-    foreign) setup dev
+    foreign) setup_light
              JOSEFINE_FOREIGN_RESULTS=tests/foreign/results.json pytest_in 0 tests/foreign -m slow "$@" ;;
     slow) setup dev; ensure_kcat
           pytest_in "$(cores)" tests --ignore=tests/foreign -m slow --durations=20 "$@" ;;
