@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -34,6 +34,9 @@ usage: ./build.sh VERB [ARGUMENTS]
                         see of ours
   test oracle --requests [EPISODES] [--first N] [--trace]
                         the generated requests alone; the failure's line repeats one episode
+  test foreign [PYTEST ARGUMENTS]
+                        the test suites of other projects (librdkafka, franz-go, ...), built below
+                        ~/.cache/josefine; -k NAME runs one of them
   test pyspark41 [PYTEST ARGUMENTS]
                         the connector's tests with PySpark 4.1, in an environment of its own
   test changed [--since BASE] [--list] [PYTEST ARGUMENTS]
@@ -145,6 +148,7 @@ run_lint() {
   "$PY" -m mypy
   "$VENV/bin/lint-imports"
   "$PY" -m tests.compat.matrix
+  "$PY" -m tests.foreign.results
 }
 
 # pytest_in PROCESSES ARGUMENT... : who takes which test is in tests/sharing.py; -n after it wins.
@@ -174,7 +178,10 @@ run_test() {
             JOSEFINE_COMPAT_WITH=apache-kafka run_compat 0 "$@"
             [ "${1:-}" != --all ] || shift
             "$PY" -m tests.support.apache_kafka "$PY" -m pytest tests/spark/connector "$@" ;;
-    slow) setup dev; ensure_kcat; pytest_in "$(cores)" tests -m slow --durations=20 "$@" ;;
+    foreign) setup_light
+             JOSEFINE_FOREIGN_RESULTS=tests/foreign/results.json pytest_in 0 tests/foreign -m slow "$@" ;;
+    slow) setup dev; ensure_kcat
+          pytest_in "$(cores)" tests --ignore=tests/foreign -m slow --durations=20 "$@" ;;
     pyspark41) VENV=.venv-pyspark41 PY=.venv-pyspark41/bin/python
                export PIP_CONSTRAINT=$PWD/tests/spark/pyspark41.txt
                ensure_python; ensure_packages dev; ensure_java; ensure_jars
@@ -183,7 +190,7 @@ run_test() {
     all) run_lint; setup dev; ensure_kcat
          # One more than cores: who waits for brokers leaves a core to somebody who computes.
          pytest_in $(($(cores) + 1)) tests --durations=20 "$@" ;;
-    *) die "test knows unit, sim, integration, compat, oracle, spark, slow, pyspark41, changed and all, not '$kind'" ;;
+    *) die "test knows unit, sim, integration, compat, oracle, foreign, spark, slow, pyspark41, changed and all, not '$kind'" ;;
   esac
 }
 

@@ -169,7 +169,7 @@ def _under_replicated(ctx: Context) -> int:
 
 def _under_min_isr(ctx: Context) -> int:
     return sum(
-        each.partition.is_leader and len(each.partition.isr) < each.partition.min_insync_replicas
+        each.partition.is_leader and each.partition.is_under_min_isr
         for each in ctx.hosted.partitions.values()
     )
 

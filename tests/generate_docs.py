@@ -22,6 +22,7 @@ from tests import state_machines
 from tests.checklist import Row, rows
 from tests.compat import config_candidates, matrix
 from tests.connector_rows import features
+from tests.foreign import results as foreign_results
 from tests.oracle.known_kept import KEPT
 from tests.oracle.known_open import OPEN
 from tests.oracle.row import Known
@@ -182,6 +183,13 @@ ORACLE = (
     "`./build.sh test compat --all` adds clients of other languages; both write down the tables.",
 )
 
+FOREIGN = (
+    "`./build.sh test foreign` builds the test suites of other projects outside of this tree and",
+    "runs them against brokers of this project. Their tests that meet no broker are not counted.",
+    "franz-go's tests copy 20,000 records each instead of 500,000; librdkafka's run in quick mode,",
+    "and in full where that leaves nothing of a test.",
+)
+
 
 FUZZER = (
     "`./build.sh test oracle` also sends some 6,000 generated requests, of every API and version,",
@@ -225,6 +233,8 @@ def compatibility() -> str:
     lines += matrix.lines()
     lines += ["", "### Answers that differ", "", *FUZZER, "", *_known(KEPT)]
     lines += ["", "Defects that are known, and to be fixed:", "", *_known(OPEN)]
+    lines += ["", "## Other projects' test suites", "", *FOREIGN, ""]
+    lines += foreign_results.lines()
     lines += ["", "## Topic configurations", "", "Served: " + ", ".join(_acting()) + "."]
     lines += ["", "Taken, kept and described, without effect:", "", "| name | why |", "|---|---|"]
     lines += [f"| `{inert.name}` | {inert.why} |" for inert in INERT]

@@ -82,7 +82,7 @@ RULES: Mapping[int, Rule] = {
     apis.PRODUCE: (produce,),
     apis.FETCH: (fetch,),
     apis.LIST_OFFSETS: (each(DESCRIBE, TOPIC, "topics", "topics", "name"),),
-    apis.METADATA: (metadata_topics,),
+    apis.METADATA: (metadata_topics, _cluster_operations),
     apis.OFFSET_COMMIT: (IS_MEMBER, each_topic(READ, "topics", "topics")),
     apis.OFFSET_FETCH: (fetched_offsets,),
     apis.FIND_COORDINATOR: (coordinators,),

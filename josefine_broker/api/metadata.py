@@ -8,6 +8,7 @@ so that the client need not ask again.
 from uuid import UUID
 
 from josefine_broker.api.shared.topics import (
+    ALL_CLUSTER_OPERATIONS,
     ALL_TOPIC_OPERATIONS,
     NewNames,
     check_name,
@@ -113,6 +114,9 @@ def _answer(
         cluster_id=ctx.image.cluster_id,
         controller_id=ctx.cluster.controller_id,
         topics=tuple(topics),
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else -(2**31)
+        ),
     )
 
 

@@ -61,15 +61,17 @@ def write_matrix(file: Path, broker: str, outcomes: Outcomes, today: date) -> No
     """Put a run's outcomes in the place of the last run's on the same broker."""
     known = json.loads(file.read_text()) if file.exists() else {}
     known[broker] = {
-        "commit": _commit(),
+        "commit": commit(),
         "date": today.isoformat(),
         "outcomes": dict(sorted(outcomes.items())),
     }
     file.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
 
 
-def _commit() -> str:
-    """The checked-out commit, marked where files differ from it."""
+@cache
+def commit() -> str:
+    """The checked-out commit, marked where files differ from it; asked once, before a run writes
+    its own results into the tree."""
     line = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
 

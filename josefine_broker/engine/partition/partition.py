@@ -240,10 +240,10 @@ class Partition:
             return
         if self.is_stranded:
             raise KafkaError(ErrorCode.not_leader_or_follower, STRANDED)
-        if len(self.isr) < self.min_insync_replicas:
+        if self.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{len(self.isr)} in sync, {self.min_insync_replicas} needed",
+                f"{len(self.isr)} in sync, {self.effective_min_isr} needed",
             )
 
     def check_marker(
@@ -397,9 +397,14 @@ class Partition:
         return self._commit(min(leaders, durable_end_offset))
 
     @property
+    def effective_min_isr(self) -> int:
+        """`min.insync.replicas`, but no more than there are replicas."""
+        return min(self.min_insync_replicas, len(self.replicas))
+
+    @property
     def is_under_min_isr(self) -> bool:
-        """Too few replicas in sync; with fewer replicas than `min.insync.replicas`, all will do."""
-        return len(self.isr) < min(self.min_insync_replicas, len(self.replicas))
+        """Too few replicas in sync: acks=all is refused, and nothing is committed."""
+        return len(self.isr) < self.effective_min_isr
 
     def _commit(self, end_offset: int) -> bool:
         if end_offset <= self.high_watermark:

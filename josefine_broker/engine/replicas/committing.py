@@ -49,7 +49,7 @@ class Appended(NamedTuple):
             self.settle(None)
         elif self.hosted.log.failure and self.hosted.log.durable_end_offset < self.end_offset:
             self.settle(KafkaError(ErrorCode.kafka_storage_error, self.hosted.log.failure))
-        elif len(partition.isr) < partition.min_insync_replicas:
+        elif partition.is_under_min_isr:
             self.settle(
                 KafkaError(
                     ErrorCode.not_enough_replicas_after_append,

@@ -20,6 +20,8 @@ class MetadataRequest:
 
     topics: tuple[MetadataRequestTopic, ...] | None
     allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    """Only in versions 8 to 10, as what answers it."""
     include_topic_authorized_operations: bool = False
 
 
@@ -67,4 +69,5 @@ class MetadataResponse:
     cluster_id: str | None = None
     controller_id: int = -1
     topics: tuple[MetadataResponseTopic, ...]
+    cluster_authorized_operations: int = -2147483648
     error_code: ErrorCode = ErrorCode.none

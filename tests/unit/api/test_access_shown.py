@@ -83,9 +83,12 @@ def test_answer_says_which_operations_are_allowed() -> None:
     (topic,) = metadata(world).topics
     asked = e.describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True)
     cluster = world.ask(apis.DESCRIBE_CLUSTER, asked, principal=ALICE)
+    older = e.metadata.MetadataRequest(topics=(), include_cluster_authorized_operations=True)
+    by_metadata = world.ask(apis.METADATA, older, version=10, principal=ALICE)
 
     assert topic.topic_authorized_operations == 1 << Operation.READ | 1 << Operation.DESCRIBE
     assert cluster.cluster_authorized_operations == 1 << Operation.DESCRIBE
+    assert by_metadata.cluster_authorized_operations == 1 << Operation.DESCRIBE
 
 
 def test_produce_writes_what_it_may_and_refuses_the_rest() -> None:

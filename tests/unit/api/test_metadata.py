@@ -162,6 +162,15 @@ def test_operations_are_told_only_when_asked_for() -> None:
     assert ask(world, None).topics[0].topic_authorized_operations == -(2**31)
 
 
+def test_operations_on_the_cluster_are_told_in_the_versions_that_have_them() -> None:
+    """librdkafka describes clusters so; newer clients have DescribeCluster."""
+    world = World()
+    asked = metadata.MetadataRequest(topics=(), include_cluster_authorized_operations=True)
+
+    assert world.ask(3, asked, version=10).cluster_authorized_operations == 8096
+    assert ask(world, ()).cluster_authorized_operations == -(2**31)
+
+
 def test_cluster_is_described() -> None:
     world = World(brokers=2)
 

@@ -367,6 +367,19 @@ def test_acks_all_is_refused_below_min_insync_replicas_and_afterwards_when_it_fa
     assert cluster.high_watermark(1) == 0  # KIP-966: nothing is committed below the minimum
 
 
+def test_acks_all_waits_for_every_replica_where_there_are_fewer_than_the_minimum() -> None:
+    cluster = Replicas(2)
+    cluster.create(replicas=((1, 2),), min_insync_replicas="3")
+    waiting = cluster.produce(1, b"a")
+    assert isinstance(waiting, Parked)
+
+    cluster.run()
+
+    assert error_of(waiting) == 0
+    cluster.kill(2)
+    assert cluster.produce(1, b"b").error_code == ErrorCode.not_enough_replicas
+
+
 def test_repeated_batch_waits_for_the_first_one_to_be_committed(cluster: Replicas) -> None:
     """A duplicate must not be confirmed before what it repeats is safe."""
     batch = batch_of(b"a", producer_id=7, producer_epoch=0, base_sequence=0)

@@ -49,9 +49,9 @@ def test_batch_behind_one_that_met_no_leader_yet_waits_for_it() -> None:
 
 def test_batch_behind_one_that_met_too_few_replicas_waits_for_it() -> None:
     partition = opened()
-    lead(partition)
+    lead(partition, isr=(1,))
     assert asked(partition, 0) is ErrorCode.none
-    partition.min_insync_replicas = 3
+    partition.min_insync_replicas = 2
     assert asked(partition, 1) is ErrorCode.not_enough_replicas
     partition.min_insync_replicas = 1
 
@@ -159,8 +159,8 @@ def test_producer_that_goes_on_without_the_refused_batch_is_told_of_the_gap_in_t
 def test_each_batch_that_was_refused_is_waited_for_not_the_first_alone() -> None:
     """The first comes again over a new connection, one behind both over the old one."""
     partition = opened()
-    lead(partition)
-    partition.min_insync_replicas = 3
+    lead(partition, isr=(1,))
+    partition.min_insync_replicas = 2
     assert [asked(partition, n) for n in (0, 1)] == [ErrorCode.not_enough_replicas] * 2
     partition.min_insync_replicas = 1
 

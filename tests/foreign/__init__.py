@@ -1,0 +1,1 @@
+"""Other projects' own test suites, run against brokers of this project."""
