@@ -7,7 +7,7 @@ the target of an AvailableNow run and when minOffsetsPerTrigger last let a batch
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from josefine_broker.base.ids import TopicPartition
@@ -22,6 +22,8 @@ class OffsetRange:
     topic_id: str
     start: int
     end: int
+    continues: bool = False
+    """Another task of the same micro-batch reads the offsets directly before `start`."""
 
     @property
     def size(self) -> int:
@@ -186,6 +188,6 @@ def _cut(one: OffsetRange, count: int) -> list[OffsetRange]:
     count = max(1, min(count, one.size))
     cuts = [one.start + one.size * n // count for n in range(count + 1)]
     return [
-        OffsetRange(partition=one.partition, topic_id=one.topic_id, start=a, end=b)
+        replace(one, start=a, end=b, continues=one.continues or a > one.start)
         for a, b in pairwise(cuts)
     ]

@@ -1,5 +1,5 @@
 """The columns of the source as Spark and as Arrow want them: those of Spark's own Kafka source
-exactly, and `leader_epoch` where it is asked for.
+exactly, and `leader_epoch` and `unreadable_batch` where they are asked for.
 
 PySpark 4.2 compares Arrow schemas exactly (SPARK-55583): binary not large_binary, UTC timestamps.
 """
@@ -50,13 +50,40 @@ HEADERS_FIELD = pa.field("headers", pa.list_(pa.field("element", _HEADER)))
 _OPTIONAL = [HEADERS_FIELD, pa.field("leader_epoch", pa.int32())]
 
 
+UNREADABLE = "unreadable_batch"
+"""The column that is null in every record's row. No producer can write it, unlike a header."""
+_SPARK_UNREADABLE = StructType(
+    [
+        StructField("start_offset", LongType()),
+        StructField("end_offset", LongType()),
+        StructField("cause", StringType()),
+    ]
+)
+UNREADABLE_FIELD = pa.field(
+    UNREADABLE,
+    pa.struct(
+        [
+            pa.field("start_offset", pa.int64()),
+            pa.field("end_offset", pa.int64()),
+            pa.field("cause", pa.string()),
+        ]
+    ),
+)
+
+
 def spark_schema(
-    include_headers: bool, columns: Sequence[str] | None = None, objects: StructType | None = None
+    include_headers: bool,
+    columns: Sequence[str] | None = None,
+    objects: StructType | None = None,
+    *,
+    marks_unreadable: bool = False,
 ) -> StructType:
-    """The source's schema, or `columns` of it, and behind them the values as objects of a schema;
-    each nullable, as in Spark's Kafka source."""
+    """The source's schema, or `columns` of it, then the column that marks unreadable batches, then
+    the values as objects of a schema; each nullable, as in Spark's Kafka source."""
     wanted = names(include_headers, columns)
     fields = [field for field in [*_SPARK_FIELDS, *_SPARK_OPTIONAL] if field.name in wanted]
+    if marks_unreadable:
+        fields.append(StructField(UNREADABLE, _SPARK_UNREADABLE))
     if objects is not None:
         fields.append(StructField(COLUMN, objects))
     return StructType(fields)

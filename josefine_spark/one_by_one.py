@@ -1,8 +1,10 @@
 """A fetched response that cannot be decoded as a whole, batch by batch: what can be read is
-decoded, what cannot is named, or passed over as a loss where that was decided.
+decoded, what cannot is named, or, where that was decided, skipped as a loss or given as one row.
 
-Rules: only a batch whose checksum is right may be passed over: it was produced like that, and will
-not get better. What the disk or the network changed is an error each time.
+Rules: only a batch whose checksum is right may be skipped or become a row: it was produced like
+that, and will not get better. What the disk or the network changed is an error each time. A batch
+is readable or not as a whole, also where a range ends within it: else the same records would be
+rows for one way of splitting the topic, and unreadable for another.
 """
 
 from __future__ import annotations
@@ -12,29 +14,64 @@ from collections.abc import Sequence
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, KafkaError
-from josefine_broker.records.batch import BatchHeader, iter_batches, verify
+from josefine_broker.records.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    iter_batches,
+    parse_header,
+    verify,
+)
 from josefine_broker.records.unreadable import unreadable
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.admission import OffsetRange
-from josefine_spark.data_loss import Loss, Reason
+from josefine_spark.data_loss import PRODUCED_UNREADABLE, Loss, Reason
 from josefine_spark.errors import ReadError
+from josefine_spark.options import ReadOptions, UnreadableBatches
+from josefine_spark.unreadable_rows import row_of
 
 log = logging.getLogger("josefine.spark")
 
-WAY_PAST = (
-    "its checksum is right, so it was produced like this. failOnDataLoss=false passes over it, and"
-    " lossTable records it; in a pipeline `josefine pipeline offsets set` goes on behind it"
+WAYS_ON = (
+    f"{PRODUCED_UNREADABLE}. To go on, set unreadableBatches=asRow (its bytes become a row) or"
+    " failOnDataLoss=false (it is skipped, and lossTable records its offsets); in a pipeline"
+    " `on_error: dead_letter` in `decode` stores its bytes as a dead letter, and `on_data_loss:"
+    " skip_and_record` skips it and records its offsets"
 )
 
 
 class OneByOne:
-    """Decodes responses of one range. `losses` gets what is passed over."""
+    """Decodes responses of one range. `losses` gets what is skipped."""
 
-    def __init__(self, decoder: Any, wanted: OffsetRange, fails: bool, losses: list[Loss]) -> None:
+    def __init__(
+        self, decoder: Any, wanted: OffsetRange, options: ReadOptions, losses: list[Loss]
+    ) -> None:
         self._decoder = decoder
         self._wanted = wanted
-        self._fails = fails
+        self._options = options
         self._losses = losses
+        self._decides = options.unreadable_batches is not UnreadableBatches.FAIL
+
+    def check_ends(self, records: memoryview, offset: int) -> None:
+        """Raise CorruptData or KafkaError where a batch that the range has a part of cannot be read
+        as a whole: the decoder does not look at the records outside of the range."""
+        end = self._wanted.end
+        if not self._decides or len(records) < HEADER_BYTES:
+            return
+        cut_at_start = parse_header(records).base_offset < offset
+        if not cut_at_start and self._decoder.end_offset(records) <= end:
+            return
+        for pos, header in iter_batches(records):
+            if self._is_cut(header, offset):
+                self._decode_whole(records[pos : pos + header.size_bytes], header)
+
+    def _is_cut(self, header: BatchHeader, offset: int) -> bool:
+        end = self._wanted.end
+        return header.base_offset < offset < header.end_offset or (
+            header.base_offset < end < header.end_offset
+        )
+
+    def _decode_whole(self, batch: memoryview, header: BatchHeader) -> None:
+        self._decoder.decode(batch, header.base_offset, header.end_offset)
 
     def decode(
         self,
@@ -74,13 +111,19 @@ class OneByOne:
                 " broker is stopped)"
             ) from damage
         try:
+            if self._decides and self._is_cut(header, offset):
+                self._decode_whole(batch, header)
             found: Sequence[Any] = self._decoder.decode(batch, offset, end).batches
         except (CorruptData, KafkaError) as error:
             cause = unreadable(batch, header, error)
-            if self._fails:
+            decided = self._options.unreadable_batches
+            if decided is UnreadableBatches.FAIL:
                 raise ReadError(
-                    f"cannot read {tp} at offset {cause.offset}: {cause}; {WAY_PAST}"
+                    f"cannot read {tp} at offset {cause.offset}: {cause}; {WAYS_ON}"
                 ) from error
+            if decided is UnreadableBatches.AS_ROW:
+                row = row_of(batch, header, cause, self._wanted, offset, self._options)
+                return () if row is None else (row,)
             start, stop = max(offset, cause.offset), min(end, cause.end_offset)
             loss = Loss(partition=tp, start=start, end=stop, reason=Reason.UNREADABLE)
             self._losses.append(loss)

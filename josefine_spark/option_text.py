@@ -88,9 +88,9 @@ class OptionText:
         return text == "true"
 
     def choice(self, name: str, default: E) -> E:
-        text = self.text(name, str(default.value)).lower()
+        text = self.text(name, str(default.value))
         for member in type(default):
-            if member.value == text:
+            if str(member.value).lower() == text.lower():
                 return member
         words = " or ".join(str(member.value) for member in type(default))
         raise OptionError(f"{name}: expected {words}, got {text!r}")

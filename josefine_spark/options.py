@@ -48,6 +48,14 @@ class MissingStrategy(Enum):
     LATEST = "latest"
 
 
+class UnreadableBatches(Enum):
+    """What a task does with a record batch whose checksum is right and whose records are not."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    AS_ROW = "asRow"
+
+
 class Delivery(Enum):
     """What the sink promises when a task or a batch runs again."""
 
@@ -93,6 +101,7 @@ class ReadOptions:
     """`StructType.json()` of what values are, to be read into a column `json`."""
     rows: RowFilter = ALL_ROWS
     fail_on_data_loss: bool = True
+    unreadable_batches: UnreadableBatches = UnreadableBatches.FAIL
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes: int = FETCH_BYTES
     fetch_wait_ms: int = 500

@@ -25,7 +25,8 @@ from josefine_spark.data_loss import Loss, Reason, data_loss_error
 from josefine_spark.decode import decoder_class
 from josefine_spark.errors import ReadError
 from josefine_spark.one_by_one import OneByOne
-from josefine_spark.options import ReadOptions
+from josefine_spark.options import ReadOptions, UnreadableBatches
+from josefine_spark.unreadable_rows import with_mark
 
 if TYPE_CHECKING:
     from josefine_spark.json_rows import JsonRows
@@ -70,19 +71,22 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         columns=options.columns,
         rows=options.rows,
     )
+    marks = options.unreadable_batches is UnreadableBatches.AS_ROW
     objects = None if options.json_schema is None else _objects(options.json_schema)
     ahead = _FetchAhead(options, wanted, decoder)
+    one_by_one = OneByOne(decoder, wanted, options, ahead.losses)
     finished = False
     try:
         for offset, fetched in ahead:
             aborted = _aborted(fetched) if options.read_committed else ()
             try:
+                one_by_one.check_ends(fetched.records, offset)
                 batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
             except (CorruptData, KafkaError) as error:
-                one_by_one = OneByOne(decoder, wanted, options.fail_on_data_loss, ahead.losses)
                 batches = one_by_one.decode(fetched.records, offset, aborted, error)
             for batch in batches:
-                yield from (batch,) if objects is None else objects.beside(batch)
+                marked = with_mark(batch) if marks else batch
+                yield from (marked,) if objects is None else objects.beside(marked)
         _record(options, wanted, ahead.losses)
         finished = True
     finally:

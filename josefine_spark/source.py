@@ -22,7 +22,13 @@ from pyspark.sql.types import StructType
 from josefine_spark.admission import OffsetRange
 from josefine_spark.errors import OptionError
 from josefine_spark.heap import freeze_loaded
-from josefine_spark.options import Delivery, ReadOptions, SinkOptions, SourceOptions
+from josefine_spark.options import (
+    Delivery,
+    ReadOptions,
+    SinkOptions,
+    SourceOptions,
+    UnreadableBatches,
+)
 from josefine_spark.sink_options import sink_options
 from josefine_spark.source_options import source_options
 from josefine_spark.stream_reader import JosefineStreamReader
@@ -166,7 +172,8 @@ def _columns_of(read: ReadOptions) -> StructType:
     from josefine_spark.json_types import parse_schema
 
     objects = None if read.json_schema is None else parse_schema(read.json_schema)
-    return spark_schema(read.include_headers, read.columns, objects)
+    marks = read.unreadable_batches is UnreadableBatches.AS_ROW
+    return spark_schema(read.include_headers, read.columns, objects, marks_unreadable=marks)
 
 
 def _wall_ms() -> int:

@@ -19,6 +19,7 @@ from josefine_spark.options import (
     ReadOptions,
     SourceOptions,
     Subscription,
+    UnreadableBatches,
     connection,
 )
 from josefine_spark.positions import (
@@ -50,6 +51,7 @@ SOURCE_OPTIONS = (
     "endingOffsets",
     "stopOffsets",
     "failOnDataLoss",
+    "unreadableBatches",
     "kafkaConsumer.pollTimeoutMs",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -146,6 +148,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         json_schema=_json_schema(options),
         rows=RowFilter(from_ms=_from_ms(options), keys=_keys(options)),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        unreadable_batches=_unreadable_batches(options),
         poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 1) or POLL_TIMEOUT_MS,
         fetch_bytes=min(fetch_bytes, FETCH_BYTES_MAX),
         fetch_wait_ms=500 if wait_ms is None else wait_ms,
@@ -154,6 +157,13 @@ def _read_options(options: OptionText) -> ReadOptions:
         check_crcs=options.boolean("kafka.check.crcs", True),
         loss_table=_loss_table(options),
     )
+
+
+def _unreadable_batches(options: OptionText) -> UnreadableBatches:
+    """Without the option an unreadable batch is treated as any other loss."""
+    fails = options.boolean("failOnDataLoss", True)
+    by_loss = UnreadableBatches.FAIL if fails else UnreadableBatches.SKIP
+    return options.choice("unreadableBatches", by_loss)
 
 
 def _columns(options: OptionText) -> tuple[str, ...] | None:

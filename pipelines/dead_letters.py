@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pipelines.counting import counted
+from pipelines.decode import UNREADABLE_REASON
 from pipelines.delta_log import DeltaLogReader
 from pipelines.delta_tables import letters_folder
 from pipelines.hadoop import HadoopFiles
@@ -35,9 +37,14 @@ def letters(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> DataFram
 
 def waiting(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> list[tuple[str, str, int]]:
     """(source, reason, letters), the most first."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     found = letters(spark, pipeline, every=every)
     if found is None:
         return []
+    # The offsets of an unreadable batch are in no other one's reason.
+    offsets = f"^{UNREADABLE_REASON}[0-9]+ to [0-9]+"
+    found = found.withColumn("reason", F.regexp_replace("reason", offsets, "unreadable batch"))
     counts = found.groupBy("source", "reason").count()
     rows = counts.orderBy("count", "source", "reason", ascending=[False, True, True]).collect()
     return [(row[0], row[1], row[2]) for row in rows]
@@ -46,7 +53,7 @@ def waiting(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> list[tup
 def newest(
     spark: SparkSession, pipeline: Pipeline, many: int, *, every: bool
 ) -> list[dict[str, Any]]:
-    """The latest letters by the record's time; bytes as text."""
+    """The latest letters by the record's time; bytes as text, of a record batch their count."""
     from pyspark.sql import functions as F  # noqa: N812
 
     found = letters(spark, pipeline, every=every)
@@ -63,4 +70,6 @@ def _letter(row: dict[str, Any]) -> dict[str, Any]:
         return None if value is None else bytes(value).decode("utf-8", "backslashreplace")
 
     said = {name: row[name] for name in ("source", *RECORD, "reason")}
+    if row["reason"].startswith(UNREADABLE_REASON):
+        return {**said, "key": None, "value": f"{counted(len(row['value']), 'byte')} of a batch"}
     return {**said, "key": text(row["key"]), "value": text(row["value"])}

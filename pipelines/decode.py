@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 OBJECTS = "json"
 """A column of the josefine source: the object that a value is, null where it has not read it."""
 
+UNREADABLE = "unreadable_batch"
+"""A column of the josefine source where it was asked for: of what batch a row has the bytes, whose
+records nobody can read; null in the row of a record."""
+
+UNREADABLE_REASON = "unreadable batch, offsets "
+"""How the reason of such a row starts. No format's own reason starts like this."""
+
 
 class Values(Protocol):
     """One format. `parse` is asked once for each record, `reason` for bad ones alone."""
@@ -75,6 +82,9 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
             frame = frame.withColumn(_name(side), _once(side, "read", partial(_read, side)))
         if not side.null_for_bad:
             good &= _once(side, f"good {is_read}", partial(_good, side, is_read))
+    if UNREADABLE in frame.columns:
+        # Text and raw bytes would take the batch's bytes for a value.
+        good &= F.col(UNREADABLE).isNull()
     return frame.withColumn("_good", good).drop(OBJECTS)
 
 
@@ -130,7 +140,7 @@ def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
         if side.leaves_out_null:
             frame = frame.where(F.col(side.column).isNotNull())
         frame = frame.withColumn(side.column, _once(side, "decoded", partial(_decoded, side)))
-    return frame.drop("_good", *(_name(side) for side in reading))
+    return frame.drop("_good", UNREADABLE, *(_name(side) for side in reading))
 
 
 def _decoded(side: Side) -> Column:
@@ -148,18 +158,35 @@ def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
     """The other rows as dead letters, each with its reasons."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    # Not by arrays, whose analysis takes minutes where others are within.
+    reason = F.concat_ws("; ", *_reasons(reading))
+    if UNREADABLE in frame.columns:
+        mark = F.col(UNREADABLE)
+        reason = F.when(mark.isNull(), reason).otherwise(_unreadable_reason(mark))
     return frame.where("not _good").select(
         F.lit(source).alias("source"),
         "topic",
         "partition",
         "offset",
         "timestamp",
-        # Not by arrays, whose analysis takes minutes where others are within.
-        F.concat_ws("; ", *_reasons(reading)).alias("reason"),
+        reason.alias("reason"),
         "key",
         "value",
         *headers_of(frame),
     )
+
+
+def _unreadable_reason(mark: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    first, end = mark.getField("start_offset"), mark.getField("end_offset")
+    offsets = (
+        F.lit(UNREADABLE_REASON),
+        first.cast("string"),
+        F.lit(" to "),
+        (end - 1).cast("string"),
+    )
+    return F.concat(*offsets, F.lit(": "), mark.getField("cause"))
 
 
 def _reasons(reading: Reading) -> Iterator[Column]:

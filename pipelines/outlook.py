@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines import checking, frames
+from pipelines.decode import UNREADABLE_REASON
 from pipelines.delta_chain import NO_BATCH, Link
 from pipelines.delta_log import DeltaLogReader
 from pipelines.delta_tables import folder_of, letters_folder
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 LETTERS_MAX = 100_000
 """Of one replay: their places are held in memory. The rest is for the next one."""
+
+
+HAS_NO_RECORDS = (
+    "the value is the bytes of a record batch that no reader can decode, so there is no record to"
+    " replay: produce its records to the topic again"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,8 +92,12 @@ class Look:
 
     def look(self) -> Outlook:
         """What a replay would do now."""
-        letters = self.letters()
-        outlook = Outlook(source=self._source.name, letters=letters.count())
+        waiting = self.letters()
+        outlook = Outlook(source=self._source.name, letters=waiting.count())
+        unreadable = waiting["reason"].startswith(UNREADABLE_REASON)
+        letters = waiting.where(~unreadable)
+        if without_records := waiting.where(unreadable).count():
+            outlook.held[HAS_NO_RECORDS] = without_records
         some = letters.orderBy(*RECORD[:3]).limit(LETTERS_MAX).persist()
         try:
             made, bad = self.judged(some)

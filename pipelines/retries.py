@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from josefine_spark.data_loss import PRODUCED_UNREADABLE
+
 ATTEMPTS_MAX = 4
 """Of one commit."""
 
@@ -136,6 +138,9 @@ class Starts:
             return retry
         if LOST.mark in str(failure) and not skips_losses:
             # Whether to pass over them is for a person to decide.
+            return None
+        if PRODUCED_UNREADABLE in str(failure):
+            # It is as unreadable at the next start.
             return None
         return self._restarts.next(says)
 

@@ -78,7 +78,10 @@ class LocalKind:
             options["at"] = at_text(at)
         return spark.readStream.format(FORMAT).options(**options).load()
 
-    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
+    def read(
+        self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
+    ) -> DataFrame:
+        """There are no record batches, so there is none that is unreadable."""
         from pipelines.local_source import FORMAT, LocalDataSource, at_text
 
         spark.dataSource.register(LocalDataSource)
@@ -110,8 +113,10 @@ class AnyKind:
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         return _of(source).open(spark, source, at)
 
-    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
-        return _of(source).read(spark, source, batch)
+    def read(
+        self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
+    ) -> DataFrame:
+        return _of(source).read(spark, source, batch, marks_unreadable=marks_unreadable)
 
     def parse(self, text: str) -> TopicOffsets:
         return JosefineKind().parse(text)

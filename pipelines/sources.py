@@ -13,7 +13,7 @@ from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
 from pipelines.chain import Batch, together
 from pipelines.connecting import PREFIXES, connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
-from pipelines.model import Format, Source
+from pipelines.model import Format, OnError, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +34,8 @@ _BATCH_OPTIONS = (
     "maxRecordsPerPartition",
 )
 """Of a stream's options, those that a batch read knows."""
+
+_AS_ROW = {"unreadableBatches": "asRow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +100,11 @@ def options_of(source: Source) -> dict[str, str]:
 
 
 def batch_options_of(source: Source) -> dict[str, str]:
-    """Those that a batch read knows."""
+    """Those that a batch read knows. An unreadable record batch is a row where it becomes a dead
+    letter."""
     options = options_of(source).items()
-    return {k: v for k, v in options if k in _BATCH_OPTIONS or k.startswith(PREFIXES)}
+    known = {k: v for k, v in options if k in _BATCH_OPTIONS or k.startswith(PREFIXES)}
+    return known | _unreadable_batches(source)
 
 
 def numbers_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -130,8 +134,11 @@ class SourceKind(Protocol):
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame: ...
 
-    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
-        """The records of one batch of the stream, once more."""
+    def read(
+        self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
+    ) -> DataFrame:
+        """The records of one batch of the stream, once more. `marks_unreadable`: an unreadable
+        record batch is a row with `decode.UNREADABLE`, as it is where it becomes a dead letter."""
 
     def parse(self, text: str) -> TopicOffsets: ...
 
@@ -197,10 +204,12 @@ class JosefineKind:
             # A time would be asked for before offsets.
             options.pop(source.start.option)
             options["startingOffsets"] = json.dumps(to_dict(at))
-        options |= _objects(source)
+        options |= _objects(source) | _unreadable_batches(source)
         return spark.readStream.format("josefine").options(**options).load()
 
-    def read(self, spark: SparkSession, source: Source, batch: Batch) -> DataFrame:
+    def read(
+        self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
+    ) -> DataFrame:
         """Only the batch's partitions: others may have come since."""
         options = batch_options_of(source)
         options = {k: v for k, v in options.items() if not k.startswith("subscribe")}
@@ -210,6 +219,8 @@ class JosefineKind:
         options["startingOffsets"] = json.dumps(nested(begins))
         options["endingOffsets"] = json.dumps(nested(ends))
         options |= _objects(source)
+        if marks_unreadable:
+            options |= _AS_ROW
         return spark.read.format("josefine").options(**options).load()
 
     def parse(self, text: str) -> TopicOffsets:
@@ -245,6 +256,11 @@ def _objects(source: Source) -> dict[str, str]:
     schema = StructType.fromDDL(how.schema.text)
     assert isinstance(schema, StructType)
     return {} if unreadable(schema) is not None else {"jsonSchema": schema.json()}
+
+
+def _unreadable_batches(source: Source) -> dict[str, str]:
+    """The option by which unreadable record batches become rows, where these are dead letters."""
+    return _AS_ROW if source.has_on_error(OnError.DEAD_LETTER) else {}
 
 
 def _connection(source: Source) -> Connection:

@@ -9,6 +9,7 @@ truth in the two chains.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -47,10 +48,14 @@ from pipelines.sources import SourceKind
 from pipelines.state_chain import decide_in_turn
 from pipelines.stateful import LateRows, held
 from pipelines.topic_chain import AnyChain
+from pipelines.unreadable_batches import is_unreadable_batch, skipped_and_recorded
 from pipelines.wishes import Wishes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+log = logging.getLogger("josefine.pipelines")
 
 
 class InterruptedBatchError(Exception):
@@ -202,9 +207,7 @@ class SinkWork:
             raise self._stopped(self.chain, decision, batch_id, batch)
         own = decision if isinstance(decision, Commit) else None
         try:
-            lettered = self._letters.due(batch, own)
-            failpoints.hit("before_commit")
-            done = self._write(frame, batch_id, batch, own, lettered)
+            done = self._write_due(frame, batch_id, batch, own)
         except LettersStoppedError as stopped:
             raise self._stopped(stopped.chain, stopped.stop, batch_id, batch) from stopped
         done = replace(done, late=self.late_rows())
@@ -217,6 +220,31 @@ class SinkWork:
         if not done.already_there:
             for wrong in self._keeper.after(tip.txn_version):
                 self._on_upkeep(self.sink.name, wrong)
+
+    def _write_due(
+        self, frame: DataFrame, batch_id: int, batch: Batch, own: Commit | None
+    ) -> BatchDone:
+        """The commits that are due; without the record batches that cannot be read, where the user
+        decided so."""
+        try:
+            lettered = self._letters.due(batch, own)
+            failpoints.hit("before_commit")
+            return self._write(frame, batch_id, batch, own, lettered)
+        except Exception as error:
+            # The sinks of a source share its rows, unless one of them may skip some.
+            skips = not self._shares and self._stateful is None
+            if not skips or not is_unreadable_batch(error):
+                raise
+        log.warning("sink %s skips a record batch that cannot be read", self.sink.name)
+        marked = self._kind.read(frame.sparkSession, self.source, batch, marks_unreadable=True)
+        link = self.chain.link
+        try:
+            rest = skipped_and_recorded(marked, batch, self._pipeline, self.sink, link)
+        except StoppedError as stopped:
+            raise self._stopped(self.chain, stopped.stop, batch_id, batch) from stopped
+        failpoints.hit("mid_loss", 1)
+        # Some dead letters may be committed already: what is due is asked again.
+        return self._write(rest, batch_id, batch, own, self._letters.due(batch, own))
 
     def _write(
         self,

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from josefine_spark.data_loss import PRODUCED_UNREADABLE
 from pipelines.retries import (
     AWAY,
     LOST,
@@ -137,6 +138,13 @@ def test_patience_comes_before_the_starts_of_the_file_and_a_batch_renews_both():
     starts.well()
     assert start(starts, CRASHED, PATIENCE_S) == "a Python worker died"
     assert start(starts, NOBODY) == "x (start 1 of 2 after this)"
+
+
+@pytest.mark.parametrize("skips_losses", [True, False])
+def test_an_unreadable_batch_does_not_start_a_run_again(skips_losses):
+    unreadable = Exception(f"x: {PRODUCED_UNREADABLE}. To go on, decide")
+
+    assert start(Starts(TWICE), unreadable, skips_losses=skips_losses) == ""
 
 
 def test_lost_records_are_no_reason_of_machines():

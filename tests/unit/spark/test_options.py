@@ -11,7 +11,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.errors import OptionError
 from josefine_spark.kafka_options import IGNORED_BY_SOURCE
-from josefine_spark.options import Delivery, NumberedBatch, ReadOptions
+from josefine_spark.options import Delivery, NumberedBatch, ReadOptions, UnreadableBatches
 from josefine_spark.positions import Kind
 from josefine_spark.row_filter import ALL_ROWS
 from josefine_spark.sink_options import TWO_PHASE, sink_options
@@ -104,6 +104,18 @@ def test_columns_are_a_part_of_those_there_are_in_their_order() -> None:
     assert read(columns="leader_epoch,key").columns == ("key", "leader_epoch")
 
 
+def test_unreadable_batches_follow_fail_on_data_loss_unless_they_are_decided_apart() -> None:
+    def decided(**given: str) -> UnreadableBatches:
+        return source_options(BASE | given, streaming=None).read.unreadable_batches
+
+    assert decided() is UnreadableBatches.FAIL
+    assert decided(failOnDataLoss="false") is UnreadableBatches.SKIP
+    assert decided(unreadableBatches="asrow") is UnreadableBatches.AS_ROW
+    assert decided(unreadableBatches="asRow", failOnDataLoss="false") is UnreadableBatches.AS_ROW
+    assert decided(unreadableBatches="skip") is UnreadableBatches.SKIP
+    assert decided(unreadableBatches="fail", failOnDataLoss="false") is UnreadableBatches.FAIL
+
+
 def test_relative_starts_and_groups_are_read() -> None:
     options = source_options(BASE | {"startingGroup": "g", "commitGroup": "h"}, streaming=True)
     assert (options.starting_group, options.commit_group) == ("g", "h")
@@ -167,6 +179,7 @@ SOURCE_MISTAKES = [
     ({"path": "x"}, "name topics with subscribe"),
     ({"maxOffsetsPerTrigger": "0"}, "whole number from 1, got '0'"),
     ({"maxOffsetsPerTrigger": "many"}, "got 'many'"),
+    ({"unreadableBatches": "keep"}, "unreadableBatches: expected fail or skip or asRow, got"),
     ({"columns": "key,vlaue"}, "leader_epoch; no column is called 'vlaue'"),
     ({"columns": "key", "includeLeaderEpoch": "true"}, "columns and includeLeaderEpoch say"),
     ({"includeLeaderEpoch": "yes"}, "includeLeaderEpoch: expected true or false"),

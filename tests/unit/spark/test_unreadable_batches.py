@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StructType
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
@@ -14,16 +17,19 @@ from josefine_broker.client.io_blocking import FetchedPartition
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark import decode, reading
-from josefine_spark.admission import OffsetRange
+from josefine_spark.admission import OffsetRange, split_ranges
+from josefine_spark.columns import UNREADABLE_FIELD, arrow_schema, spark_schema
 from josefine_spark.data_loss import Reason
 from josefine_spark.decode_oracle import PythonDecoder
 from josefine_spark.errors import ReadError
-from josefine_spark.options import Connection, ReadOptions
+from josefine_spark.options import Connection, ReadOptions, UnreadableBatches
 from josefine_spark.reading import read_range
 from pipelines.messages import clear_reason
-from tests.compat.produced_batches import STRUCTURE, batch, record
+from tests.compat.produced_batches import NOW_MS, STRUCTURE, batch, record
 
 T0 = TopicPartition("orders", 0)
+SKIP: dict[str, Any] = {"unreadable_batches": UnreadableBatches.SKIP}
+AS_ROW: dict[str, Any] = {"unreadable_batches": UnreadableBatches.AS_ROW}
 BROKEN = (
     "length_too_long", "header_count_negative", "header_name_null", "key_beyond", "record_cut",
     "bytes_behind_records",
@@ -68,6 +74,14 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def read(monkeypatch: pytest.MonkeyPatch, *batches: bytes, **options: Any) -> list[int]:
     """The offsets of the rows of a task over [1, 9)."""
+    wanted = OffsetRange(partition=T0, topic_id="", start=1, end=9)
+    rows = read_rows(monkeypatch, wanted, *batches, **options)
+    return [row["offset"] for row in rows]
+
+
+def read_rows(
+    monkeypatch: pytest.MonkeyPatch, wanted: OffsetRange, *batches: bytes, **options: Any
+) -> list[dict[str, Any]]:
     monkeypatch.setattr(reading, "client_for", lambda _: Brokers(*batches))
     chosen = ReadOptions(
         connection=Connection(bootstrap="b:1"),
@@ -75,12 +89,7 @@ def read(monkeypatch: pytest.MonkeyPatch, *batches: bytes, **options: Any) -> li
         include_headers=True,
         **options,
     )
-    wanted = OffsetRange(partition=T0, topic_id="", start=1, end=9)
-    return [
-        offset
-        for found in read_range(chosen, wanted)
-        for offset in found.column("offset").to_pylist()
-    ]
+    return [row for found in read_range(chosen, wanted) for row in found.to_pylist()]
 
 
 @pytest.mark.usefixtures("decoder")
@@ -100,7 +109,9 @@ def test_the_error_names_topic_partition_offsets_cause_and_way_past(
     )
     assert "record 1 of 3" in said or "record 2 of 3" in said or "more than the 3" in said
     assert "failOnDataLoss=false" in said
-    assert "josefine pipeline offsets set" in said
+    assert "unreadableBatches=asRow" in said
+    assert "on_error: dead_letter" in said
+    assert "on_data_loss: skip_and_record" in said
 
 
 @pytest.mark.usefixtures("decoder")
@@ -132,7 +143,7 @@ def test_by_decision_only_that_batch_is_passed_over_and_told(
     broken = at(3, batch(STRUCTURE[kind]))
 
     with caplog.at_level(logging.WARNING, "josefine.spark"):
-        offsets = read(monkeypatch, good(0), broken, good(6), fail_on_data_loss=False)
+        offsets = read(monkeypatch, good(0), broken, good(6), **SKIP)
 
     assert offsets == [1, 2, 6, 7, 8]
     ((loss,),) = recorded
@@ -166,7 +177,7 @@ def test_an_aborted_transaction_stays_out_beside_a_batch_that_is_passed_over(
     monkeypatch.setattr(reading, "_record", lambda *_: None)
     monkeypatch.setattr(reading, "_aborted", lambda _: [reading.AbortedTransaction(5, 0)])
 
-    offsets = read(monkeypatch, *stopped, fail_on_data_loss=False, read_committed=True)
+    offsets = read(monkeypatch, *stopped, **SKIP, read_committed=True)
 
     assert offsets == [7, 8]
 
@@ -176,8 +187,93 @@ def test_bytes_that_the_disk_changed_are_never_passed_over(monkeypatch: pytest.M
     damaged = bytearray(good(3))
     damaged[-1] ^= 1
 
-    with pytest.raises(ReadError, match=r"at offset 3: .*CRC .*josefine log verify"):
-        read(monkeypatch, good(0), bytes(damaged), good(6), fail_on_data_loss=False)
+    for decided in (SKIP, AS_ROW):
+        with pytest.raises(ReadError, match=r"at offset 3: .*CRC .*josefine log verify"):
+            read(monkeypatch, good(0), bytes(damaged), good(6), **decided)
+
+
+@pytest.mark.usefixtures("decoder")
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("codec", [0, 1])
+def test_an_unreadable_batch_becomes_one_marked_row_with_its_bytes(
+    monkeypatch: pytest.MonkeyPatch, kind: str, codec: int
+) -> None:
+    broken = at(3, batch(STRUCTURE[kind], codec))
+    wanted = OffsetRange(partition=T0, topic_id="", start=1, end=9)
+
+    rows = read_rows(monkeypatch, wanted, good(0), broken, good(6), **AS_ROW)
+
+    assert [row["offset"] for row in rows] == [1, 2, 3, 6, 7, 8]
+    row = rows[2]
+    assert row["value"] == broken
+    assert (row["key"], row["headers"], row["topic"], row["partition"]) == (
+        None, None, "orders", 0,
+    )  # fmt: skip
+    assert row["timestamp"] == datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    mark = row["unreadable_batch"]
+    assert (mark["start_offset"], mark["end_offset"]) == (3, 6)
+    assert "record" in mark["cause"]
+    assert [each["unreadable_batch"] for each in rows if each is not row] == [None] * 5
+
+
+def test_a_header_of_a_producer_cannot_mark_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = build_batch([Record(b"k", b"v", (("unreadable_batch", b"3-5"),), NOW_MS)])
+    wanted = OffsetRange(partition=T0, topic_id="", start=0, end=1)
+
+    (row,) = read_rows(monkeypatch, wanted, at(0, bytes(forged)), **AS_ROW)
+
+    assert row["unreadable_batch"] is None
+    assert row["headers"] == [{"key": "unreadable_batch", "value": b"3-5"}]
+
+
+def test_an_unreadable_batch_has_one_row_however_a_range_is_split(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = at(3, batch(STRUCTURE["key_beyond"]))
+    whole = OffsetRange(partition=T0, topic_id="", start=1, end=9)
+    for records_max in range(1, 9):
+        rows = [
+            row["offset"]
+            for piece in split_ranges([whole], records_max=records_max)
+            for row in read_rows(monkeypatch, piece, good(0), broken, good(6), **AS_ROW)
+        ]
+        assert rows == [1, 2, 3, 6, 7, 8], records_max
+
+
+def test_a_read_that_starts_within_an_unreadable_batch_has_a_row_for_the_rest_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = at(3, batch(STRUCTURE["key_beyond"]))
+    whole = OffsetRange(partition=T0, topic_id="", start=4, end=9)
+    for records_max in (1, 2, 9):
+        rows = [
+            row
+            for piece in split_ranges([whole], records_max=records_max)
+            for row in read_rows(monkeypatch, piece, broken, good(6), **AS_ROW)
+        ]
+        assert [row["offset"] for row in rows] == [4, 6, 7, 8], records_max
+        assert rows[0]["unreadable_batch"]["start_offset"] == 3
+
+
+def test_the_marked_row_has_the_columns_of_the_read_and_stays_no_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = at(3, batch(STRUCTURE["key_beyond"]))
+    wanted = OffsetRange(partition=T0, topic_id="", start=3, end=9)
+    schema = StructType().add("id", IntegerType()).json()
+    more = {"columns": ("value", "offset"), "json_schema": schema}
+
+    row, *_ = read_rows(monkeypatch, wanted, broken, good(6), **AS_ROW, **more)
+
+    assert [*row] == ["value", "offset", "unreadable_batch", "json"]
+    assert row["json"] is None
+
+
+def test_arrow_and_spark_have_the_mark_alike() -> None:
+    """PySpark compares the schemas exactly."""
+    marked = spark_schema(True, marks_unreadable=True)
+
+    assert to_arrow_schema(marked, timezone="UTC") == arrow_schema(True).append(UNREADABLE_FIELD)
 
 
 def test_a_pipeline_tells_that_sentence_and_not_sparks_first_line() -> None:
