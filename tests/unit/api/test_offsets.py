@@ -108,6 +108,33 @@ def test_unknown_partition_and_epoch_have_their_errors(world: World) -> None:
     assert listed(world, -1, leader_epoch=7).error_code == ErrorCode.unknown_leader_epoch
 
 
+@pytest.mark.parametrize("fields", [{"topic": "no"}, {"partition": 5}, {"leader_epoch": 7}])
+def test_special_timestamp_is_checked_before_the_partition(
+    world: World, fields: dict[str, Any]
+) -> None:
+    """As in Kafka's ReplicaManager.fetchOffset."""
+    assert listed(world, -9, **fields).error_code == ErrorCode.unsupported_version
+
+
+def test_partition_that_is_named_twice_is_refused_once_and_the_others_are_answered() -> None:
+    world = World()
+    world.create(partitions=2)
+    e = list_offsets
+    parts = [e.ListOffsetsPartition(partition_index=at, timestamp=-1) for at in (0, 1, 0)]
+    again = e.ListOffsetsPartition(partition_index=0, timestamp=-9)
+    topics = (
+        e.ListOffsetsTopic(name="orders", partitions=tuple(parts)),
+        e.ListOffsetsTopic(name="orders", partitions=(again,)),
+    )
+
+    answer = world.ask(2, e.ListOffsetsRequest(replica_id=-1, topics=topics), version=11)
+
+    found = [
+        (each.partition_index, each.error_code) for t in answer.topics for each in t.partitions
+    ]
+    assert found == [(0, ErrorCode.invalid_request), (1, ErrorCode.none)]
+
+
 def test_deleted_records_are_out_of_range() -> None:
     """Checklist row 38."""
     world = World()
