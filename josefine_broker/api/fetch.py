@@ -234,8 +234,12 @@ def _find(ctx: Context, name: str, topic_id: UUID | None, index: int) -> HostedP
 def _failed(
     ctx: Context, topic: str, part: FetchPartition, error: KafkaError
 ) -> FetchPartitionResponse:
+    """Kafka's list of aborted transactions is null only where it came to reading."""
     leader = leader_of(ctx, topic, part.index, error.code)
-    return FetchPartitionResponse(part.index, error.code.value, leader=leader)
+    aborted = () if error.code in FOUND_BEFORE_READING else None
+    return FetchPartitionResponse(
+        part.index, error.code.value, aborted_transactions=aborted, leader=leader
+    )
 
 
 def _sent_elsewhere(

@@ -195,6 +195,14 @@ def test_read_committed_is_told_of_no_aborted_transactions(world: World) -> None
     assert (committed.aborted_transactions, uncommitted.aborted_transactions) == ((), None)
 
 
+def test_error_before_reading_has_an_empty_list_of_aborted_transactions(world: World) -> None:
+    """As in Kafka, where the list is null only beside an answer that was read."""
+    for unread in ({"topic": "no"}, {"topic": "", "topic_id": UUID(int=5)}):
+        assert world.fetch(0, **unread).aborted_transactions == ()
+    assert world.fetch(9).aborted_transactions is None
+    assert world.fetch(9).error_code == ErrorCode.offset_out_of_range
+
+
 def test_unknown_session_is_a_whole_fetch_error(world: World) -> None:
     answer = world.ask(1, fetch_request(0)._replace(session_id=5, session_epoch=3))
 
