@@ -182,6 +182,14 @@ def test_leader_epoch_of_the_request_is_judged(world: World) -> None:
     assert world.fetch(0, leader_epoch=1).error_code == ErrorCode.unknown_leader_epoch
 
 
+@pytest.mark.parametrize("version", [10, 16])
+def test_negative_leader_epoch_is_none(world: World, version: int) -> None:
+    """Any, not only -1, as in Kafka's FetchRequest."""
+    answer = world.ask(1, fetch_request(0, leader_epoch=-7), version=version)
+
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
 def test_broker_that_is_no_replica_may_not_fetch_as_one(world: World) -> None:
     assert world.fetch(0, replica_id=7).error_code == ErrorCode.not_leader_or_follower
 
