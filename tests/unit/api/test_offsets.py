@@ -169,6 +169,25 @@ def test_deleting_outside_the_log_is_out_of_range(world: World, offset: int) -> 
     assert (result.error_code, result.low_watermark) == (ErrorCode.offset_out_of_range, -1)
 
 
+def test_last_offset_counts_of_a_partition_that_is_named_twice(world: World) -> None:
+    """As in KafkaApis.handleDeleteRecordsRequest, also where the topic is named twice."""
+    e = delete_records
+    topics = tuple(
+        e.DeleteRecordsTopic(
+            name="orders",
+            partitions=tuple(
+                e.DeleteRecordsPartition(partition_index=0, offset=offset) for offset in offsets
+            ),
+        )
+        for offsets in ((1_000, 4), (2,))
+    )
+
+    answer = world.ask(21, e.DeleteRecordsRequest(topics=topics, timeout_ms=1000))
+
+    ((found,),) = (each.partitions for each in answer.topics)
+    assert (found.error_code, found.low_watermark) == (ErrorCode.none, 2)
+
+
 def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:
     delete_before(world, 4)
 
