@@ -236,7 +236,7 @@ KEPT: tuple[Known, ...] = (
         ours="Empty | CompleteCommit | CompleteAbort",
         theirs="Ongoing",
         ends=True,
-        why="AddPartitionsToTxn without partitions begins no transaction",
+        why="AddPartitionsToTxn without partitions starts no transaction",
     ),
     Known(
         apis="InitProducerId",
