@@ -176,16 +176,21 @@ def test_last_offset_counts_of_a_partition_that_is_named_twice(world: World) -> 
         e.DeleteRecordsTopic(
             name="orders",
             partitions=tuple(
-                e.DeleteRecordsPartition(partition_index=0, offset=offset) for offset in offsets
+                e.DeleteRecordsPartition(partition_index=index, offset=offset)
+                for index, offset in parts
             ),
         )
-        for offsets in ((1_000, 4), (2,))
+        for parts in (((0, 1_000), (0, 4), (7, 0)), ((0, 2),))
     )
 
     answer = world.ask(21, e.DeleteRecordsRequest(topics=topics, timeout_ms=1000))
 
-    ((found,),) = (each.partitions for each in answer.topics)
-    assert (found.error_code, found.low_watermark) == (ErrorCode.none, 2)
+    (topic,) = answer.topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (0, ErrorCode.none),
+        (7, ErrorCode.unknown_topic_or_partition),
+    ]
+    assert topic.partitions[0].low_watermark == 2
 
 
 def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:
