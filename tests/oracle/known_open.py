@@ -26,7 +26,7 @@ OPEN: tuple[Known, ...] = (
     Known(
         apis="Produce",
         path="responses[].partition_responses[].error_code",
-        ours="CORRUPT_MESSAGE | UNSUPPORTED_FOR_MESSAGE_FORMAT | NONE",
+        ours="CORRUPT_MESSAGE | UNSUPPORTED_FOR_MESSAGE_FORMAT | INVALID_TOPIC_EXCEPTION | NONE",
         theirs="INVALID_RECORD | UNSUPPORTED_COMPRESSION_TYPE",
         ends=True,
         why="Kafka's validation of batches",
