@@ -28,7 +28,7 @@ usage: ./build.sh VERB [ARGUMENTS]
   test compat --all [PYTEST ARGUMENTS]
                         the tests with other people's clients, those of Java, Go and Node, too
   test oracle [--all] [PYTEST ARGUMENTS]
-                        generated requests of every API and version here and to Apache Kafka, whose
+                        generated requests of every served API here and to Apache Kafka, whose
                         answers are compared; then the tests with other people's clients, and those
                         of the connector, against Apache Kafka: what they see of it they should
                         see of ours

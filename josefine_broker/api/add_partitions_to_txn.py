@@ -77,6 +77,13 @@ def _take(
     """`told` is called now, or by what is returned: a wait, and who hears its answer."""
     transactional_id = transaction.transactional_id
     tps = _partitions(transaction)
+    if not transaction.verify_only:
+        refused = {
+            tp: code for tp in tps if (code := _why_not(ctx, info, tp)) is not ErrorCode.none
+        }
+        if refused:
+            told(dict.fromkeys(tps, ErrorCode.operation_not_attempted) | refused)
+            return None
     try:
         transaction_partition(ctx, transactional_id)
     except KafkaError as error:
@@ -87,10 +94,6 @@ def _take(
     if transaction.verify_only:
         codes = coordinator.verify(transactional_id, producer, tps)
         told({tp: abortable(info, code) for tp, code in codes.items()})
-        return None
-    refused = {tp: code for tp in tps if (code := _why_not(ctx, info, tp)) is not ErrorCode.none}
-    if refused:
-        told(dict.fromkeys(tps, ErrorCode.operation_not_attempted) | refused)
         return None
     wait = TransactionWait(ctx, lambda answer: answer.error)
     version = VERSION_2 if info.header.api_version >= BROKERS_SINCE else VERSION_1
@@ -112,10 +115,10 @@ def _partitions(transaction: e.AddPartitionsToTxnTransaction) -> list[TopicParti
 
 
 def _why_not(ctx: Context, info: RequestInfo, tp: TopicPartition) -> ErrorCode:
+    if tp.topic in INTERNAL_TOPICS and info.header.api_version < BROKERS_SINCE:
+        return ErrorCode.topic_authorization_failed  # also of a partition that is not there
     if ctx.image.partition(tp.topic, tp.partition) is None:
         return ErrorCode.unknown_topic_or_partition
-    if tp.topic in INTERNAL_TOPICS and info.header.api_version < BROKERS_SINCE:
-        return ErrorCode.topic_authorization_failed
     return ErrorCode.none
 
 

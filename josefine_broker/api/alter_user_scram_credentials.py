@@ -43,7 +43,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterUserScramCredentials
             else:
                 found.append(_upsertion(wanted))
         except KafkaError as error:
-            errors[wanted.name] = error
+            errors[wanted.name] = errors[wanted.name] or error  # the first, as in Kafka
     change = AlterCredentials(
         put=tuple(each for each in found if errors[each.user] is None),
         remove=tuple(each for each in gone if errors[each[0]] is None),
@@ -76,8 +76,10 @@ def _users(request: e.AlterUserScramCredentialsRequest) -> dict[str, None]:
     return dict.fromkeys(each.name for each in _wishes(request))
 
 
-def _mechanism(number: int) -> str:
-    """Raises KafkaError."""
+def _mechanism(user: str, number: int) -> str:
+    """Raises KafkaError. Kafka, too, checks the user's name before the mechanism."""
+    if not user:
+        raise _unacceptable("the name of a user is empty")
     name = MECHANISMS.get(number)
     if name is None:
         raise KafkaError(
@@ -87,7 +89,7 @@ def _mechanism(number: int) -> str:
 
 
 def _deletion(ctx: Context, wanted: e.ScramCredentialDeletion) -> tuple[str, str]:
-    key = (wanted.name, _mechanism(wanted.mechanism))
+    key = (wanted.name, _mechanism(wanted.name, wanted.mechanism))
     if key not in ctx.image.credentials:
         raise KafkaError(
             ErrorCode.resource_not_found, f"user '{wanted.name}' has no credential of {key[1]}"
@@ -96,9 +98,9 @@ def _deletion(ctx: Context, wanted: e.ScramCredentialDeletion) -> tuple[str, str
 
 
 def _upsertion(wanted: e.ScramCredentialUpsertion) -> UserCredential:
-    mechanism = _mechanism(wanted.mechanism)
-    if not 1 <= len(wanted.name) <= NAME_CHARS_MAX:
-        raise _unacceptable(f"a user's name has 1 to {NAME_CHARS_MAX} characters")
+    mechanism = _mechanism(wanted.name, wanted.mechanism)
+    if len(wanted.name) > NAME_CHARS_MAX:
+        raise _unacceptable(f"the name of a user has {NAME_CHARS_MAX} characters at most")
     if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
         raise _unacceptable(
             f"iterations are {ITERATIONS_MIN} to {ITERATIONS_MAX}, not {wanted.iterations}"

@@ -50,22 +50,28 @@ class Deletion:
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteRecordsRequest) -> object:
-    """Move the start of each partition named; errors are per partition."""
-    deletions = [
-        [_delete(ctx, topic.name, part) for part in topic.partitions] for topic in request.topics
-    ]
+    """Move the start of each partition named; errors are per partition. Of a partition that is
+    named twice the last offset counts."""
+    wanted: dict[str, dict[int, e.DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        named = {part.partition_index: part for part in topic.partitions}
+        wanted.setdefault(topic.name, {}).update(named)
+    deletions = {
+        name: [_delete(ctx, name, part) for part in parts.values()]
+        for name, parts in wanted.items()
+    }
 
     def build() -> e.DeleteRecordsResponse:
         topics = tuple(
             e.DeleteRecordsTopicResult(
-                name=topic.name,
+                name=name,
                 partitions=tuple(each.result for each in parts if each.result is not None),
             )
-            for topic, parts in zip(request.topics, deletions, strict=True)
+            for name, parts in deletions.items()
         )
         return e.DeleteRecordsResponse(topics=topics)
 
-    waiting = [each for parts in deletions for each in parts if not each.decide()]
+    waiting = [each for parts in deletions.values() for each in parts if not each.decide()]
     if not waiting:
         return build()
     now_ms = ctx.clock.monotonic_ms()

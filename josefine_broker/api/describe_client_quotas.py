@@ -54,7 +54,7 @@ def _check(components: tuple[e.QuotaComponent, ...]) -> None:
     for each in components:
         if each.match_type not in (e.EXACT, e.DEFAULT_NAME, e.ANY_NAME):
             raise _bad(f"there is no match of type {each.match_type}")
-        if each.match_type == e.EXACT and not each.match:
+        if each.match_type == e.EXACT and each.match is None:
             raise _bad(f"an exact match of '{each.entity_type}' needs a name")
 
 
@@ -69,7 +69,9 @@ def _has(parts: dict[str, str], wanted: e.QuotaComponent) -> bool:
     name = parts.get(wanted.entity_type)
     if name is None or wanted.match_type == e.ANY_NAME:
         return name is not None
-    return name == (DEFAULT if wanted.match_type == e.DEFAULT_NAME else wanted.match)
+    if wanted.match_type == e.DEFAULT_NAME:
+        return name == DEFAULT
+    return name == wanted.match != DEFAULT  # an empty name is nobody's
 
 
 def _bad(message: str) -> KafkaError:

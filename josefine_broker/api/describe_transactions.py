@@ -49,4 +49,12 @@ def _describe(ctx: Context, transactional_id: str) -> e.TransactionState:
 
 
 def _failed(transactional_id: str, code: ErrorCode) -> e.TransactionState:
-    return e.TransactionState(error_code=code, transactional_id=transactional_id)
+    """The numbers are 0 as in Kafka, though 0 is also the id of a producer."""
+    return e.TransactionState(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+    )

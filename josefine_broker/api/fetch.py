@@ -32,7 +32,7 @@ from josefine_broker.engine.partition.fetch_wait import MissingBytes, Readable
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.replicas.fetch_follower import check_follower, read_for_follower
 from josefine_broker.engine.replicas.leading import submit_isr_changes
-from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
 from josefine_broker.wire.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -133,7 +133,7 @@ def _read_all(
                 _check_reader(asker, ctx.topic_name(name, topic_id))
             hosted = _find(ctx, name, topic_id, part.index)
             if version < FOLLOWERS_SERVE_SINCE or replica_id != -1:
-                hosted.partition.check_serves(part.current_leader_epoch)
+                hosted.partition.check_serves(max(part.current_leader_epoch, NO_LEADER_EPOCH))
             else:
                 hosted.partition.check_reads(part.current_leader_epoch)
             answer, size = None, 0
@@ -234,8 +234,12 @@ def _find(ctx: Context, name: str, topic_id: UUID | None, index: int) -> HostedP
 def _failed(
     ctx: Context, topic: str, part: FetchPartition, error: KafkaError
 ) -> FetchPartitionResponse:
+    """Kafka's list of aborted transactions is null only where it came to reading."""
     leader = leader_of(ctx, topic, part.index, error.code)
-    return FetchPartitionResponse(part.index, error.code.value, leader=leader)
+    aborted = () if error.code in FOUND_BEFORE_READING else None
+    return FetchPartitionResponse(
+        part.index, error.code.value, aborted_transactions=aborted, leader=leader
+    )
 
 
 def _sent_elsewhere(

@@ -44,26 +44,32 @@ ATTEMPTS_MAX = 3
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> object:
-    """One offset per partition named; errors are per partition."""
+    """One offset for each partition; errors are per partition, also that it is named twice."""
     version = info.header.api_version
-    lookups = [
-        [
-            Lookup(ctx, topic.name, part, request.isolation_level, version)
-            for part in topic.partitions
-        ]
-        for topic in request.topics
-    ]
+    lookups: dict[tuple[str, int], Lookup] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            tp = (topic.name, part.partition_index)
+            if tp in lookups:
+                lookups[tp].fail(KafkaError(ErrorCode.invalid_request, f"{tp} is named twice"))
+            else:
+                lookups[tp] = Lookup(ctx, topic.name, part, request.isolation_level, version)
 
     def build() -> e.ListOffsetsResponse:
-        topics = tuple(
-            e.ListOffsetsTopicResponse(
-                name=topic.name, partitions=tuple(each.result for each in parts if each.result)
+        found: dict[str, list[e.ListOffsetsPartitionResponse]] = {
+            topic.name: [] for topic in request.topics
+        }
+        for (name, _), each in lookups.items():
+            assert each.result is not None
+            found[name].append(each.result)
+        return e.ListOffsetsResponse(
+            topics=tuple(
+                e.ListOffsetsTopicResponse(name=name, partitions=tuple(parts))
+                for name, parts in found.items()
             )
-            for topic, parts in zip(request.topics, lookups, strict=True)
         )
-        return e.ListOffsetsResponse(topics=topics)
 
-    waiting = [each for parts in lookups for each in parts if not each.begin()]
+    waiting = [each for each in lookups.values() if each.result is None and not each.begin()]
     if not waiting:
         return build()
     searches = Searches(ctx, waiting, build)
@@ -106,13 +112,13 @@ class Lookup:
         part = self._part
         self._attempts += 1
         try:
-            self.hosted = self._ctx.hosted_partition(self._topic, part.partition_index)
-            partition = self.hosted.partition
-            partition.check_serves(LeaderEpoch(part.current_leader_epoch))
             if part.timestamp < 0:
                 since = SINCE_VERSION.get(part.timestamp)
                 if since is None or self._version < since:
                     raise KafkaError(ErrorCode.unsupported_version, f"timestamp {part.timestamp}")
+            self.hosted = self._ctx.hosted_partition(self._topic, part.partition_index)
+            partition = self.hosted.partition
+            partition.check_serves(LeaderEpoch(part.current_leader_epoch))
             if part.timestamp == MAX_TIMESTAMP or part.timestamp >= 0:
                 wanted = None if part.timestamp == MAX_TIMESTAMP else part.timestamp
                 self.leader_epoch = partition.leader_epoch

@@ -28,7 +28,9 @@ def handle(
     wanted = request.transactional_id_pattern
     pattern = compiled(wanted) if wanted else None
     return e.ListTransactionsResponse(
-        unknown_state_filters=tuple(each for each in request.state_filters if each not in STATES),
+        unknown_state_filters=tuple(
+            each for each in dict.fromkeys(request.state_filters) if each not in STATES
+        ),
         transaction_states=tuple(
             e.TransactionState(
                 transactional_id=view.transactional_id,

@@ -101,7 +101,9 @@ def _verdict(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) ->
     )
     claims_one = request.generation_id_or_member_epoch >= 0
     if claims_one and info.header.api_version < GROUP_NOT_FOUND_SINCE:
-        if ctx.clients.groups.coordinator.consumers.get(request.group_id) is not None:
+        group = ctx.clients.groups.coordinator.consumers.get(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if member is not None and member.classic is None:
             return ErrorCode.unsupported_version
         if code is ErrorCode.group_id_not_found:
             return ErrorCode.illegal_generation

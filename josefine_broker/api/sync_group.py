@@ -17,13 +17,13 @@ PROTOCOL_SINCE = 5
 
 def handle(ctx: Context, info: RequestInfo, request: e.SyncGroupRequest) -> object:
     """Answered when the assignment is stored."""
-    check_group_id(request.group_id)
-    coordinator_of(ctx, request.group_id)
     if info.header.api_version >= PROTOCOL_SINCE and None in (
         request.protocol_type,
         request.protocol_name,
     ):
         raise KafkaError(ErrorCode.inconsistent_group_protocol, "no protocol is named")
+    check_group_id(request.group_id)
+    coordinator_of(ctx, request.group_id)
     sync = Sync(
         identity=Identity(request.member_id, request.group_instance_id),
         generation=request.generation_id,

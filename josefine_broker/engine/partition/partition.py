@@ -202,10 +202,11 @@ class Partition:
             self._refuse_epoch(current_leader_epoch)
 
     def check_reads(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
-        """Raises KafkaError unless consumers may read here, at that epoch (KIP-392)."""
+        """Raises KafkaError unless consumers may read here, at that epoch (KIP-392; below 0: any,
+        as in Kafka for Fetch alone)."""
         if self.state is ReplicaState.OPENED:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this replica has no role yet")
-        if current_leader_epoch not in (-1, self.leader_epoch):
+        if current_leader_epoch not in (-1, self.leader_epoch) and current_leader_epoch >= 0:
             self._refuse_epoch(current_leader_epoch)
 
     def _refuse_epoch(self, current_leader_epoch: LeaderEpoch) -> None:

@@ -104,6 +104,7 @@ def test_bounds_are_set_replaced_and_taken_away_one_by_one() -> None:
         ((("user", 2, None), ("client-id", 1, None)), True, (ALL[5], ALL[6])),
         ((("user", 0, "bob"),), False, ()),
         ((("ip", 2, None),), False, ()),
+        ((("user", 0, ""),), False, ()),
     ],
 )
 def test_filter_fits_whom_kafka_says(components: Any, strict: bool, fit: tuple[Parts, ...]) -> None:

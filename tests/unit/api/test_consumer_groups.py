@@ -167,6 +167,7 @@ def test_a_commit_counts_in_its_members_epoch_alone(world: World) -> None:
     assert commit(world, 6, "n", 1) is ErrorCode.unknown_member_id
     assert commit(world, 6, "", -1) is ErrorCode.unknown_member_id
     assert commit(world, 6, "m", 1, version=8) is ErrorCode.unsupported_version
+    assert commit(world, 6, "n", 1, version=8) is ErrorCode.unknown_member_id
     assert committed(world) == {"orders": 5}
 
 

@@ -136,6 +136,7 @@ def test_password_of_the_brokers_file_is_the_one_that_counts() -> None:
         ({"name": ""}, ErrorCode.unacceptable_credential),
         ({"name": "x" * 250}, ErrorCode.unacceptable_credential),
         ({"mechanism": 3}, ErrorCode.unsupported_sasl_mechanism),
+        ({"name": "", "mechanism": 3}, ErrorCode.unacceptable_credential),
     ],
 )
 def test_credential_that_would_not_do_is_refused_with_all_of_its_user(
@@ -147,6 +148,29 @@ def test_credential_that_would_not_do_is_refused_with_all_of_its_user(
 
     assert alter(world, bad, good, upsertion("bob")) == {bad.name: code, "bob": ErrorCode.none}
     assert described(world).keys() == {"bob"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"name": ""}, ErrorCode.unacceptable_credential),
+        ({"name": "", "mechanism": 3}, ErrorCode.unacceptable_credential),
+        ({"name": "x" * 250}, ErrorCode.resource_not_found),
+        ({"mechanism": 3}, ErrorCode.unsupported_sasl_mechanism),
+    ],
+)
+def test_deletion_checks_the_name_then_the_mechanism_then_what_is_there(
+    wrong: dict[str, Any], code: ErrorCode
+) -> None:
+    bad = replace(deletion(), **wrong)
+
+    assert alter(World(), bad) == {bad.name: code}
+
+
+def test_first_error_of_a_user_is_returned() -> None:
+    weak = upsertion(mechanism=SHA_512, iterations=4_095)
+
+    assert alter(World(), deletion(), weak) == {"alice": ErrorCode.resource_not_found}
 
 
 def test_mechanism_that_is_named_twice_is_refused() -> None:

@@ -182,6 +182,14 @@ def test_leader_epoch_of_the_request_is_judged(world: World) -> None:
     assert world.fetch(0, leader_epoch=1).error_code == ErrorCode.unknown_leader_epoch
 
 
+@pytest.mark.parametrize("version", [10, 16])
+def test_negative_leader_epoch_is_none(world: World, version: int) -> None:
+    """Any, not only -1, as in Kafka's FetchRequest."""
+    answer = world.ask(1, fetch_request(0, leader_epoch=-7), version=version)
+
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
 def test_broker_that_is_no_replica_may_not_fetch_as_one(world: World) -> None:
     assert world.fetch(0, replica_id=7).error_code == ErrorCode.not_leader_or_follower
 
@@ -193,6 +201,14 @@ def test_read_committed_is_told_of_no_aborted_transactions(world: World) -> None
 
     assert values_in(committed) == values_in(uncommitted) == [b"a"]
     assert (committed.aborted_transactions, uncommitted.aborted_transactions) == ((), None)
+
+
+def test_error_before_reading_has_an_empty_list_of_aborted_transactions(world: World) -> None:
+    """As in Kafka, where the list is null only beside an answer that was read."""
+    for unread in ({"topic": "no"}, {"topic": "", "topic_id": UUID(int=5)}):
+        assert world.fetch(0, **unread).aborted_transactions == ()
+    assert world.fetch(9).aborted_transactions is None
+    assert world.fetch(9).error_code == ErrorCode.offset_out_of_range
 
 
 def test_unknown_session_is_a_whole_fetch_error(world: World) -> None:

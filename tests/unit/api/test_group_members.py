@@ -225,6 +225,8 @@ def test_sync_names_its_protocol_since_version_5(world: World) -> None:
     ):
         answer = sync(world, joined, version=version, protocol_name=None)
         assert said(answer).error_code is code
+    nameless = sync(world, joined, group="", version=5, protocol_name=None)
+    assert said(nameless).error_code is ErrorCode.inconsistent_group_protocol, "as in Kafka"
 
 
 def test_simple_consumer_commits_only_while_the_group_has_no_members(world: World) -> None:

@@ -13,7 +13,7 @@ from josefine_broker.client.consumer_protocol import decode_assignment, encode_a
 from josefine_broker.compose import group_settings
 from josefine_broker.config import BrokerConfig
 from tests.unit.api import group_clients as classic
-from tests.unit.api.consumer_clients import beat, described, parts
+from tests.unit.api.consumer_clients import beat, commit, described, parts
 from tests.unit.api.group_clients import committed, group_world, newcomer, said
 from tests.unit.api.test_group_loading import lead_anew
 from tests.unit.api.world import World
@@ -76,6 +76,14 @@ def test_a_group_goes_on_while_its_members_change_their_protocol_one_by_one(worl
     assert classic.leave(world, (old.member_id, None)).members[0].error_code is NONE
 
     assert parts(beat(world, "new", 2)) == [0, 1, 2]
+
+
+def test_a_classic_member_of_a_group_of_both_commits_in_old_versions(world: World) -> None:
+    old = leader(world)
+    beat(world, "new")
+
+    assert commit(world, 6, old.member_id, old.generation_id, version=8) is NONE
+    assert commit(world, 7, "new", 2, version=8) is ErrorCode.unsupported_version
 
 
 def test_a_classic_member_comes_to_a_group_of_both(world: World) -> None:

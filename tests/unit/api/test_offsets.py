@@ -108,6 +108,33 @@ def test_unknown_partition_and_epoch_have_their_errors(world: World) -> None:
     assert listed(world, -1, leader_epoch=7).error_code == ErrorCode.unknown_leader_epoch
 
 
+@pytest.mark.parametrize("fields", [{"topic": "no"}, {"partition": 5}, {"leader_epoch": 7}])
+def test_special_timestamp_is_checked_before_the_partition(
+    world: World, fields: dict[str, Any]
+) -> None:
+    """As in Kafka's ReplicaManager.fetchOffset."""
+    assert listed(world, -9, **fields).error_code == ErrorCode.unsupported_version
+
+
+def test_partition_that_is_named_twice_is_refused_once_and_the_others_are_answered() -> None:
+    world = World()
+    world.create(partitions=2)
+    e = list_offsets
+    parts = [e.ListOffsetsPartition(partition_index=at, timestamp=-1) for at in (0, 1, 0)]
+    again = e.ListOffsetsPartition(partition_index=0, timestamp=-9)
+    topics = (
+        e.ListOffsetsTopic(name="orders", partitions=tuple(parts)),
+        e.ListOffsetsTopic(name="orders", partitions=(again,)),
+    )
+
+    answer = world.ask(2, e.ListOffsetsRequest(replica_id=-1, topics=topics), version=11)
+
+    found = [
+        (each.partition_index, each.error_code) for t in answer.topics for each in t.partitions
+    ]
+    assert found == [(0, ErrorCode.invalid_request), (1, ErrorCode.none)]
+
+
 def test_deleted_records_are_out_of_range() -> None:
     """Checklist row 38."""
     world = World()
@@ -140,6 +167,30 @@ def test_deleting_outside_the_log_is_out_of_range(world: World, offset: int) -> 
     result = delete_before(world, offset)
 
     assert (result.error_code, result.low_watermark) == (ErrorCode.offset_out_of_range, -1)
+
+
+def test_last_offset_counts_of_a_partition_that_is_named_twice(world: World) -> None:
+    """As in KafkaApis.handleDeleteRecordsRequest, also where the topic is named twice."""
+    e = delete_records
+    topics = tuple(
+        e.DeleteRecordsTopic(
+            name="orders",
+            partitions=tuple(
+                e.DeleteRecordsPartition(partition_index=index, offset=offset)
+                for index, offset in parts
+            ),
+        )
+        for parts in (((0, 1_000), (0, 4), (7, 0)), ((0, 2),))
+    )
+
+    answer = world.ask(21, e.DeleteRecordsRequest(topics=topics, timeout_ms=1000))
+
+    (topic,) = answer.topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (0, ErrorCode.none),
+        (7, ErrorCode.unknown_topic_or_partition),
+    ]
+    assert topic.partitions[0].low_watermark == 2
 
 
 def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:

@@ -94,6 +94,12 @@ def test_states_that_there_are_not_are_told(world: World) -> None:
     assert (answer.unknown_state_filters, answer.transaction_states) == (("Odd",), ())
 
 
+def test_unknown_state_that_is_named_twice_is_returned_once(world: World) -> None:
+    request = e.list_transactions.ListTransactionsRequest(state_filters=("Odd", "", "Odd", ""))
+
+    assert world.ask(apis.LIST_TRANSACTIONS, request).unknown_state_filters == ("Odd", "")
+
+
 def test_list_without_the_ids_that_are_being_read_is_refused(world: World, client: Client) -> None:
     ctx = world.ctx
     tp = next(each for each in ctx.hosted.partitions if each[0] == TRANSACTIONS_TOPIC)
@@ -139,6 +145,14 @@ def test_prepared_transaction_is_described_with_the_partitions_that_lack_their_m
 def test_id_that_nobody_has_is_not_found(world: World, client: Client) -> None:
     assert described(world, "stranger").error_code is ErrorCode.transactional_id_not_found
     assert described(world, "").error_code is ErrorCode.invalid_request
+
+
+def test_fields_of_a_transaction_with_an_error_are_zero(world: World) -> None:
+    """As in Kafka, whose schema has no defaults for them."""
+    found = described(world, "stranger")
+
+    assert (found.producer_id, found.producer_epoch) == (0, 0)
+    assert (found.transaction_timeout_ms, found.transaction_start_time_ms) == (0, 0)
 
 
 def test_only_the_coordinator_describes() -> None:

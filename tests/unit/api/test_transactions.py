@@ -89,9 +89,18 @@ def test_what_is_not_there_does_not_join(world: World, client: Client) -> None:
     assert client.add("nowhere") is ErrorCode.unknown_topic_or_partition
     assert client.add(OFFSETS_TOPIC) is ErrorCode.topic_authorization_failed
     assert client.end() is ErrorCode.invalid_txn_state
+    assert client.add(OFFSETS_TOPIC, 999) is ErrorCode.topic_authorization_failed
     stranger = Client(world.ask, "stranger")
     assert stranger.add() is ErrorCode.invalid_producer_id_mapping
     assert Client(world.ask, "").init() is ErrorCode.invalid_request
+
+
+def test_partitions_are_checked_before_the_transactional_id(world: World) -> None:
+    """As in KafkaApis.handleAddPartitionsToTxnRequest."""
+    nameless = Client(world.ask, "")
+
+    assert nameless.add("nowhere") is ErrorCode.unknown_topic_or_partition
+    assert nameless.add() is ErrorCode.invalid_request
 
 
 def test_transaction_of_a_deleted_topic_is_completed(world: World, client: Client) -> None:
