@@ -15,9 +15,6 @@ from josefine_spark.errors import DataLossError
 from josefine_spark.offsets import Bounds
 from josefine_spark.topic_offsets import TopicIds, TopicOffsets
 
-PRODUCED_UNREADABLE = "its checksum is right, so it was produced like this"
-"""Part of each error about an unreadable batch: Spark gives its callers only the text."""
-
 
 class Reason(Enum):
     """Why records cannot be read any more."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.errors import PRODUCED_UNREADABLE, CorruptData, KafkaError
 from josefine_broker.records.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -24,7 +24,7 @@ from josefine_broker.records.batch import (
 from josefine_broker.records.unreadable import unreadable
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
 from josefine_spark.admission import OffsetRange
-from josefine_spark.data_loss import PRODUCED_UNREADABLE, Loss, Reason
+from josefine_spark.data_loss import Loss, Reason
 from josefine_spark.errors import ReadError
 from josefine_spark.options import ReadOptions, UnreadableBatches
 from josefine_spark.unreadable_rows import row_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from josefine_spark.data_loss import PRODUCED_UNREADABLE
+from josefine_broker.base.errors import PRODUCED_UNREADABLE
 
 ATTEMPTS_MAX = 4
 """Of one commit."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from josefine_broker.base.errors import PRODUCED_UNREADABLE
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.data_loss import PRODUCED_UNREADABLE
 from pipelines.chain import Batch
 from pipelines.decode import UNREADABLE
 from pipelines.delta_chain import Link

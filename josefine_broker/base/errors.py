@@ -8,6 +8,7 @@ derives from BaseException so that no loop swallows it; the state it guards must
 from josefine_broker.base.schemas import ErrorCode
 
 __all__ = [
+    "PRODUCED_UNREADABLE",
     "CorruptData",
     "ErrorCode",
     "ExpandsTooFarError",
@@ -35,6 +36,10 @@ class CorruptData(Exception):
 
 class ExpandsTooFarError(CorruptData):
     """Compressed records that would become larger than the reader allows; nothing else is wrong."""
+
+
+PRODUCED_UNREADABLE = "its checksum is right, so it was produced like this"
+"""Part of each text about such a batch: of an error Spark gives its callers only the text."""
 
 
 class UnreadableBatchError(CorruptData):

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from josefine_spark.data_loss import PRODUCED_UNREADABLE
+from josefine_broker.base.errors import PRODUCED_UNREADABLE
 from pipelines.retries import (
     AWAY,
     LOST,
