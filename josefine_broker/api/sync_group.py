@@ -36,7 +36,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.SyncGroupRequest) -> obje
         do_groups_work(ctx)
         return response
     wait = GroupWait(ctx, _response, SyncAnswer(error=ErrorCode.not_coordinator))
-    ctx.clients.groups.coordinator.sync(request.group_id, sync, wait)
+    now_ms = ctx.clock.monotonic_ms()
+    ctx.clients.groups.coordinator.sync(request.group_id, sync, wait, now_ms)
     return answer_of(ctx, wait)
 
 

@@ -126,7 +126,15 @@ class Broker:
         self._unjoined = Lasting(self._outbox.tell, "not joined yet")
         self._noted = config.cluster_id
         """Whose this broker says that it is: the host was told to note it."""
-        self.quorum = Quorum(config.raft, recovered, clock, rng, config.snapshots, on_work)
+        self.quorum = Quorum(
+            config.raft,
+            recovered,
+            clock,
+            rng,
+            config.snapshots,
+            on_work,
+            is_open=lambda payload: self.ctx.metadata.proposals.has_open(payload),
+        )
         self.ctx = new_context(
             broker_id=self._id,
             image=MetadataImage(cluster_id=""),

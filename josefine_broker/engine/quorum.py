@@ -1,9 +1,10 @@
 """The metadata's Raft as a broker uses it: its node, the work in hand, and what was proposed here.
 
 Rules: a proposal that ended without a commit is made again until its deadline, where that cannot
-take effect twice: a leader that fails meanwhile costs time, not the change. One Ready of the node
-is in hand at a time. Nothing is done here: the owner (broker.py) applies and sends what `take`
-gives, and its host stores the batch.
+take effect twice: a leader that fails meanwhile costs time, not the change. It is not made again
+once its change is settled: Raft may not know that a block was ours, but its payload tells. One
+Ready of the node is in hand at a time. Nothing is done here: the owner (broker.py) applies and
+sends what `take` gives, and its host stores the batch.
 """
 
 from __future__ import annotations
@@ -90,8 +91,10 @@ class Quorum:
         rng: Random,
         limits: SnapshotLimits,
         on_work: Callable[[], None],
+        is_open: Callable[[bytes], bool],
     ) -> None:
-        """`on_work` is told that `take` may have something, whenever something is asked for."""
+        """`on_work` is told that `take` may have something, whenever something is asked for;
+        `is_open` tells whether the change of a payload from `propose` is still to be settled."""
         self.recovered = recovered
         self.lacks_room = ""
         """Why nothing can be written just now; empty while all is well."""
@@ -109,6 +112,7 @@ class Quorum:
         self._clock = clock
         self._limits = limits
         self._on_work = on_work
+        self._is_open = is_open
         self._open: dict[int, _Open] = {}
         self._again: deque[tuple[int, _Open]] = deque()
         """What is proposed again, by when."""
@@ -207,6 +211,11 @@ class Quorum:
         self.node.tick(now_ms)
         while self._again and self._again[0][0] <= now_ms:
             _, wanted = self._again.popleft()
+            assert wanted.payload is not None
+            if not self._is_open(wanted.payload):
+                # Its block was applied here, though the leader that made it could not say so any
+                # more. Another one could come after a change that takes it back.
+                continue
             with suppress(Refused):
                 self._propose(wanted)
                 self.proposed_again += 1

@@ -96,13 +96,13 @@ class GroupCoordinator:
         refusal = JoinAnswer(error=code, member_id=request.member_id)
         self._effects.append(Answer(ticket, refusal))
 
-    def sync(self, group_id: str, request: Sync, ticket: Ticket) -> None:
+    def sync(self, group_id: str, request: Sync, ticket: Ticket, now_ms: int) -> None:
         """Answered by an effect, now or later."""
         group = self._groups.get(group_id)
         if group is None:
             self._effects.append(Answer(ticket, SyncAnswer(error=ErrorCode.unknown_member_id)))
             return
-        syncing.sync(group, request, ticket)
+        syncing.sync(group, request, ticket, now_ms)
         self._after(group)
 
     def heartbeat(

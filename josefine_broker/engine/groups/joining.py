@@ -140,10 +140,12 @@ def _again(
     now_ms: int,
 ) -> None:
     """A member joins again. One with nothing new, which perhaps never got its answer, is told what
-    is; a stable group's leader wants a rebalance: for more partitions, say."""
+    is, and its session begins anew: its client counts it from this join on, and sends the first
+    heartbeat only after it. A stable group's leader wants a rebalance: for more partitions, say."""
     is_same = member.protocols == request.protocols
     wants_rebalance = group.state is GroupState.STABLE and group.leader_id == member.member_id
     if group.has_generation and is_same and not wants_rebalance:
+        group.heard(member, now_ms)
         group.answer(ticket, group.current(member.member_id))
         return
     group.wait_to_join(member, ticket, **_renewed(request))

@@ -2,7 +2,7 @@
 
 Rules: an assignment is told once it is stored, and only to a member of its generation; who is no
 member (left, lost, fenced by its successor) or of another generation is refused, and so commits
-nothing. A commit keeps its member's session alive.
+nothing. A sync, a heartbeat and a commit keep their member's session alive.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,14 @@ from josefine_broker.engine.groups.values import (
 )
 
 
-def sync(group: Group, request: Sync, ticket: Ticket) -> None:
+def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
     """One SyncGroup: the leader's carries the assignment, the others' ask for theirs."""
     code = _may_sync(group, request)
     if code is not ErrorCode.none:
         group.answer(ticket, SyncAnswer(error=code))
         return
     member = group.members[request.identity.member_id]
+    group.heard(member, now_ms)
     if group.state is GroupState.STABLE:
         group.answer(ticket, assigned(group, member.assignment))
         group.put(member.moved(MemberEvent.ASSIGNMENT))

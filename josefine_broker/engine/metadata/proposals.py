@@ -30,17 +30,17 @@ from josefine_broker.engine.metadata.image import MetadataImage
 
 TAKES_EFFECT_ONCE = (
     RegisterBroker,
-    UnregisterBroker,
     AlterIsr,
-    CreateTopic,
     DeleteTopic,
     CreatePartitions,
     AllocateProducerIds,
 )
 """Changes that name what they depend on: proposed again when nobody knows what became of them, the
 second block of the two is refused (and its origin settles nothing). A new configuration or a
-reassignment is not among them: it could undo what came in between. Nor is a Decision: its term is
-over."""
+reassignment is not among them: it could undo what came in between. Nor are two that name nothing
+that they depend on: a second CreateTopic brings a topic back, under its old id, that was deleted
+after the first; a second UnregisterBroker removes a broker that has joined again. Nor is a
+Decision: its term is over."""
 
 
 def may_propose_again(payload: bytes, *, is_dead: bool) -> bool:
@@ -137,6 +137,12 @@ class Proposals:
         proposal = Proposal(change, origin)
         self._open[origin.number] = proposal
         return proposal, encode_change(change, origin)
+
+    def has_open(self, payload: bytes) -> bool:
+        """Whether this payload is of a proposal that is open here: neither its block nor a
+        snapshot that shows its effect was applied yet, and nobody gave it up."""
+        origin = decode_change(payload)[1]
+        return origin.broker_id == self._broker_id and origin.number in self._open
 
     def close(self, origin: Origin) -> Proposal | None:
         """The block of `origin` was applied or refused: its proposal, if open here, to settle."""

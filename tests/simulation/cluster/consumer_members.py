@@ -63,7 +63,9 @@ class ConsumerMember(GroupClient):
         self._told: frozenset[TopicPartition] | None = None
         """What it was told and has not taken yet, for it gives something up before."""
         self._answered_ms = 0
-        """When the last heartbeat left that was answered."""
+        """When the last heartbeat left that was answered,"""
+        self._vouched_ms = 0
+        """and that was answered by who coordinated the group all the while."""
         self._number = 0
 
     def __str__(self) -> str:
@@ -77,7 +79,7 @@ class ConsumerMember(GroupClient):
     @property
     def held(self) -> set[TopicPartition]:
         """What it has at this moment."""
-        return set() if self._is_out else set(self.owned)
+        return set() if self._now_ms >= self._vouched_ms + OUT_AFTER_MS else set(self.owned)
 
     @property
     def _now_ms(self) -> int:
@@ -124,7 +126,7 @@ class ConsumerMember(GroupClient):
             subscribed_topic_names=self._topics if is_full else None,
             topic_partitions=self._parts(has) if is_full or has != self._said else None,
         )
-        then = partial(self._beaten, self._now_ms, has)
+        then = partial(self._beaten, self._now_ms, self.coordinated_by(), has)
         self.ask_coordinator(BEAT, request, then, TIMEOUT_MS)
 
     @property
@@ -144,6 +146,7 @@ class ConsumerMember(GroupClient):
     def _beaten(
         self,
         sent_ms: int,
+        asked: tuple[int, int],
         has: frozenset[TopicPartition],
         answer: e.ConsumerGroupHeartbeatResponse | None,
     ) -> None:
@@ -153,6 +156,10 @@ class ConsumerMember(GroupClient):
         assert answer.member_epoch >= self.generation, f"{self}: an epoch fell"
         self.generation = answer.member_epoch
         self._answered_ms, self._is_sure, self._said = sent_ms, True, has
+        if self.is_current(asked):
+            self._vouched_ms = sent_ms
+        else:
+            self.world.met["member kept by a former coordinator"] += 1
         if answer.assignment is None:
             self._go_on()
             return

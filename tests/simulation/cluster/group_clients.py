@@ -34,10 +34,19 @@ class GroupClient(CoordinatedClient):
         self.group = group
         self.watch = watch
 
+    def coordinated_by(self) -> tuple[int, int]:
+        """The group's coordinator by the newest metadata, as a request leaves."""
+        return self.world.view.groups.coordinator(self.group)
+
+    def is_current(self, asked: tuple[int, int]) -> bool:
+        """Whether it answers who has coordinated the group since then, not a former coordinator
+        that has not heard of its successor yet."""
+        return asked[0] == self.coordinator and asked == self.coordinated_by()
+
     def fetch(self, tps: Sequence[TopicPartition], then: Fetched) -> None:
         """What is committed of these; the checkers hear of it."""
         facts = self.world.view.groups
-        asked = facts.coordinator(self.group)
+        asked = self.coordinated_by()
         known = {tp: facts.length((self.group, tp)) for tp in tps}
         topics = tuple(
             offset_fetch.OffsetFetchRequestTopics(
@@ -52,7 +61,7 @@ class GroupClient(CoordinatedClient):
             if answer is None or code is not ErrorCode.none:
                 then(code, {})
                 return
-            is_current = asked[0] == self.coordinator and asked == facts.coordinator(self.group)
+            is_current = self.is_current(asked)
             offsets = {}
             for topic in answer.groups[0].topics:
                 for part in topic.partitions:

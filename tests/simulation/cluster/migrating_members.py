@@ -3,7 +3,8 @@
 assignments, for the coordinator reads them.
 
 It is eager: it has nothing any more when it joins. It counts itself out before its coordinator may,
-as a member of the consumer protocol does, so what it has is its own at any moment.
+as a member of the consumer protocol does, so what it has is its own at any moment, as far as those
+answered who coordinate the group (`invariants/holders_are_single.py`).
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ class MigratingMember(GroupMember):
 
     _heard_ms = 0
     """When the last join, sync or heartbeat left that was answered well."""
+    _vouched_ms = 0
+    """The same, by who coordinated the group all the while."""
     _sent_ms = 0
+    _asked = (-1, -1)
+    """The coordinator when the last join, sync or heartbeat left."""
     _is_of_both = False
     """Its group had members of both protocols when it joined last."""
 
     @property
     def held(self) -> set[TopicPartition]:
         """What it has at this moment."""
-        return set() if self._is_out else set(self.owned)
+        is_out = self.world.scheduler.now_ms >= self._vouched_ms + OUT_AFTER_MS
+        return set() if is_out else set(self.owned)
 
     @property
     def _is_out(self) -> bool:
@@ -62,11 +68,11 @@ class MigratingMember(GroupMember):
         super()._joined(answer)
 
     def _sync(self, joined: join_group.JoinGroupResponse) -> None:
-        self._sent_ms = self.world.scheduler.now_ms
+        self._leaves()
         super()._sync(joined)
 
     def _synced(self, generation: int, answer: sync_group.SyncGroupResponse | None) -> None:
-        self._heard_ms = self._sent_ms
+        self._hears()
         super()._synced(generation, answer)
         if self.owned:
             self.watch.holds(self.group)
@@ -76,13 +82,23 @@ class MigratingMember(GroupMember):
             self.world.met["classic member counted itself out"] += 1
             self._join_again()
             return
-        self._sent_ms = self.world.scheduler.now_ms
+        self._leaves()
         super()._beat()
 
     def _beaten(self, answer: heartbeat.HeartbeatResponse | None) -> None:
         if answer is not None and not answer.error_code.value:
-            self._heard_ms = self._sent_ms
+            self._hears()
         super()._beaten(answer)
+
+    def _leaves(self) -> None:
+        self._sent_ms, self._asked = self.world.scheduler.now_ms, self.coordinated_by()
+
+    def _hears(self) -> None:
+        self._heard_ms = self._sent_ms
+        if self.is_current(self._asked):
+            self._vouched_ms = self._sent_ms
+        else:
+            self.world.met["member kept by a former coordinator"] += 1
 
     def _commit(self) -> None:
         if self._is_out:

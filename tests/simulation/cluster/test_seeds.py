@@ -103,10 +103,12 @@ REGRESSIONS_OF_BOTH = (217750,)
 """A classic group whose record was left by one of the consumer protocol, with partitions that
 nobody had, became one again by a member that the record named: nobody was given them."""
 
-REGRESSIONS_WITH_GROUPS = (400078, 400324, 400304)
+REGRESSIONS_WITH_GROUPS = (400078, 400324, 400304, 20106)
 """A member whose group went with its records told so of a commit; a producer that went on under an
 epoch that its next process had been given meanwhile; a broker that stood still while it was removed
-and refused its old controller, the only one it asked, which had lost its data, at each start."""
+and refused its old controller, the only one it asked, which had lost its data, at each start; a
+member that joined and synced again in a stable group, and lost its partitions before its first
+heartbeat, because neither had renewed its session."""
 
 HAPPENS_MIN = 10
 """How often each fault must have hit in all these lives together."""

@@ -152,7 +152,7 @@ class Lab:
         identity = Identity(member_id, changes.pop("instance_id", None))
         given = tuple((assignments or {}).items())
         request = Sync(identity=identity, generation=generation, assignments=given, **changes)
-        self.coordinator.sync(GROUP, request, ticket)
+        self.coordinator.sync(GROUP, request, ticket, self.now_ms)
         self.work()
         return ticket
 

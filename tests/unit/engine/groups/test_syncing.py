@@ -103,6 +103,29 @@ def test_a_member_of_a_stable_group_may_ask_again(lab: Lab) -> None:
     assert [lab.synced(lab.sync(other, 1)).assignment for _ in range(2)] == [b"p1", b"p1"]
 
 
+def test_sync_in_a_stable_group_begins_the_session_anew(lab: Lab) -> None:
+    leader, other = ids(lab.stable({}, {}))
+    lab.advance(SESSION_MS - 1)
+    lab.heartbeat(leader, 1)
+
+    lab.sync(other, 1)
+    lab.advance(SESSION_MS - 1)
+
+    assert lab.members == [leader, other]
+
+
+def test_join_that_changes_nothing_begins_the_session_anew(lab: Lab) -> None:
+    """Its client counts its session from the join on, and sends the first heartbeat after it."""
+    leader, other = ids(lab.stable({}, {}))
+    lab.advance(SESSION_MS - 1)
+    lab.heartbeat(leader, 1)
+
+    assert lab.joined(lab.join(other)).generation == 1
+    lab.advance(SESSION_MS - 1)
+
+    assert lab.members == [leader, other]
+
+
 def test_a_sync_of_another_generation_protocol_or_state_is_refused(lab: Lab) -> None:
     leader, _ = ids(lab.join_all({}, {}))
 

@@ -125,7 +125,7 @@ class World:
 
     def sync(self, client: Client | None, request: Sync) -> int:
         ticket = self._ticket(client, request.identity)
-        self.coordinator.sync(GROUP, request, ticket)
+        self.coordinator.sync(GROUP, request, ticket, self.now_ms)
         return ticket
 
     def _ticket(self, client: Client | None, identity: Identity) -> int:

@@ -153,10 +153,28 @@ def test_snapshot_settles_what_it_shows_and_leaves_the_rest_open() -> None:
 def test_only_what_takes_effect_once_is_proposed_again_while_it_is_in_doubt() -> None:
     """Else a block of ours that did commit would be undone or done twice by the second one."""
     config = AlterTopicConfig(topic_id=UUID(int=1), assign=(("retention.ms", "5"),), remove=())
-    payloads = [Proposals(1, 500).open(each)[1] for each in (CHANGE, config)]
+    removal = UnregisterBroker(broker_id=2)
+    changes = (CHANGE, config, CREATE, removal)
+    payloads = [Proposals(1, 500).open(each)[1] for each in changes]
 
-    assert [may_propose_again(each, is_dead=False) for each in payloads] == [True, False]
-    assert [may_propose_again(each, is_dead=True) for each in payloads] == [True, True]
+    may = [may_propose_again(each, is_dead=False) for each in payloads]
+    assert may == [True, False, False, False]
+    assert all(may_propose_again(each, is_dead=True) for each in payloads)
+
+
+def test_proposal_is_open_until_its_block_was_applied_or_it_was_given_up() -> None:
+    table = Proposals(1, 500)
+    closed, its_payload = table.open(CHANGE)
+    given_up, other_payload = table.open(CHANGE)
+    assert table.has_open(its_payload)
+    assert table.has_open(other_payload)
+    assert not Proposals(2, 500).has_open(its_payload)
+
+    table.close(closed.origin)
+    table.give_up(given_up, REFUSED)
+
+    assert not table.has_open(its_payload)
+    assert not table.has_open(other_payload)
 
 
 def test_image_shows_no_change_of_which_it_has_another_ones_effect() -> None:
