@@ -189,7 +189,8 @@ run_test() {
     changed) setup dev; ensure_kcat; "$PY" -m tests.changed -n "$(cores)" "$@" ;;
     all) run_lint; setup dev; ensure_kcat
          # One more than cores: who waits for brokers leaves a core to somebody who computes.
-         pytest_in $(($(cores) + 1)) tests --durations=20 "$@" ;;
+         # Another share of the long proofs each day (tests/shares.py).
+         pytest_in $(($(cores) + 1)) tests --durations=20 --share-seed "$((10#$(date +%j)))" "$@" ;;
     *) die "test knows unit, sim, integration, compat, oracle, foreign, spark, slow, pyspark41, changed and all, not '$kind'" ;;
   esac
 }

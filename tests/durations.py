@@ -23,7 +23,36 @@ __all__ = ["LIMIT_S", "LONG", "Recorder", "rows_of", "too_long"]
 
 RECORD = Path(__file__).resolve().parents[1] / ".cache/test_durations.json"
 LIMIT_S = 60.0
-LONG: Mapping[str, str] = {}
+_RUNS = "many runs of a pipeline, one after another: up to 140 s on a busy machine"
+_PIPELINES = "tests/spark/pipelines/"
+LONG: Mapping[str, str] = {
+    "tests/integration/test_journal_store.py::test_killed_at_every_place_every_event": (
+        "a process is killed at each place, one after another"
+    ),
+    **dict.fromkeys(
+        (
+            _PIPELINES
+            + "test_checks.py::test_rows_are_counted_left_out_and_lettered_once_whatever_is_killed",
+            _PIPELINES
+            + "test_dead_letters.py::test_the_letters_table_has_a_commit_for_batches_with_letters",
+            _PIPELINES + "test_deduplicate.py::test_kills_and_a_lost_checkpoint_bring_no_copy_in",
+            _PIPELINES
+            + "test_exactly_once.py::test_a_lost_checkpoint_neither_repeats_nor_loses_a_row",
+            _PIPELINES
+            + "test_joins.py::test_pairs_and_rows_without_one_are_there_once_whatever_dies",
+            _PIPELINES + "test_kill.py",
+            _PIPELINES + "test_local_sources.py::test_a_rate_goes_on_where_the_table_ends",
+            _PIPELINES + "test_losses.py::test_lost_records_stop_the_run_and_are_recorded_once",
+            _PIPELINES + "test_replay.py::test_letters_come_in_once_after_a_fix_whatever_is_killed",
+            _PIPELINES + "test_scd2.py::test_a_history_that_dies_and_loses_its_checkpoint",
+            _PIPELINES + "test_stopping.py::test_a_stop_request_ends_a_run_between_batches",
+            _PIPELINES
+            + "test_upsert.py::test_the_latest_row_is_the_same_whatever_batches_the_rows_come_in",
+            _PIPELINES + "test_windows.py::test_closed_windows_are_there_once_with_all_their_rows",
+        ),
+        _RUNS,
+    ),
+}
 """The start of a test's id → why it takes longer."""
 NOTED_S = 0.05
 """What takes less is not recorded: most tests, and nothing of the time."""

@@ -2,7 +2,9 @@
 
 `@pytest.mark.long_proof(share=N)` on a test with parameters leaves one of N of its cases in the
 tests of every day and marks the others `slow`, which `./build.sh test slow` runs, all of them.
-Which cases stay is drawn by `--share-seed` (0 unless said), the same in every process and order.
+Tests that name the same `among` share as if they were the cases of one. Which cases stay is drawn
+by `--share-seed` (0 unless said, the day of the year in `./build.sh test`), the same in every
+process and order.
 """
 
 from collections.abc import Sequence
@@ -18,8 +20,11 @@ def mark_the_rest_slow(items: Sequence[pytest.Item], seed: int) -> None:
     """Marks, of each test that is a long proof, the cases that do not belong to this share."""
     proofs: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker(MARKER) is not None:
-            proofs.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        marker = item.get_closest_marker(MARKER)
+        # A case that is slow by itself is none of the day's, whatever is drawn.
+        if marker is not None and item.get_closest_marker("slow") is None:
+            among = marker.kwargs.get("among", item.nodeid.partition("[")[0])
+            proofs.setdefault(among, []).append(item)
     for cases in proofs.values():
         marker = cases[0].get_closest_marker(MARKER)
         assert marker is not None

@@ -1,7 +1,7 @@
 """Who runs what when several processes share the tests (pytest-xdist; `./build.sh test` does).
 
 Rules: a file's tests run in one process, one after the other, so that its module's broker or
-cluster is made once; the tests of a folder that share a Spark session run in one process (or two,
+cluster is made once; the tests of a folder that share a Spark session run in one process (or a few,
 where there are many), for a session takes seconds to start and a gigabyte; tests that start drivers
 of their own are units. The longest units come first, so that the processes end together: those of
 Spark, and for the last process the others, which mostly wait: so computing and waiting lie side by
@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 
 SESSION_FOLDERS = ("tests/spark/connector", "tests/spark/pipelines")
-HALVED = {"tests/spark/pipelines": "test_p"}
-"""Folders that would keep one process busy when all others have nothing left: two units, the files
-below that name and those from it on."""
+PARTS = {"tests/spark/pipelines": ("test_k", "test_s")}
+"""Folders that would keep one process busy when all others have nothing left: several units, each
+of the files from one of these names on."""
 OWN_DRIVERS = ("tests/spark/pipelines/test_kill.py",)
 
 SPARK = ("tests/spark",)
@@ -31,7 +31,9 @@ def unit_of(nodeid: str) -> str:
     folder, _, name = file.rpartition("/")
     if folder not in SESSION_FOLDERS:
         return file
-    return f"{folder} {1 + (name >= HALVED[folder])}" if folder in HALVED else folder
+    if folder not in PARTS:
+        return folder
+    return f"{folder} {1 + sum(name >= first for first in PARTS[folder])}"
 
 
 UNIT_SECONDS_FILE = Path(__file__).with_name("unit_seconds.json")

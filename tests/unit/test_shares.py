@@ -30,6 +30,10 @@ def test_cases_outside_the_share_are_slow_whatever_the_order(tmp_path: Path) -> 
         "@pytest.mark.long_proof(share=4)\n"
         "@pytest.mark.parametrize('n', range(8))\n"
         "def test_it(n): pass\n"
+        "@pytest.mark.long_proof(share=2, among='both')\n"
+        "def test_one(): pass\n"
+        "@pytest.mark.long_proof(share=2, among='both')\n"
+        "def test_other(): pass\n"
         "def test_short(): pass\n"
     )
 
@@ -39,10 +43,16 @@ def test_cases_outside_the_share_are_slow_whatever_the_order(tmp_path: Path) -> 
         said = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         return {each.rpartition("::")[2] for each in said.splitlines() if "::" in each}
 
-    assert collected("-p", "no:randomly") == {"test_it[0]", "test_it[4]", "test_short"}
+    assert collected("-p", "no:randomly") == {
+        "test_it[0]",
+        "test_it[4]",
+        "test_one",
+        "test_short",
+    }
     assert collected("-p", "randomly", "-p", "no:cacheprovider", "--share-seed=1") == {
         "test_it[1]",
         "test_it[5]",
+        "test_other",
         "test_short",
     }
-    assert len(collected("-m", "slow")) == 6
+    assert len(collected("-m", "slow")) == 7

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.sharing import (
-    HALVED,
     OWN_DRIVERS,
+    PARTS,
     SESSION_FOLDERS,
     SPARK,
     next_unit,
@@ -20,8 +20,9 @@ def test_a_file_is_a_unit_and_so_are_a_session_and_a_driver() -> None:
 
     assert unit_of("tests/unit/log/test_log.py::test_a[x::y]") == "tests/unit/log/test_log.py"
     assert unit_of("tests/spark/connector/test_sink.py::test_a") == "tests/spark/connector"
-    assert unit_of("tests/spark/pipelines/test_losses.py::test_a") == "tests/spark/pipelines 1"
+    assert unit_of("tests/spark/pipelines/test_joins.py::test_a") == "tests/spark/pipelines 1"
     assert unit_of("tests/spark/pipelines/test_plan.py::test_a") == "tests/spark/pipelines 2"
+    assert unit_of("tests/spark/pipelines/test_windows.py::test_a") == "tests/spark/pipelines 3"
     assert unit_of(f"{kill}::test_a[1]") == f"{kill}::test_a[1]"
 
 
@@ -42,6 +43,6 @@ def test_longest_comes_first_of_spark_and_for_the_last_process_of_the_others() -
 
 def test_what_is_named_is_there() -> None:
     units = (name.partition("::")[0].partition(" ")[0] for name in unit_seconds())
-    named = (*SESSION_FOLDERS, *HALVED, *OWN_DRIVERS, *SPARK, *units)
+    named = (*SESSION_FOLDERS, *PARTS, *OWN_DRIVERS, *SPARK, *units)
 
     assert [name for name in named if not (ROOT / name).exists()] == []
