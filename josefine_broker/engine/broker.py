@@ -127,13 +127,7 @@ class Broker:
         self._noted = config.cluster_id
         """Whose this broker says that it is: the host was told to note it."""
         self.quorum = Quorum(
-            config.raft,
-            recovered,
-            clock,
-            rng,
-            config.snapshots,
-            on_work,
-            is_open=lambda payload: self.ctx.metadata.proposals.has_open(payload),
+            config.raft, recovered, clock, rng, config.snapshots, on_work, self._awaits
         )
         self.ctx = new_context(
             broker_id=self._id,
@@ -167,6 +161,10 @@ class Broker:
         self.hearing = Hearing(
             self.ctx, self.quorum, self.controlling, self.peers, self._outbox, clock
         )
+
+    def _awaits(self, payload: bytes) -> bool:
+        """Whether the change in a payload that was proposed here is still to be settled."""
+        return self.ctx.metadata.proposals.has_open(payload)
 
     def applied(self, at: At, payload: bytes | None) -> None:
         """For who watches: the image is as of `at`; without a payload by a snapshot."""
