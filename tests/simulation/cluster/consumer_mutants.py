@@ -60,14 +60,6 @@ CONSUMER_MUTANTS = [
         faults=FAILOVERS | CONSUMERS,
     ),
     Mutant(
-        breaks="a join that may be an old one frees nothing that its member had",
-        function=reconciling.begun_anew,
-        old="lost = had - target",
-        new="lost = target - target",
-        faults=FAILOVERS | CONSUMERS | CUTS,
-        seed=570,
-    ),
-    Mutant(
         breaks="a classic member is called when the group's target is a newer one",
         function=classic.must_join_again,
         old="member.epoch != group.epoch or",
