@@ -10,16 +10,6 @@ from tests.simulation.cluster.mutants import Mutant
 __all__ = ["CONSUMER_MUTANTS"]
 
 CONSUMERS = {"consumer_groups": 1.0}
-CUTS = {
-    "client_impatient": 0.3,
-    "connection_slow": 0.1,
-    "heal_per_second": 1.5,
-    "kill_per_second": 0.2,
-    "one_way_per_second": 1.0,
-    "partition_per_second": 1.0,
-    "pause_per_second": 0.3,
-}
-"""Clients give connections up, and what these carried is heard when the cut is over."""
 
 CONSUMER_MUTANTS = [
     Mutant(
