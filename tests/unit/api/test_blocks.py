@@ -309,12 +309,12 @@ def elect_again(world: World) -> None:
 def test_settings_reach_every_partition_of_their_topic() -> None:
     world = World()
     topic_id = world.create(partitions=2)
-    change = AlterTopicConfig(topic_id=topic_id, assign=(("min.insync.replicas", "2"),))
+    change = AlterTopicConfig(topic_id=topic_id, assign=(("max.message.bytes", "10"),))
 
     world.raft.propose(encode_change(change, ELSEWHERE), 0)
 
     for partition in (0, 1):
-        assert world.produce(partition=partition).error_code == ErrorCode.not_enough_replicas
+        assert world.produce(partition=partition).error_code == ErrorCode.message_too_large
 
 
 def test_group_of_another_brokers_partition_is_not_ours() -> None:
