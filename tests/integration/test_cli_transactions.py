@@ -19,6 +19,7 @@ from josefine_cli import transactions
 from josefine_cli.errors import UserError
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
+from tests.support.waiting import wait_until
 
 WAIT_S = 60.0
 
@@ -53,8 +54,19 @@ def test_open_transaction_is_seen_and_does_not_hang(bootstrap: str) -> None:
     assert refused.code == 1
     assert "no transaction hangs in orders-0 since offset 0" in refused.err
     producer.commit_transaction(WAIT_S)
+    wait_until_ended(bootstrap, "payments")
     long = josefine(bootstrap, "transactions", "list", "--longer-than", "0ms")
     assert (long.code, long.out) == (0, "no transactional ids\n")
+
+
+def wait_until_ended(bootstrap: str, transactional_id: str) -> None:
+    """A decision is answered once it is recorded; the markers are written after the answer."""
+
+    def ended() -> bool:
+        told = josefine(bootstrap, "transactions", "describe", transactional_id, "--json")
+        return json.loads(told.out)["state"] in ("CompleteCommit", "CompleteAbort", "Empty")
+
+    wait_until(ended, WAIT_S, f"the markers of {transactional_id} are written")
 
 
 def opened(bootstrap: str, transactional_id: str, topic: str) -> Producer:
@@ -119,6 +131,7 @@ def test_open_transaction_is_ended_by_its_id_and_its_producer_fenced(
 
     unasked = josefine(bootstrap, "transactions", verb, verb)
     ended = josefine(bootstrap, "transactions", verb, verb, "--yes")
+    wait_until_ended(bootstrap, verb)
     again = josefine(bootstrap, "transactions", verb, verb, "--yes")
 
     assert (unasked.code, ended.code, again.code) == (2, 0, 1)
@@ -145,6 +158,7 @@ def test_a_transaction_that_is_none_of_a_two_phase_commit_is_not_committed_by_ot
     assert "is none of a two-phase commit (its timeout of 60000 ms is one that any" in refused.err
     assert "josefine transactions abort ordinary" in refused.err
     producer.commit_transaction(WAIT_S)  # it is as it was
+    wait_until_ended(bootstrap, "ordinary")
     assert committed(bootstrap, "ordinary") == 1
 
 
