@@ -79,10 +79,11 @@ class Batch:
 
     start: ByPartition
     end: TopicOffsets
+    starts: ByPartition = field(init=False, compare=False, repr=False)
+    """Where the batch starts in each partition; without those of which nothing says so."""
 
-    def start_of(self, partition: TopicPartition) -> int | None:
-        """Where the batch starts in a partition; None when nothing says so."""
-        return self.start.get(partition, self.end.first.get(partition))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "starts", {**self.end.first, **self.start})
 
     def of_topics(self, topics: Collection[str]) -> Batch:
         """The part of these topics."""
@@ -150,7 +151,7 @@ def decide(batch: Batch, tip: Tip | None) -> Decision:
     later: list[TopicPartition] = []
     earlier: list[TopicPartition] = []
     for partition in batch.end.ends:
-        table_end, start = tip.reached.ends.get(partition), batch.start_of(partition)
+        table_end, start = tip.reached.ends.get(partition), batch.starts.get(partition)
         if table_end is None or table_end == start:
             continue
         (later if start is None or start > table_end else earlier).append(partition)
@@ -175,7 +176,7 @@ def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
     skip_below = {}
     later = []
     for partition in batch.end.ends:
-        table_end, start = tip.reached.ends.get(partition), batch.start_of(partition)
+        table_end, start = tip.reached.ends.get(partition), batch.starts.get(partition)
         if table_end is None or table_end == start:
             continue
         if start is None or start > table_end:
@@ -195,7 +196,7 @@ def _wrong_in_itself(batch: Batch, tip: Tip | None) -> Stop | None:
         if recreated:
             partitions = tuple(sorted(p for p in batch.end.ends if p[0] in recreated))
             return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
-    back = sorted(p for p, end in batch.end.ends.items() if end < (batch.start_of(p) or 0))
+    back = sorted(p for p, end in batch.end.ends.items() if end < batch.starts.get(p, 0))
     return Stop(verdict=Verdict.WENT_BACK, partitions=tuple(back)) if back else None
 
 
@@ -213,7 +214,7 @@ def _commit(batch: Batch, tip: Tip | None, skip_below: ByPartition) -> Commit:
     reached = tip.reached if tip else TopicOffsets()
     start = dict(reached.ends)
     for partition in batch.end.ends:
-        begun = batch.start_of(partition)
+        begun = batch.starts.get(partition)
         if begun is not None and partition not in skip_below:
             start[partition] = begun
     ends = {p: max(offset, skip_below.get(p, 0)) for p, offset in batch.end.ends.items()}

@@ -81,9 +81,7 @@ def _begun(tip: Tip | None, batch: Batch, known: Container[TopicPartition]) -> T
     if tip is None:
         return None
     ends = {
-        p: end
-        for p, end in tip.reached.ends.items()
-        if p in known or (batch.start_of(p) or 0) <= end
+        p: end for p, end in tip.reached.ends.items() if p in known or batch.starts.get(p, 0) <= end
     }
     return replace(tip, reached=replace(tip.reached, ends=ends))
 
@@ -92,7 +90,7 @@ def _all_passed(batch: Batch, tip: Tip | None, passed: Passed) -> bool:
     """Whether what the chain has of the batch is of this run."""
     ends = tip.reached.ends if tip else {}
     for partition, end in batch.end.ends.items():
-        start = batch.start_of(partition) or 0
+        start = batch.starts.get(partition, 0)
         if start < min(end, ends.get(partition, 0)) and start < passed.get(partition, end):
             return False
     return True

@@ -148,7 +148,7 @@ def stopped_in_batch(
     stateful: str = "",
 ) -> str:
     """For a batch that was planned but does not continue the table. `stateful`: as above."""
-    start = {p: s for p in batch.end.ends if (s := batch.start_of(p)) is not None}
+    start = {p: s for p in batch.end.ends if (s := batch.starts.get(p)) is not None}
     lines = [
         _headline(sink, stop),
         f"  table {table} ends at {offsets(tip.reached.ends if tip else None)}",

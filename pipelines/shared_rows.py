@@ -130,7 +130,7 @@ def place_of(batch: Batch) -> Place | None:
     """None where something does not say where it starts."""
     found = []
     for partition, end in sorted(batch.end.ends.items()):
-        start = batch.start_of(partition)
+        start = batch.starts.get(partition)
         if start is None:
             return None
         found.append((partition, start, end, batch.end.topic_ids.get(partition[0], "")))
@@ -138,7 +138,7 @@ def place_of(batch: Batch) -> Place | None:
 
 
 def _begins_at(batch: Batch, ends: ByPartition) -> bool:
-    starts = {partition: batch.start_of(partition) for partition in batch.end.ends}
+    starts = {partition: batch.starts.get(partition) for partition in batch.end.ends}
     return all(ends.get(partition, start) == start for partition, start in starts.items())
 
 

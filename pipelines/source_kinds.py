@@ -85,7 +85,7 @@ class LocalKind:
         from pipelines.local_source import FORMAT, LocalDataSource, at_text
 
         spark.dataSource.register(LocalDataSource)
-        begins = {p: start for p in batch.end.ends if (start := batch.start_of(p)) is not None}
+        begins = {p: start for p in batch.end.ends if (start := batch.starts.get(p)) is not None}
         begin = TopicOffsets(ends=begins, topic_ids=batch.end.topic_ids)
         options = {**options_of(source), "from": at_text(begin), "to": at_text(batch.end)}
         return spark.read.format(FORMAT).options(**options).load()

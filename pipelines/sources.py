@@ -214,7 +214,7 @@ class JosefineKind:
         options = batch_options_of(source)
         options = {k: v for k, v in options.items() if not k.startswith("subscribe")}
         ends = batch.end.ends
-        begins = {p: start for p in ends if (start := batch.start_of(p)) is not None}
+        begins = {p: start for p in ends if (start := batch.starts.get(p)) is not None}
         options["assign"] = json.dumps(numbers_of(sorted(ends)))
         options["startingOffsets"] = json.dumps(nested(begins))
         options["endingOffsets"] = json.dumps(nested(ends))

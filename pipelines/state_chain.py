@@ -36,7 +36,7 @@ def decide_in_turn(batch_id: int, query_id: str, batch: Batch, tip: Tip | None) 
     decision = decide(batch, tip)
     if not isinstance(decision, Skip):
         return decision
-    ahead = sorted(p for p, end in batch.end.ends.items() if batch.start_of(p) != end)
+    ahead = sorted(p for p, end in batch.end.ends.items() if batch.starts.get(p) != end)
     if ahead:
         return Stop(verdict=Verdict.OVERLAP, partitions=tuple(ahead))
     # No record is in it, and rows may be: of windows that are closed.

@@ -403,10 +403,9 @@ class SinkWork:
 
 
 def _starts(batch: Batch) -> ByPartition:
-    found = {partition: batch.start_of(partition) for partition in batch.end.ends}
-    return {partition: start for partition, start in found.items() if start is not None}
+    return {p: batch.starts[p] for p in batch.end.ends if p in batch.starts}
 
 
 def _records(batch: Batch) -> int:
     """Offsets passed, which with compacted or transactional topics is more than records read."""
-    return sum(end - (batch.start_of(p) or 0) for p, end in batch.end.ends.items())
+    return sum(end - batch.starts.get(p, 0) for p, end in batch.end.ends.items())

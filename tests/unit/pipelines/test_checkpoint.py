@@ -71,7 +71,7 @@ def test_batch_0_starts_at_its_recorded_first_offset():
     batch = checkpoint({0: 10}, [])[0].batch(0)
 
     assert batch.start == {}
-    assert batch.start_of(A) == 2
+    assert batch.starts[A] == 2
 
 
 def test_a_batch_whose_start_nobody_knows_is_refused():

@@ -108,7 +108,7 @@ class Run:
         if due == NOTHING_DUE or due.commit is None:
             return  # one file all the time: nothing is to be looked for below
         skip = due.commit.skip_below.get(OF[name], 0)
-        start = max(part.start_of(OF[name]) or 0, skip)
+        start = max(part.starts.get(OF[name], 0), skip)
         bad = {o for o in range(start, part.end.ends[OF[name]]) if o in world.bad[name]}
         if not bad:
             lettering.passes(due.commit)

@@ -101,7 +101,7 @@ class Topic:
         return {
             (partition, offset)
             for partition, end in planned.end.ends.items()
-            for offset in range(planned.start_of(partition) or 0, end)
+            for offset in range(planned.starts.get(partition, 0), end)
             if offset in self.bad[self.file]
         }
 

@@ -267,7 +267,7 @@ def test_the_offsets_of_joined_sources_are_together_and_apart():
     assert both.first == {A: 1}
     assert both.topic_ids == {"t": "id", "u": "id2"}
     part = Batch(start={A: 2}, end=both).of_topics({"t"})
-    assert (part.end.ends, part.start_of(A)) == ({A: 5}, 2)
+    assert (part.end.ends, part.starts[A]) == ({A: 5}, 2)
     looked = {"a": Topics(earliest={A: 0}, latest=one), "b": Topics(earliest={A: 0}, latest=one)}
     with pytest.raises(RunError, match="`a` and `b` have a topic in common, t"):
         topics_together(looked)
@@ -283,4 +283,4 @@ def test_a_batch_of_two_sources_is_read_from_the_checkpoint():
     batch = CheckpointFiles(files, "/ck", parse_offset_text).batch(1)
 
     assert batch.end.ends == {A: 5, ("u", 0): 7}
-    assert (batch.start_of(A), batch.start_of(("u", 0))) == (5, 3)
+    assert (batch.starts[A], batch.starts[("u", 0)]) == (5, 3)
