@@ -20,6 +20,7 @@ from pipelines.offset_writer import put
 from pipelines.reader import nearest
 from pipelines.reconcile import Trust
 from pipelines.sides import Sides, all_sides
+from pipelines.sink_plan import SinkPlan, compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.variables import hidden
 
@@ -129,11 +130,15 @@ def _look(pipeline: Pipeline, names: Sequence[str] | None) -> list[Sides]:
     return [each for each in found if not names or each.sink.name in names]
 
 
+def _plan(pipeline: Pipeline, sides: Sides) -> SinkPlan:
+    return compile_plan(pipeline).sinks[sides.sink.name]
+
+
 def _ways(pipeline: Pipeline, sides: Sides, asked: Sequence[Trust]) -> dict[Trust, Move | Stop]:
     """None where no trust settles anything."""
     if not is_for_trust(sides.checkpoint, sides.tip, sides.stop):
         return {}
-    if pipeline.stateful_of(sides.sink):
+    if _plan(pipeline, sides).stateful:
         return dict.fromkeys(asked, Stop(verdict=Verdict.STATE_STAYS))
     topics = sides.topics.latest.topic_ids if sides.topics else {}
     return {way: trusting(sides.checkpoint, sides.tip, way, topics) for way in asked}
@@ -141,7 +146,7 @@ def _ways(pipeline: Pipeline, sides: Sides, asked: Sequence[Trust]) -> dict[Trus
 
 def _moved(pipeline: Pipeline, sides: Sides, target: Target) -> Move | Stop:
     name = sides.sink.name
-    if pipeline.stateful_of(sides.sink):
+    if _plan(pipeline, sides).stateful:
         return Stop(verdict=Verdict.STATE_STAYS)
     if sides.topics is None:
         raise UserError(f"sink `{name}`: {sides.unknown}")
@@ -149,7 +154,7 @@ def _moved(pipeline: Pipeline, sides: Sides, target: Target) -> Move | Stop:
         raise UserError(f"sink `{name}` has committed nothing: its source's `start` says where")
     ends = sides.tip.reached.ends if isinstance(sides.tip, Tip) else {}
     latest = dict(sides.topics.latest.ends)
-    source = pipeline.source_of(sides.sink)
+    source = _plan(pipeline, sides).source
     if source.local is not None:
         raise UserError(
             f"sink `{name}`: source `{source.name}` has no broker that knows places; to read it "

@@ -14,7 +14,8 @@ from collections.abc import Callable, Container, Iterable
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import ByPartition
-from pipelines.model import Pipeline, Sink, Source
+from pipelines.model import Source
+from pipelines.sink_plan import PipelinePlan, SinkPlan
 
 log = logging.getLogger("josefine.pipelines")
 
@@ -24,11 +25,11 @@ class Advice:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        plan: PipelinePlan,
         commit: Callable[[Source, str, ByPartition], str],
         on_failed: Callable[[str, str], None],
     ) -> None:
-        self._pipeline = pipeline
+        self._plan = plan
         self._commit = commit
         self._on_failed = on_failed
         self._lock = threading.Lock()
@@ -36,19 +37,20 @@ class Advice:
         self._gone: set[TopicPartition] = set()
         self._said: set[tuple[str, str]] = set()
 
-    def stands(self, sink: Sink, ends: ByPartition, there: Container[TopicPartition]) -> None:
+    def stands(self, sink: SinkPlan, ends: ByPartition, there: Container[TopicPartition]) -> None:
         """Where a sink goes on; partitions that are not `there` any more are not told."""
         self._at[sink.name] = ends
         self._gone |= {partition for partition in ends if partition not in there}
 
-    def reached(self, sink: Sink, ends: ByPartition) -> None:
+    def reached(self, sink: SinkPlan, ends: ByPartition) -> None:
         """A sink's commit is done. Groups are told one after the other: none may be moved back."""
-        sources = self._pipeline.sources_of(sink)
+        sources = sink.sources
         with self._lock:
             self._at[sink.name] = ends
             for source in sources:
                 if source.commit_group is not None:
-                    at = [self._at.get(one.name, {}) for one in self._pipeline.sinks_of(source)]
+                    sinks = self._plan.sources[source.name].sinks
+                    at = [self._at.get(name, {}) for name in sinks]
                     # Of several sources only those have a group whose topics are in the file.
                     theirs = common(at) if len(sources) == 1 else _of(source, common(at))
                     self._tell(source, source.commit_group, theirs)
@@ -57,7 +59,7 @@ class Advice:
                 named = [source for source in sources if source.commit_group is not None]
                 gone = {topic for source in named for topic in source.topics}
                 left = {p: end for p, end in ends.items() if p[0] not in gone}
-                self._tell(others[0], self._pipeline.group_of(sink, others[0]), left)
+                self._tell(others[0], sink.groups[others[0].name], left)
 
     def _tell(self, source: Source, group: str, ends: ByPartition) -> None:
         due = {p: end for p, end in ends.items() if p not in self._gone}

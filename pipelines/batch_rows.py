@@ -11,9 +11,10 @@ from pipelines import frames
 from pipelines.chain import Batch
 from pipelines.decode import Reading
 from pipelines.kept_rows import keep, let_go
-from pipelines.model import Pipeline, Sink, Source, Transform
+from pipelines.model import Sink, Source, Transform
 from pipelines.readings import reading_of
 from pipelines.shared_rows import Persisted, SharedRows, in_session
+from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.stateful import held
 
 if TYPE_CHECKING:
@@ -40,15 +41,15 @@ class RowsIn:
             self.give_back()
 
 
-def nodes_of(pipeline: Pipeline, sink: Sink, rows_in: RowsIn) -> frames.Nodes:
+def nodes_of(plan: PipelinePlan, sink: SinkPlan, rows_in: RowsIn) -> frames.Nodes:
     """What a sink's rows, checks and dead letters are made of."""
     if rows_in.node is None:
-        return frames.nodes_for(pipeline, sink, rows_in.good)
+        return frames.nodes_for(plan, sink, rows_in.good)
     beside = {
-        name: frames.good_rows(parsed, reading_of(pipeline.sources[name]))
+        name: frames.good_rows(parsed, reading_of(plan.pipeline.sources[name]))
         for name, parsed in rows_in.parsed.items()
     }
-    return frames.nodes_for(pipeline, sink, rows_in.good, rows_in.node, beside)
+    return frames.nodes_for(plan, sink, rows_in.good, rows_in.node, beside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

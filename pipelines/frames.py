@@ -29,6 +29,7 @@ from pipelines.refusals import (
     refuse_own,
     refuse_twice,
 )
+from pipelines.sink_plan import Lineage, PipelinePlan, SinkPlan, SourcePlan
 from pipelines.spark_words import complaint, refusal
 from pipelines.topic_rows import topic_rows
 from pipelines.upserting import HIDDEN, latest_rows
@@ -59,9 +60,9 @@ class Nodes:
     rows: Mapping[str, DataFrame]
 
 
-def sink_rows(pipeline: Pipeline, sink: Sink, good: Good) -> DataFrame:
+def sink_rows(plan: PipelinePlan, sink: Sink, good: Good) -> DataFrame:
     """What goes into the sink's table, given its source's good rows."""
-    return table_rows(pipeline, sink, rows_of(pipeline, sink.input, good))
+    return table_rows(plan.pipeline, sink, rows_of(plan, sink.input, good))
 
 
 def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
@@ -113,12 +114,11 @@ def first_rows(rows: DataFrame) -> DataFrame:
     return stored(rows.where(f"NOT {HIDDEN}") if HIDDEN in rows.columns else rows)
 
 
-def refuse_checks(pipeline: Pipeline, sink: Sink, good: Good) -> None:
+def refuse_checks(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
     """Raise ConfigError when a check that judges this sink's batches is no condition there, or
     sends dead letters that it cannot."""
-    checks = pipeline.checks_of(sink)
-    made = nodes_of(pipeline, {check.on for check in checks}, good).made
-    for check in checks:
+    made = nodes_of(plan, {check.on for check in sink.checks}, good).made
+    for check in sink.checks:
         rows, expr = made[check.on], check.expr
         steps = refuse_no_condition(expr, rows).partition("\n")[0]
         wrong = checking.why_not_steady(check, steps)
@@ -138,14 +138,14 @@ def refuse_checks(pipeline: Pipeline, sink: Sink, good: Good) -> None:
             raise refusal(check.on_place, f"checks.{check.name}.on", wrong)
 
 
-def rows_of(pipeline: Pipeline, node: str, good: Good, at: str | None = None) -> DataFrame:
+def rows_of(plan: PipelinePlan, node: str, good: Good, at: str | None = None) -> DataFrame:
     """A source's or transform's rows, without those that checks leave out."""
-    return nodes_of(pipeline, [node], good, at).rows[node]
+    return nodes_of(plan, [node], good, at).rows[node]
 
 
 def nodes_for(
-    pipeline: Pipeline,
-    sink: Sink,
+    plan: PipelinePlan,
+    sink: SinkPlan,
     good: Good,
     at: str | None = None,
     beside: Mapping[str, DataFrame] = NOTHING_BESIDE,
@@ -153,34 +153,38 @@ def nodes_for(
     """What a sink's rows, the checks of its batches and its sources' dead letters are made of.
     `at`: as in `nodes_of`; `beside`: the good rows of sources that were read beside that state, for
     the checks that send letters of theirs."""
-    sending = {s.name: pipeline.checks_sending(s) for s in pipeline.sources_of(sink)}
-    apart = dict.fromkeys(check.on for each in sending.values() for check in each)
-    own = dict.fromkeys([sink.input, *(check.on for check in pipeline.checks_of(sink))])
     if at is None:
-        return nodes_of(pipeline, own | apart, good)
-    found = [nodes_of(pipeline, [node for node in own if node not in apart], good, at)]
+        return _built(plan, sink.build, good, at)
+    own = [node for node in sink.nodes if node not in sink.letter_nodes]
+    found = [nodes_of(plan, own, good, at)]
     for name, rows in beside.items():
-        wanted = dict.fromkeys(check.on for check in sending[name])
+        wanted = dict.fromkeys(check.on for check in plan.sources[name].sending)
         if wanted:
-            found.append(nodes_of(pipeline, wanted, rows))
+            found.append(nodes_of(plan, wanted, rows))
     return Nodes(
         made={node: rows for each in found for node, rows in each.made.items()},
         rows={node: rows for each in found for node, rows in each.rows.items()},
     )
 
 
-def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: Good, at: str | None = None) -> Nodes:
-    """The rows of several nodes of one source. Views live in the batch's own session, one per
-    query. `at`: the node that `good` has the rows of, where it is not the source."""
-    lineages = [pipeline.lineage(node) for node in wanted]
-    made = _begun(good, [name for sources, _ in lineages for name in sources], at)
+def nodes_of(plan: PipelinePlan, wanted: Iterable[str], good: Good, at: str | None = None) -> Nodes:
+    """The rows of several nodes of one source. `at`: the node that `good` has the rows of, where it
+    is not the source."""
+    return _built(plan, plan.together(wanted), good, at)
+
+
+def _built(plan: PipelinePlan, build: Lineage, good: Good, at: str | None) -> Nodes:
+    """Views live in the batch's own session, one per query."""
+    pipeline = plan.pipeline
+    made = _begun(good, build.sources, at)
     some = next(iter(good.values())) if isinstance(good, Mapping) else good
     session = some.sparkSession
-    rows = {name: _kept(pipeline, name, frame) for name, frame in made.items()}
+    rows = {name: _kept(plan, name, frame) for name, frame in made.items()}
     tables: dict[str, DataFrame] = {}
-    above = {*pipeline.lineage(at)[1]} if at else set()
-    names = dict.fromkeys(name for _, transforms in lineages for name in transforms)
-    for name in (name for name in names if name not in above):
+    above = plan.nodes[at].transforms if at else ()
+    for name in build.transforms:
+        if name in above:
+            continue
         transform = pipeline.transforms[name]
         for other in (*rows, *pipeline.lookups):
             session.catalog.dropTempView(other)
@@ -193,7 +197,7 @@ def nodes_of(pipeline: Pipeline, wanted: Iterable[str], good: Good, at: str | No
             made[name] = functions.rows_of(transform, [session.table(n) for n in transform.inputs])
         else:
             made[name] = _selected(session, transform)
-        rows[name] = _kept(pipeline, name, made[name])
+        rows[name] = _kept(plan, name, made[name])
     return Nodes(made=made, rows=rows)
 
 
@@ -232,11 +236,11 @@ def _selected(session: SparkSession, transform: Transform) -> DataFrame:
     return made
 
 
-def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
+def _kept(plan: PipelinePlan, node: str, frame: DataFrame) -> DataFrame:
     """A node's rows; raises ConfigError where a check is no condition over its columns."""
     from pyspark.errors import PySparkException
 
-    for check in pipeline.checks_on([node]):
+    for check in plan.checks_on.get(node, ()):
         try:
             frame = checking.kept(frame, [check])
         except PySparkException as error:
@@ -245,14 +249,15 @@ def _kept(pipeline: Pipeline, node: str, frame: DataFrame) -> DataFrame:
     return frame
 
 
-def refuse_stateful(pipeline: Pipeline, node: str, good: Good, at: str | None = None) -> None:
+def refuse_stateful(plan: PipelinePlan, node: str, good: Good, at: str | None = None) -> None:
     """Raise ConfigError when a transform of a node looks beyond single rows of `good`, which is the
     source's rows, or those of `at`."""
-    used = [name for name in pipeline.lookups if name in pipeline.inputs_of(node)]
-    word = beyond_rows(rows_of(pipeline, node, good, at), used)
+    inputs = plan.inputs_of(node)
+    used = [name for name in plan.pipeline.lookups if name in inputs]
+    word = beyond_rows(rows_of(plan, node, good, at), used)
     if word is None:
         return
-    transform = pipeline.transforms[pipeline.lineage(node)[1][-1]]
+    transform = plan.pipeline.transforms[plan.nodes[node].transforms[-1]]
     message = (
         f"{word} needs more than one batch's rows to mean anything; a transform may only look "
         "at single rows (to aggregate, use a sink with mode merge, or windows with a `watermark`)"
@@ -283,8 +288,7 @@ def good_rows(parsed: DataFrame, reading: Reading | None) -> DataFrame:
 
 
 def dead_letters(
-    pipeline: Pipeline,
-    source: Source,
+    plan: SourcePlan,
     parsed: DataFrame,
     reading: Reading | None,
     made: Mapping[str, DataFrame],
@@ -298,8 +302,8 @@ def dead_letters(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    decodes = source.has_on_error(OnError.DEAD_LETTER)
-    found = letters_of(pipeline, source, parsed, reading if decodes else None, made)
+    decodes = plan.source.has_on_error(OnError.DEAD_LETTER)
+    found = letters_of(plan, parsed, reading if decodes else None, made)
     assert found is not None, "only who has some writes dead letters"
     below = F.lit(False)
     for (topic, partition), offset in sorted(skip_below.items()):
@@ -312,17 +316,17 @@ def dead_letters(
 
 
 def letters_of(
-    pipeline: Pipeline,
-    source: Source,
+    plan: SourcePlan,
     parsed: DataFrame,
     reading: Reading | None,
     made: Mapping[str, DataFrame],
 ) -> DataFrame | None:
     """The records that checks send away and, with a reading, those that it does not take."""
-    found = checking.letters(made, pipeline.checks_sending(source), parsed, source.name)
+    name = plan.source.name
+    found = checking.letters(made, plan.sending, parsed, name)
     if reading is None:
         return found
-    bad = decode.bad_rows(parsed, reading, source.name)
+    bad = decode.bad_rows(parsed, reading, name)
     return bad if found is None else bad.unionByName(found)
 
 

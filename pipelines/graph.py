@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from html import escape
 
+from pipelines.lineage import checks_on, lineage
 from pipelines.model import Action, OnError, Pipeline, Sink
 
 NOTHING_LIVE: Mapping[str, str] = {}
@@ -86,7 +87,7 @@ def graph_of(pipeline: Pipeline, live: Mapping[str, str] = NOTHING_LIVE) -> Grap
 
 
 def _checks(pipeline: Pipeline, node: str) -> tuple[str, ...]:
-    names = [check.name for check in pipeline.checks_on([node])]
+    names = [check.name for check in checks_on(pipeline, [node])]
     return (f"checks: {', '.join(names)}",) if names else ()
 
 
@@ -98,7 +99,7 @@ def _mode(sink: Sink) -> str:
 def _columns(pipeline: Pipeline) -> Mapping[str, int]:
     columns = dict.fromkeys((*pipeline.sources, *pipeline.lookups), 0)
     for name in pipeline.transforms:
-        for each in pipeline.lineage(name)[1]:
+        for each in lineage(pipeline, name)[1]:
             inputs = pipeline.transforms[each].inputs
             columns[each] = 1 + max((columns[one] for one in inputs), default=0)
     return columns

@@ -21,6 +21,7 @@ from pipelines.errors import SetupError
 from pipelines.folders import Folder, folders, local_path
 from pipelines.lookup_model import Lookup
 from pipelines.model import Pipeline, Source
+from pipelines.sink_plan import PipelinePlan, compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import LOOK_TIMEOUT_MS
 from pipelines.sql_columns import columns_of_ddl
@@ -42,10 +43,11 @@ _TROUBLES: Mapping[ErrorCode, str] = {
 
 def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
     """All facts, also where some of them are bad."""
+    plan = compile_plan(pipeline)
     return Facts(
         machine=_machine(),
         sources={
-            s.name: replace(_source(pipeline, s), registries=_registries(s))
+            s.name: replace(_source(plan, s), registries=_registries(s))
             for s in pipeline.sources.values()
         },
         lookups={
@@ -71,7 +73,7 @@ def _machine() -> str:
     return ""
 
 
-def _source(pipeline: Pipeline, source: Source) -> SourceFacts:
+def _source(plan: PipelinePlan, source: Source) -> SourceFacts:
     if source.local is not None:
         try:
             found = ANY_KIND.look(source).latest.ends
@@ -80,7 +82,7 @@ def _source(pipeline: Pipeline, source: Source) -> SourceFacts:
         return SourceFacts(partitions=_counted(found))
     try:
         with _client(source.bootstrap, source.security) as client:
-            return _topics(client, pipeline, source)
+            return _topics(client, plan, source)
     except (KafkaError, OSError, ValueError) as error:
         return SourceFacts(unreachable=f"{source.bootstrap}: {_told(error)}")
 
@@ -119,7 +121,7 @@ def _registries(source: Source) -> dict[str, str]:
     return found
 
 
-def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> SourceFacts:
+def _topics(client: BlockingClient, plan: PipelinePlan, source: Source) -> SourceFacts:
     """What the brokers say of its topics and groups. Raises KafkaError when none answers."""
     topics = _matching(client, source)
     troubles: dict[str, str] = {}
@@ -146,7 +148,7 @@ def _topics(client: BlockingClient, pipeline: Pipeline, source: Source) -> Sourc
         partitions=readable,
         troubles=troubles,
         leaderless=tuple(leaderless),
-        group_trouble=_groups(client, pipeline, source),
+        group_trouble=_groups(client, plan, source),
         unfit={} if troubles or leaderless else _unfit(source),
     )
 
@@ -224,10 +226,11 @@ def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) ->
     return _TROUBLES.get(codes[0], codes[0].name) if codes else ""
 
 
-def _groups(client: BlockingClient, pipeline: Pipeline, source: Source) -> dict[str, str]:
+def _groups(client: BlockingClient, plan: PipelinePlan, source: Source) -> dict[str, str]:
     """Group → why this user may not see it; its offsets are advice, so nothing else matters."""
     troubles = {}
-    for group in dict.fromkeys(pipeline.group_of(s, source) for s in pipeline.sinks_of(source)):
+    sinks = (plan.sinks[name] for name in plan.sources[source.name].sinks)
+    for group in dict.fromkeys(sink.groups[source.name] for sink in sinks):
         try:
             client.committed_offsets(group, ())
         except KafkaError as error:

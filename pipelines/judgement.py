@@ -10,7 +10,8 @@ import hashlib
 import json
 from typing import Any
 
-from pipelines.model import Decode, Format, OnError, Pipeline, Source, Transform
+from pipelines.model import Decode, Format, OnError, Transform
+from pipelines.sink_plan import SourcePlan
 
 JUDGED_BY = "judged_by"
 """The digest's name in a commit."""
@@ -18,15 +19,14 @@ _METHOD = 1
 """To be raised when the code takes other values for good ones."""
 
 
-def judgement(pipeline: Pipeline, source: Source) -> str:
+def judgement(plan: SourcePlan) -> str:
     """A digest of `decode`, of the checks that send dead letters and of what they look at."""
-    checks = pipeline.checks_sending(source)
-    nodes = [name for check in checks for name in pipeline.lineage(check.on)[1]]
+    source = plan.source
     said: list[Any] = [
         _METHOD,
         _of_decode(source.decode),
-        [[check.name, check.on, check.expr.text] for check in checks],
-        {name: _of_transform(pipeline.transforms[name]) for name in nodes},
+        [[check.name, check.on, check.expr.text] for check in plan.sending],
+        {each.name: _of_transform(each) for each in plan.judged_in},
     ]
     if source.decode_key is not None:
         said.append(_of_decode(source.decode_key))

@@ -15,6 +15,7 @@ from pipelines.composing import compose, environments
 from pipelines.errors import Place, Problem
 from pipelines.historizing import OWN
 from pipelines.join_bounds import why_unbounded
+from pipelines.lineage import lineage
 from pipelines.model import Check, Deduplicate, Mode, Pipeline, Placed, Sink, Source
 from pipelines.notices import notices
 from pipelines.positions import place_at
@@ -85,7 +86,7 @@ def _in_order(pipeline: Pipeline) -> list[str]:
     """Every transform behind those that it reads, as far as there is an order."""
     order: dict[str, None] = {}
     for name in pipeline.transforms:
-        order.update(dict.fromkeys(pipeline.lineage(name)[1]))
+        order.update(dict.fromkeys(lineage(pipeline, name)[1]))
     return list(order)
 
 

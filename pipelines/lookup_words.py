@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from pipelines.decode_words import schema_of
 from pipelines.errors import Problem
+from pipelines.lineage import inputs_of, lineage
 from pipelines.loader import Scalar, Table
 from pipelines.lookup_model import Lookup
 from pipelines.model import Action, Pipeline
@@ -56,7 +57,7 @@ def lookup_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
             message = f"`{sink.input}` is made of tables alone: expected a stream among its inputs"
             yield Problem(place=place, path=path, message=message)
     for check in pipeline.checks.values():
-        used = [name for name in lookups if name in pipeline.inputs_of(check.on)]
+        used = [name for name in lookups if name in inputs_of(pipeline, check.on)]
         if check.action is Action.DEAD_LETTER and used:
             message = (
                 f"`{check.on}` is joined with `{used[0]}`, which may change: a record would be a "
@@ -68,6 +69,6 @@ def lookup_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
 
 def _of_tables_alone(pipeline: Pipeline, node: str) -> bool:
     """Whether a transform has tables below it and no stream, nor a name that nobody knows."""
-    sources, transforms = pipeline.lineage(node)
+    sources, transforms = lineage(pipeline, node)
     below = {name for each in transforms for name in pipeline.transforms[each].inputs}
     return bool(below) and not sources and below <= {*pipeline.lookups, *transforms} - {node}

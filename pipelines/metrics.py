@@ -32,6 +32,7 @@ from pipelines.model import Pipeline
 from pipelines.progress_table import ProgressTable
 from pipelines.reporting import BatchDone, Both, Reporter
 from pipelines.retries import Retry
+from pipelines.sink_plan import compile_plan
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 """A batch costs a few tenths of a second at least, and with a large MERGE minutes."""
@@ -63,11 +64,12 @@ class Metrics(Collector):
         }
         self.registry.register(self)
         counters = [m.name for m in METRICS.values() if m.kind is Kind.COUNTER]
+        plan = compile_plan(pipeline)
         for sink in pipeline.sinks.values():
             for name in counters:
                 if "check" not in METRICS[name].labels:
                     self._of(name, sink.name)
-            for check in pipeline.checks_of(sink):
+            for check in plan.sinks[sink.name].checks:
                 self._of("pipeline_check_failed_rows", sink.name, check.name)
 
     def _make(self, name: str) -> Any:

@@ -6,7 +6,7 @@ still names a line of the file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -385,19 +385,6 @@ class Pipeline:
         """Where it was before pipelines that share a checkpoint had folders of their own."""
         return f"{self.checkpoint}/{sink}"
 
-    def source_of(self, sink: Sink) -> Source:
-        """The source that a sink's rows come from; of a join of streams the first one."""
-        return self.sources_of(sink)[0]
-
-    def sources_of(self, sink: Sink) -> tuple[Source, ...]:
-        """The sources that a sink's rows come from: one, or those of a join of streams."""
-        return tuple(self.sources[name] for name in self.lineage(sink.input)[0])
-
-    def group_of(self, sink: Sink, source: Source) -> str:
-        """The consumer group that is told how far a sink is in a source of it. A dot is in no name
-        of ours."""
-        return source.commit_group or f"{self.name}.{sink.name}"
-
     def streamed(self, source: Source) -> Source:
         """A source as a run reads it: `once` makes one batch of it, whatever its `limit` says."""
         return replace(source, limit=Limit()) if self.once else source
@@ -406,81 +393,3 @@ class Pipeline:
         """With these rows, or none, in the place of the tables that streams are joined with."""
         lookups = {n: replace(each, rows=of.get(n, ())) for n, each in self.lookups.items()}
         return replace(self, lookups=lookups)
-
-    def inputs_of(self, name: str) -> set[str]:
-        """Whatever a node is made of, directly or not, in one step or many."""
-        _, transforms = self.lineage(name)
-        return {one for each in transforms for one in self.transforms[each].inputs}
-
-    def lineage(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(sources, transforms) that `name` is made of; transforms in the order to build them.
-        Of sources the streams.
-
-        Ends also where a file is wrong and transforms are in a circle.
-        """
-        sources: dict[str, None] = {}
-        transforms: dict[str, None] = {}
-        seen: set[str] = set()
-
-        def visit(node: str) -> None:
-            if node in self.sources:
-                sources[node] = None
-            elif node in self.transforms and node not in seen:
-                seen.add(node)
-                for below in self.transforms[node].inputs:
-                    visit(below)
-                transforms[node] = None
-
-        visit(name)
-        return tuple(sources), tuple(transforms)
-
-    def stateful_of(self, sink: Sink) -> Transform | None:
-        """The transform with a state that a sink's rows come through (validation made sure of one
-        at most)."""
-        names = self.lineage(sink.input)[1]
-        return next((self.transforms[n] for n in names if self.transforms[n].watermarks), None)
-
-    def checks_on(self, nodes: Collection[str]) -> tuple[Check, ...]:
-        """The checks on these sources and transforms, in the file's order."""
-        return tuple(check for check in self.checks.values() if check.on in nodes)
-
-    def checks_of(self, sink: Sink) -> tuple[Check, ...]:
-        """The checks that this sink's batches are judged by: those of what its rows are made of,
-        and with the dead letters all that send some."""
-        sources, transforms = self.lineage(sink.input)
-        own = self.checks_on({*sources, *transforms})
-        sending = [c for source in self.lettered_by(sink) for c in self.checks_sending(source)]
-        return tuple(dict.fromkeys((*own, *sending)))
-
-    def checks_sending(self, source: Source) -> tuple[Check, ...]:
-        """The checks that make records of this source dead letters, of nodes that a sink uses."""
-        used = {
-            node
-            for sink in self.sinks.values()
-            for part in self.lineage(sink.input)
-            for node in part
-        }
-        return tuple(
-            check
-            for check in self.checks_on(used)
-            if check.action is Action.DEAD_LETTER and source.name in self.lineage(check.on)[0]
-        )
-
-    def has_dead_letters(self, source: Source) -> bool:
-        """Whether records of this source become dead letters, by `decode` or by a check."""
-        return source.has_on_error(OnError.DEAD_LETTER) or bool(self.checks_sending(source))
-
-    def lettered_by(self, sink: Sink) -> tuple[Source, ...]:
-        """The sources whose dead letters this sink answers for: the first sink of a source does.
-        Their chain is settled with it, and it is judged by all checks that send some."""
-        return tuple(
-            source
-            for source in self.sources_of(sink)
-            if self.has_dead_letters(source) and self.sinks_of(source)[0].name == sink.name
-        )
-
-    def sinks_of(self, source: Source) -> tuple[Sink, ...]:
-        """Those with rows of a source, in the file's order."""
-        return tuple(
-            sink for sink in self.sinks.values() if source.name in self.lineage(sink.input)[0]
-        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.errors import Problem
+from pipelines.lineage import inputs_of, lineage
 from pipelines.model import Pipeline
 from pipelines.spark_keys import why_unknown
 
@@ -20,8 +21,8 @@ def notices(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(place=place, path=f"spark.conf.{key}", message=why, stops_run=False)
     used: set[str] = set()
     for sink in pipeline.sinks.values():
-        sources, transforms = pipeline.lineage(sink.input)
-        used.update(sources, transforms, pipeline.inputs_of(sink.input))
+        sources, transforms = lineage(pipeline, sink.input)
+        used.update(sources, transforms, inputs_of(pipeline, sink.input))
     for check in pipeline.checks.values():
         if (
             check.on in pipeline.sources or check.on in pipeline.transforms

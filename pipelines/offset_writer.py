@@ -21,6 +21,7 @@ from pipelines.model import Pipeline
 from pipelines.offset_moves import Move, commit_of, of_dead_letters
 from pipelines.reconcile import LETTERS, Unreadable
 from pipelines.sides import Sides
+from pipelines.sink_plan import SinkPlan, compile_plan
 from pipelines.topic_chain import AnyChain, TopicChain
 from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
 
@@ -49,18 +50,19 @@ def put(
     if isinstance(found, Tip):
         chain.link = replace(chain.link, facts=facts_of(found))
     aside = _aside(sides)
-    if pipeline.lettered_by(sides.sink):
-        letters = _put_dead_letters(session(), pipeline, sides, move)
+    plan = compile_plan(pipeline).sinks[sides.sink.name]
+    if plan.leads:
+        letters = _put_dead_letters(session(), pipeline, plan, move)
         chain.link = replace(chain.link, facts={**chain.link.facts, LETTERS: nested(letters)})
     _do(pipeline, chain, lambda: chain.move(commit, set_from=version))
     return aside
 
 
 def _put_dead_letters(
-    spark: SparkSession, pipeline: Pipeline, sides: Sides, move: Move
+    spark: SparkSession, pipeline: Pipeline, plan: SinkPlan, move: Move
 ) -> ByPartition:
     """First, as in a batch: a letter may be behind its sink's end never. Returns where it is."""
-    name = f"dead_letter.{pipeline.source_of(sides.sink).name}"
+    name = f"dead_letter.{plan.source.name}"
     path = letters_folder(spark, pipeline)
     if path is None:
         return {}

@@ -20,9 +20,10 @@ from pipelines.delta_tables import folder_of, letters_folder
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import judgement
 from pipelines.letters import Due, Letter, Reads, Way, checks_in, due, reads_of, way
-from pipelines.model import Pipeline, Sink, Source
+from pipelines.model import Sink, Source
 from pipelines.readings import reading_of
 from pipelines.replay_table import RECORD, ReplayTable
+from pipelines.sink_plan import PipelinePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,19 +66,20 @@ class Look:
     def __init__(
         self,
         spark: SparkSession,
-        pipeline: Pipeline,
+        plan: PipelinePlan,
         source: Source,
         table: ReplayTable,
         only: Collection[str] = (),
     ) -> None:
-        self._spark, self._pipeline, self._source = spark, pipeline, source
+        self._spark, self._plan, self._pipeline = spark, plan, plan.pipeline
+        self._source, self._of_source = source, plan.sources[source.name]
         self._table, self._only = table, only
-        own = pipeline.sinks_of(source)
+        own = [plan.sinks[name].sink for name in self._of_source.sinks]
         self.topics = [sink for sink in own if sink.topic is not None]
-        self.stateful = [sink for sink in own if pipeline.stateful_of(sink)]
+        self.stateful = [sink for sink in own if plan.sinks[sink.name].stateful]
         self.sinks = [sink for sink in own if sink not in (*self.topics, *self.stateful)]
         self.reading = reading_of(source)
-        self._folder = str(letters_folder(spark, pipeline))
+        self._folder = str(letters_folder(spark, plan.pipeline))
 
     def all_letters(self) -> DataFrame:
         """Every letter of the source."""
@@ -138,7 +140,7 @@ class Look:
             return [], "its record makes several rows, some may be there: name its sinks"
         nodes = [checks[name].on for name in letter.checks if name in checks]
         nodes = nodes if letter.checks else [self._source.name]
-        today = judgement(self._pipeline, self._source)
+        today = judgement(self._of_source)
         sinks = []
         for sink in self.sinks:
             found = due(letter, wrote, chains[sink.name], today)
@@ -192,9 +194,9 @@ class Look:
         records = self.records(letters)
         parsed = frames.parse(records, self.reading)
         good = frames.good_rows(parsed, self.reading)
-        nodes = [check.on for check in self._pipeline.checks_sending(self._source)]
-        made = frames.nodes_of(self._pipeline, nodes, good).made
-        bad = frames.letters_of(self._pipeline, self._source, parsed, self.reading, made)
+        nodes = [check.on for check in self._of_source.sending]
+        made = frames.nodes_of(self._plan, nodes, good).made
+        bad = frames.letters_of(self._of_source, parsed, self.reading, made)
         rows = bad.select(*RECORD[:3], "reason").collect() if bad is not None else []
         return made, rows
 

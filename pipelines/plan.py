@@ -10,6 +10,7 @@ from pipelines import frames
 from pipelines.errors import ConfigError, Problem
 from pipelines.model import Pipeline
 from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
+from pipelines.sink_plan import compile_plan
 from pipelines.stateful import good_of, refuse_beyond
 
 if TYPE_CHECKING:
@@ -53,27 +54,28 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
     """Check what only Spark can check; raise ConfigError with every problem found."""
     planned: list[PlannedSink] = []
     problems: list[Problem] = []
-    pipeline = pipeline.with_rows({})
-    for sink in pipeline.sinks.values():
+    compiled = compile_plan(pipeline.with_rows({}))
+    for of in compiled.sinks.values():
+        sink = of.sink
         try:
             session = spark.newSession()
-            good = good_of(pipeline, sink.input, partial(frames.empty_source, session))
-            refuse_beyond(pipeline, sink, good)
-            rows = frames.sink_rows(pipeline, sink, good)
+            good = good_of(compiled, sink.input, partial(frames.empty_source, session))
+            refuse_beyond(compiled, of, good)
+            rows = frames.sink_rows(compiled, sink, good)
             stored = frames.stored(rows)
             refuse_no_cluster(sink, stored.columns)
             refuse_no_constraint(sink, stored)
-            frames.refuse_checks(pipeline, sink, good)
+            frames.refuse_checks(compiled, of, good)
         except ConfigError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
             continue
-        writes_dead = bool(pipeline.lettered_by(sink))
+        writes_dead = bool(of.leads)
         fields = stored.schema.fields
         planned.append(
             PlannedSink(
                 name=sink.name,
-                source=", ".join(pipeline.lineage(sink.input)[0]),
-                transforms=pipeline.lineage(sink.input)[1],
+                source=", ".join(each.name for each in of.sources),
+                transforms=tuple(each.name for each in of.transforms),
                 table=sink.told,
                 mode=sink.mode.value,
                 keys=sink.keys,
@@ -81,7 +83,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
                 dead_letters=pipeline.dead_letters if writes_dead else None,
                 checks=tuple(
                     (check.name, check.on, check.expr.text, check.action.value)
-                    for check in pipeline.checks_of(sink)
+                    for check in of.checks
                 ),
                 columns=tuple((f.name, f.dataType.simpleString()) for f in fields),
             )

@@ -27,6 +27,7 @@ from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.retries import Retry
 from pipelines.settling import OfSource, Settling
+from pipelines.sink_plan import PipelinePlan, SinkPlan, SourcePlan
 from pipelines.sources import SourceKind, Topics, topics_beside, topics_together
 from pipelines.state_chain import STATE, other_state, ways_out
 from pipelines.stateful import good_of, refuse_beyond, state_of, stream_of
@@ -61,8 +62,8 @@ class Ready:
 
 def prepare(
     spark: SparkSession,
-    pipeline: Pipeline,
-    sink: Sink,
+    plan: PipelinePlan,
+    of: SinkPlan,
     kind: SourceKind,
     run_id: str,
     on_retry: Callable[[int, Retry], None],
@@ -72,41 +73,38 @@ def prepare(
 ) -> Ready:
     """`letterings`: of sources, where a sink before this one has prepared them. Raises ConfigError
     for SQL, RunError and ChainError for what does not fit together."""
-    sources = pipeline.sources_of(sink)
+    pipeline, sink, sources = plan.pipeline, of.sink, of.sources
 
     def link_of(name: str, source: Source, facts: Mapping[str, Any]) -> Link:
-        said = {**facts, JUDGED_BY: judgement(pipeline, source)}
+        said = {**facts, JUDGED_BY: judgement(plan.sources[source.name])}
         return Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
 
     files_of = partial(CheckpointFiles, HadoopFiles(spark), parse=kind.parse)
     # In a session of its own: the views of a transform must not meet the caller's.
     empty = partial(frames.empty_source, spark.newSession())
-    good = good_of(pipeline, sink.input, empty)
-    dry = pipeline.with_rows({})
-    refuse_beyond(dry, sink, good)
-    stored = frames.stored(frames.sink_rows(dry, sink, good))
-    refuse_no_cluster(sink, stored.columns)
-    refuse_no_constraint(sink, stored)
-    frames.refuse_checks(dry, sink, good)
-    frames.rows_of(pipeline, sink.input, good)
+    good = good_of(plan, sink.input, empty)
+    dry = plan.with_rows({})
+    stored = _stored(dry, of, good)
+    frames.rows_of(plan, sink.input, good)
     looked = {one.name: kind.look(one) for one in sources}
     topics = topics_together(looked)
-    wants, state = frames.columns(stored), state_of(dry, sink, good)
-    facts = writing.facts(pipeline, sink, wants)
+    wants, state = frames.columns(stored), state_of(dry, of, good)
+    facts = writing.facts(of, wants, pipeline.dead_letters)
     link = link_of(sink.name, sources[0], {**facts, STATE: state} if state else facts)
     chain = _chain_of(spark, sink, stored, link, topics, on_retry)
     own: dict[str, OfSource] = {}
-    for source in filter(pipeline.has_dead_letters, sources):
+    for lettered in of.lettered:
+        source = lettered.source
         there, leads = letterings.get(source.name), source.name not in letterings
         if there is None:
-            letters = _letters(dry, sink, source, empty(source), good)
+            letters = _letters(dry, of, lettered, empty(source), good)
             # A dot is in no sink's name, so this chain collides with none.
             dead_link = link_of(f"dead_letter.{source.name}", source, {})
             there = _lettering(spark, pipeline, letters, dead_link, on_retry)
         own[source.name] = OfSource(there, leads, topics_beside(source, looked))
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
     both = files_of(files), files_of(old)
-    settling = Settling(spark, pipeline, sink, chain, [*own.values()], *both, topics, wishes)
+    settling = Settling(spark, plan, of, chain, [*own.values()], *both, topics, wishes)
     steps = Steps()
 
     def fits(said: Mapping[str, Any]) -> None:
@@ -117,7 +115,7 @@ def prepare(
     constraints = constraints_due(spark, sink, chain.path)
     start = settling.settle(fits)
     _change_table(spark, sink, chain.path, steps, constraints)
-    ways = ways_of(pipeline, sink, kind, looked, start, now_ms)
+    ways = ways_of(of, kind, looked, start, now_ms)
     return Ready(
         chain=chain,
         letterings={name: each.lettering for name, each in own.items()},
@@ -126,9 +124,19 @@ def prepare(
         looked=looked,
         begun_at=begun_at(ways),
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
-        stream=_stream(spark, pipeline, sink, kind, ways),
+        stream=_stream(spark, plan, of, kind, ways),
         warnings=settling.warnings,
     )
+
+
+def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
+    """What the sink's table has of no records. Raises ConfigError for what only Spark finds."""
+    refuse_beyond(dry, of, good)
+    stored = frames.stored(frames.sink_rows(dry, of.sink, good))
+    refuse_no_cluster(of.sink, stored.columns)
+    refuse_no_constraint(of.sink, stored)
+    frames.refuse_checks(dry, of, good)
+    return stored
 
 
 def _change_table(
@@ -153,20 +161,20 @@ def _refuse_other_state(
 
 
 def _stream(
-    spark: SparkSession, pipeline: Pipeline, sink: Sink, kind: SourceKind, ways: Sequence[Way]
+    spark: SparkSession, plan: PipelinePlan, sink: SinkPlan, kind: SourceKind, ways: Sequence[Way]
 ) -> DataFrame:
     """The sink's stream: its source's, or one of a state's rows."""
-    stateful, of = pipeline.stateful_of(sink), {way.source.name: way for way in ways}
+    stateful, of = sink.stateful, {way.source.name: way for way in ways}
     # In a session of its own, too: a query has a copy of the one that it begins in.
     session = spark.newSession() if stateful else spark
 
     def opened(source: Source) -> DataFrame:
         way = of[source.name]
-        return kind.open(session, pipeline.streamed(way.source), way.at)
+        return kind.open(session, plan.pipeline.streamed(way.source), way.at)
 
     if stateful is None:
-        return opened(pipeline.source_of(sink))
-    return stream_of(pipeline, sink, stateful, opened)
+        return opened(sink.source)
+    return stream_of(plan, sink, stateful, opened)
 
 
 def _chain_of(
@@ -195,10 +203,12 @@ def _chain_of(
     return TopicChain(target, topic_id, link, TopicLedger(target), RowWriter(target), on_retry)
 
 
-def _letters(dry: Pipeline, sink: Sink, source: Source, empty: DataFrame, good: Good) -> DataFrame:
+def _letters(
+    dry: PipelinePlan, sink: SinkPlan, source: SourcePlan, empty: DataFrame, good: Good
+) -> DataFrame:
     """Of an empty batch, with their columns."""
-    made, reading = frames.nodes_for(dry, sink, good).made, reading_of(source)
-    return frames.dead_letters(dry, source, frames.parse(empty, reading), reading, made, {})
+    made, reading = frames.nodes_for(dry, sink, good).made, reading_of(source.source)
+    return frames.dead_letters(source, frames.parse(empty, reading), reading, made, {})
 
 
 def _lettering(

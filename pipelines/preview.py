@@ -21,6 +21,7 @@ from pipelines.local_records import Rate, Records, records_of
 from pipelines.model import Pipeline, Source
 from pipelines.reader import nearest
 from pipelines.readings import reading_of
+from pipelines.sink_plan import compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.source_kinds import options_of as local_options
 from pipelines.sources import Topics, batch_options_of
@@ -65,19 +66,19 @@ def preview(
     spark: SparkSession, pipeline: Pipeline, node: str, *, rows: int, records: int
 ) -> Preview:
     """`rows` rows at most, of `records` records of each partition. Raises PipelineError."""
-    name = input_of(pipeline, node)
+    name, plan = input_of(pipeline, node), compile_plan(pipeline)
     # In a session of its own: the views of a transform must not meet the caller's.
     session = spark.newSession()
     good: dict[str, DataFrame] = {}
     bad: Counter[str] = Counter()
-    for source in (pipeline.sources[each] for each in pipeline.lineage(name)[0]):
+    for source in (pipeline.sources[each] for each in plan.nodes[name].sources):
         reading = reading_of(source)
         parsed = frames.parse(_records(session, source, records), reading)
         good[source.name] = frames.good_rows(parsed, reading)
         if reading:
             reasons = bad_rows(parsed, reading, source.name).groupBy("reason").count().collect()
             bad.update({row["reason"]: row["count"] for row in sorted(reasons)})
-    found = frames.rows_of(pipeline, name, good)
+    found = frames.rows_of(plan, name, good)
     texts = _as_json(as_text(found), rows)
     return Preview(
         node=node,

@@ -27,6 +27,7 @@ from pipelines.letters import Letter
 from pipelines.model import Action, Pipeline, Sink, Source
 from pipelines.outlook import Look, Outlook, folder_of_sink
 from pipelines.replay_table import RECORD, ReplayTable
+from pipelines.sink_plan import PipelinePlan, compile_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,14 +37,14 @@ class Replay:
     """One source's letters. `only`: the sinks that the user named, whatever their chains say."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, source: Source, only: Collection[str] = ()
+        self, spark: SparkSession, plan: PipelinePlan, source: Source, only: Collection[str] = ()
     ) -> None:
         # In a session of its own: the views of a transform must not meet the caller's.
         self._spark = spark.newSession()
-        self._pipeline, self._source = pipeline, source
+        self._plan, self._pipeline, self._source = plan, plan.pipeline, source
         self._run = uuid4().hex
-        self._table = ReplayTable(self._spark, pipeline, source, self._run)
-        self._look = Look(self._spark, pipeline, source, self._table, only)
+        self._table = ReplayTable(self._spark, plan.pipeline, source, self._run)
+        self._look = Look(self._spark, plan, source, self._table, only)
 
     def look(self) -> Outlook:
         """What `run` would do now. Writes nothing."""
@@ -90,8 +91,9 @@ class Replay:
         parsed = frames.persisted(records, self._look.reading)
         try:
             good = frames.good_rows(parsed, self._look.reading)
-            nodes = frames.nodes_for(self._pipeline, sink, good)
-            checks = [c for c in self._pipeline.checks_of(sink) if c.action is Action.FAIL]
+            nodes = frames.nodes_for(self._plan, self._plan.sinks[sink.name], good)
+            of_sink = self._plan.sinks[sink.name].checks
+            checks = [check for check in of_sink if check.action is Action.FAIL]
             checking.judge(sink.name, checks, checking.count(nodes.made, checks))
             made = nodes.rows[sink.input]
             rows = frames.table_rows(self._pipeline, sink, made)
@@ -183,4 +185,5 @@ def replays(
     path = letters_folder(spark, pipeline)
     if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
         return []
-    return [do(Replay(spark, pipeline, source, only)) for source in pipeline.sources.values()]
+    plan = compile_plan(pipeline)
+    return [do(Replay(spark, plan, source, only)) for source in pipeline.sources.values()]

@@ -30,6 +30,7 @@ from pipelines.reporting import BatchDone, Reporter
 from pipelines.retries import Retry
 from pipelines.shared_rows import SharedRows
 from pipelines.sink_lives import After, SinkLives, after, together
+from pipelines.sink_plan import compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
 from pipelines.tally import RunResult, Tally
@@ -83,6 +84,7 @@ class _Run:
     ) -> None:
         self.spark = spark
         self.pipeline = pipeline
+        self.plan = compile_plan(pipeline)
         self.reporter = reporter
         self.stop = stop or threading.Event()
         self.tally = Tally(pipeline)
@@ -97,7 +99,7 @@ class _Run:
         self.shared: dict[str, SharedRows[Decoded]] = {
             source: SharedRows() for source in pipeline.sources
         }
-        self.advice = Advice(pipeline, kind.advise, self._group_failed)
+        self.advice = Advice(self.plan, kind.advise, self._group_failed)
 
     def run(self, wishes: Wishes) -> RunResult:
         self.wishes = wishes
@@ -154,8 +156,8 @@ class _Run:
     def _prepared(self, name: str) -> Any:
         work = self.works[name] = SinkWork(
             self.spark,
-            self.pipeline,
-            self.pipeline.sinks[name],
+            self.plan,
+            self.plan.sinks[name],
             self.kind,
             self.run_id,
             self._batch_done,
@@ -241,7 +243,7 @@ class _Run:
             self._rest_all(due_s)
 
     def _follows(self, work: SinkWork, failure: Exception, retry: Retry | None) -> After:
-        has_letters = self.pipeline.has_dead_letters(work.source)
+        has_letters = self.plan.sources[work.source.name].has_dead_letters
         return after(failure, retry, moves_letters=has_letters and self._skips_losses(work))
 
     def _skips_losses(self, work: SinkWork) -> bool:

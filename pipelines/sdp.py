@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.evolution import Evolution
+from pipelines.lineage import checks_on, lineage
 from pipelines.model import Action, Check, Format, Mode, OnError, Pipeline, Sink, Source
 from pipelines.sdp_code import append_flow, path_sink, source_view, sql_view, table, table_view
 
@@ -55,7 +56,7 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
         return f"mode {sink.mode.value}"
     if sink.deduplicate is not None:
         return "`deduplicate` looks into the table"
-    source = pipeline.source_of(sink)
+    source = pipeline.sources[lineage(pipeline, sink.input)[0][0]]
     if source.local is not None:
         return f"source `{source.name}` is of type {source.local.type}"
     for how in (source.decode, source.decode_key):
@@ -63,7 +64,7 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
             return f"source `{source.name}` is {how.format.value.capitalize()}"
         if how is not None and how.framed:
             return f"source `{source.name}` is in a registry's frame"
-    for name in pipeline.lineage(sink.input)[1]:
+    for name in lineage(pipeline, sink.input)[1]:
         if pipeline.transforms[name].function is not None:
             return f"transform `{name}` is Python"
         if pipeline.transforms[name].watermarks:
@@ -73,7 +74,7 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
 
 def _nodes(pipeline: Pipeline, sinks: Collection[Sink]) -> tuple[list[Source], list[str], set[str]]:
     """(sources, transforms in the order to build them, tables that they are joined with)."""
-    lineages = [pipeline.lineage(sink.input) for sink in sinks]
+    lineages = [lineage(pipeline, sink.input) for sink in sinks]
     sources = dict.fromkeys(name for found, _ in lineages for name in found)
     transforms = [*dict.fromkeys(name for _, found in lineages for name in found)]
     inputs = {one for name in transforms for one in pipeline.transforms[name].inputs}
@@ -85,7 +86,7 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
     sources, transforms, lookups = _nodes(pipeline, sinks)
     for source in sources:
         yield from _weaker_source(source)
-    for check in pipeline.checks_on({*(source.name for source in sources), *transforms}):
+    for check in checks_on(pipeline, {*(source.name for source in sources), *transforms}):
         yield f"checks.{check.name}: {_CHECKS[check.action]}"
     for name in sorted(lookups):
         yield f"sources.{name}: its columns and types are the table's, `schema` is not compared"
@@ -202,7 +203,7 @@ def _code(pipeline: Pipeline, sinks: Collection[Sink], missing: Collection[str])
 
 
 def _conditions(pipeline: Pipeline, node: str) -> list[str]:
-    checks: tuple[Check, ...] = pipeline.checks_on([node])
+    checks: tuple[Check, ...] = checks_on(pipeline, [node])
     return [check.expr.text for check in checks if check.leaves_out]
 
 

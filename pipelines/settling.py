@@ -21,7 +21,6 @@ from pipelines.errors import ChainError
 from pipelines.lettering import Lettering, said_by, trusted
 from pipelines.loss_table import place, record
 from pipelines.losses import losses, passing, standing
-from pipelines.model import Pipeline, Sink
 from pipelines.old_checkpoint import Owner, whose
 from pipelines.opening import Opening, Step, opening
 from pipelines.other_chains import TakeOver, begins
@@ -34,6 +33,7 @@ from pipelines.reconcile import (
     leaves_out,
     reconcile,
 )
+from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.sources import Topics
 from pipelines.state_chain import state_stop
 from pipelines.topic_chain import AnyChain
@@ -62,8 +62,8 @@ class Settling:
     def __init__(
         self,
         spark: SparkSession,
-        pipeline: Pipeline,
-        sink: Sink,
+        plan: PipelinePlan,
+        sink: SinkPlan,
         chain: AnyChain,
         letters: Sequence[OfSource],
         files: CheckpointFiles,
@@ -72,10 +72,10 @@ class Settling:
         wishes: Wishes,
     ) -> None:
         self._spark = spark
-        self._pipeline = pipeline
-        self._file = pipeline.as_arguments
-        self._sink = sink
-        self._source = pipeline.source_of(sink)
+        self._pipeline = plan.pipeline
+        self._file = plan.pipeline.as_arguments
+        self._sink = sink.sink
+        self._source = sink.source
         self._chain = chain
         self._letters = letters
         self.files = files
@@ -83,7 +83,7 @@ class Settling:
         self._old_files = old_files
         self._topics = topics
         self._wishes = wishes
-        self._stateful = pipeline.stateful_of(sink)
+        self._stateful = sink.stateful
         # A state is in its checkpoint: no wish is obeyed that would set that aside.
         self._trust = Trust.NEITHER if self._stateful else wishes.trust
         self.warnings: list[str] = []

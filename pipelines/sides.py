@@ -21,6 +21,7 @@ from pipelines.old_checkpoint import Owner, whose
 from pipelines.other_chains import ChainName, OtherChain, begins
 from pipelines.paths import local_folder
 from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
+from pipelines.sink_plan import SinkPlan, compile_plan
 from pipelines.sources import Topics, topics_beside, topics_together
 from pipelines.state_chain import state_stop
 from pipelines.table_end import FolderFiles
@@ -58,8 +59,8 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
         except PipelineError as error:
             looked[source.name] = str(error)
     return [
-        _sides(pipeline, sink, *_of_sources(pipeline, sink, looked))
-        for sink in pipeline.sinks.values()
+        _sides(pipeline, plan, *_of_sources(plan, looked))
+        for plan in compile_plan(pipeline).sinks.values()
     ]
 
 
@@ -68,11 +69,11 @@ Looked = Mapping[str, Topics]
 
 
 def _of_sources(
-    pipeline: Pipeline, sink: Sink, looked: Mapping[str, Topics | str]
+    sink: SinkPlan, looked: Mapping[str, Topics | str]
 ) -> tuple[Looked | str, Topics | None]:
     """Of each of a sink's sources, and of all together; why not, and None."""
     found: dict[str, Topics] = {}
-    for source in pipeline.sources_of(sink):
+    for source in sink.sources:
         topics = looked[source.name]
         if isinstance(topics, str):
             return topics, None
@@ -83,7 +84,10 @@ def _of_sources(
         return str(error), None
 
 
-def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str, topics: Topics | None) -> Sides:
+def _sides(
+    pipeline: Pipeline, plan: SinkPlan, looked: Looked | str, topics: Topics | None
+) -> Sides:
+    sink = plan.sink
     table = sink.told
     folder = local_folder(sink.path) if sink.path else None
     elsewhere = folder is None and sink.topic is None
@@ -106,8 +110,8 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str, topics: Topics 
     if isinstance(files, Stop):
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
-    judged = _judged(pipeline.source_of(sink), checkpoint, tip, topics)
-    if pipeline.stateful_of(sink):
+    judged = _judged(plan.source, checkpoint, tip, topics)
+    if plan.stateful:
         here = files or _files(pipeline.checkpoint_of(sink.name))
         query, has_state = here.query_id() if checkpoint else "", here.has_state()
         judged = state_stop(checkpoint, query, tip, has_state=has_state) or judged
@@ -118,7 +122,7 @@ def _sides(pipeline: Pipeline, sink: Sink, looked: Looked | str, topics: Topics 
         checkpoint=checkpoint,
         files=files,
         topics=topics,
-        stop=stop or judged or _dead_letters(pipeline, sink, tip, looked),
+        stop=stop or judged or _dead_letters(pipeline, plan, tip, looked),
         unknown=looked if isinstance(looked, str) else "",
         newest=seen.newest,
     )
@@ -178,15 +182,15 @@ def _judged(
 
 
 def _dead_letters(
-    pipeline: Pipeline, sink: Sink, tip: Tip | Unreadable | None, looked: Looked | str
+    pipeline: Pipeline, plan: SinkPlan, tip: Tip | Unreadable | None, looked: Looked | str
 ) -> Stop | None:
     path = pipeline.dead_letter_path
     folder = local_folder(path) if path else None
     if not isinstance(tip, Tip) or path is None or folder is None:
         return None
-    if isinstance(looked, str) and len(pipeline.sources_of(sink)) > 1:
+    if isinstance(looked, str) and len(plan.sources) > 1:
         return None  # nobody knows which topics are whose
-    for source in pipeline.lettered_by(sink):
+    for source in plan.leads:
         beside = set() if isinstance(looked, str) else topics_beside(source, looked)
         name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{source.name}")
         found, _ = DeltaLogReader(FolderFiles(), folder, name.app_id).last_tip()

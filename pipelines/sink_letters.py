@@ -16,8 +16,9 @@ from pipelines.batch_rows import RowsIn
 from pipelines.chain import Batch, Commit, Stop
 from pipelines.delta_chain import DeltaChain, StoppedError
 from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue, said_by
-from pipelines.model import Pipeline, Sink, Source
+from pipelines.model import Source
 from pipelines.readings import reading_of
+from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.stateful import held_and_counted
 from pipelines.topic_chain import AnyChain
 
@@ -46,19 +47,19 @@ class SinkLetters:
     def __init__(
         self,
         spark: SparkSession,
-        pipeline: Pipeline,
-        sink: Sink,
+        plan: PipelinePlan,
+        sink: SinkPlan,
         chain: AnyChain,
         letterings: Mapping[str, Lettering[DeltaChain]],
         topics_of: Callable[[Source], Collection[str]],
     ) -> None:
         """`chain`: the sink's own. `letterings`: of its sources with dead letters, by name.
         `topics_of` tells a batch's parts."""
-        self._spark, self._pipeline, self._sink = spark, pipeline, sink
+        self._spark, self._sources, self._sink = spark, plan.sources, sink
         self._chain = chain
         self._letterings = letterings
         self._topics_of = topics_of
-        self._leads = {source.name for source in pipeline.lettered_by(sink)}
+        self._leads = {source.name for source in sink.leads}
 
     def said(self) -> dict[str, Any]:
         """What the sink's commit says of them."""
@@ -72,7 +73,7 @@ class SinkLetters:
     def due(self, batch: Batch, own: Commit | None) -> list[Source]:
         """The sources of which some may be due. Nothing stays nothing; the rest is only for sure
         under the lettering's lock. Raises LettersStoppedError."""
-        sources = [self._pipeline.sources[name] for name in self._letterings]
+        sources = [self._sources[name].source for name in self._letterings]
         dues = [self._due(one, self._part(one, batch), own) for one in sources]
         return [one for one, due in zip(sources, dues, strict=True) if due != NOTHING_DUE]
 
@@ -81,9 +82,8 @@ class SinkLetters:
         are due, and where checks that this sink answers for look at each batch."""
         found = {one.name for one in due}
         if own is not None:
-            sources = (self._pipeline.sources[name] for name in self._leads)
-            found |= {one.name for one in sources if self._pipeline.checks_sending(one)}
-        return [self._pipeline.sources[name] for name in self._letterings if name in found]
+            found |= {name for name in self._leads if self._sources[name].sending}
+        return [self._sources[name].source for name in self._letterings if name in found]
 
     def write(
         self,
@@ -109,10 +109,10 @@ class SinkLetters:
         made: Mapping[str, DataFrame],
         own: Commit | None,
     ) -> tuple[int, int]:
-        lettering = self._letterings[source.name]
+        plan, lettering = self._sources[source.name], self._letterings[source.name]
         parsed, reading = rows_in.parsed[source.name], reading_of(source)
-        letters = partial(frames.dead_letters, self._pipeline, source, parsed, reading, made)
-        none_bad = rows_in.bad == 0 and not self._pipeline.checks_sending(source)
+        letters = partial(frames.dead_letters, plan, parsed, reading, made)
+        none_bad = rows_in.bad == 0 and not plan.sending
         with lettering.lock:
             due = self._due(source, part, own)
             bad, commit, count = None, due.commit, 0
@@ -161,5 +161,5 @@ class SinkLetters:
 
     def _part(self, source: Source, batch: Batch) -> Batch:
         """What a batch has of a source."""
-        alone = len(self._pipeline.sources_of(self._sink)) == 1
+        alone = len(self._sink.sources) == 1
         return batch if alone else batch.of_topics(self._topics_of(source))

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import frames
 from pipelines.joins import why_without_end
-from pipelines.model import Pipeline, Sink, Source, Transform
+from pipelines.model import Source, Transform
 from pipelines.readings import reading_of
 from pipelines.refusals import STATEFUL, analyzed_plan
+from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.spark_words import complaint, refusal
 from pipelines.state_chain import made_by
 
@@ -35,22 +36,22 @@ _NO_END = "without watermark"
 
 
 def good_of(
-    pipeline: Pipeline, node: str, rows: Callable[[Source], DataFrame]
+    plan: PipelinePlan, node: str, rows: Callable[[Source], DataFrame]
 ) -> dict[str, DataFrame]:
     """The good rows of each source of a node, by its name. `rows`: the records of one."""
     good = {}
-    for name in pipeline.lineage(node)[0]:
-        source = pipeline.sources[name]
+    for name in plan.nodes[node].sources:
+        source = plan.pipeline.sources[name]
         reading = reading_of(source)
         good[name] = frames.good_rows(frames.parse(rows(source), reading), reading)
     return good
 
 
 def stream_of(
-    pipeline: Pipeline, sink: Sink, stateful: Transform, opened: Callable[[Source], DataFrame]
+    plan: PipelinePlan, sink: SinkPlan, stateful: Transform, opened: Callable[[Source], DataFrame]
 ) -> DataFrame:
     """The sources' streams up to the state. `opened`: all in one session."""
-    return _made(pipeline, stateful, good_of(pipeline, sink.input, opened))
+    return _made(plan, stateful, good_of(plan, sink.sink.input, opened))
 
 
 def held(frame: DataFrame) -> DataFrame:
@@ -93,47 +94,47 @@ class LateRows:
         return found
 
 
-def state_of(pipeline: Pipeline, sink: Sink, good: Good) -> dict[str, Any] | None:
+def state_of(plan: PipelinePlan, sink: SinkPlan, good: Good) -> dict[str, Any] | None:
     """What its commits say of the state; None without one. `good`: a source's rows."""
-    stateful = pipeline.stateful_of(sink)
+    stateful = sink.stateful
     if stateful is None:
         return None
     inputs: Mapping[str, Mapping[str, str]] = {
-        name: frames.columns(frames.rows_of(pipeline, name, good)) for name in stateful.inputs
+        name: frames.columns(frames.rows_of(plan, name, good)) for name in stateful.inputs
     }
     return made_by(stateful, inputs)
 
 
-def refuse_beyond(pipeline: Pipeline, sink: Sink, good: Good) -> None:
+def refuse_beyond(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
     """Raise ConfigError when a transform of this sink looks beyond single rows, and has no state
     that Spark could keep for it."""
-    stateful = pipeline.stateful_of(sink)
+    stateful = sink.stateful
     if stateful is None:
-        frames.refuse_stateful(pipeline, sink.input, good)
+        frames.refuse_stateful(plan, sink.sink.input, good)
         return
     for name in stateful.inputs:
-        frames.refuse_stateful(pipeline, name, good)
-    made = _made(pipeline, stateful, good)
-    if sink.input != stateful.name:
+        frames.refuse_stateful(plan, name, good)
+    made = _made(plan, stateful, good)
+    if sink.sink.input != stateful.name:
         behind = made.sparkSession.createDataFrame([], made.schema)
-        frames.refuse_stateful(pipeline, sink.input, behind, stateful.name)
-    _refuse_no_state(pipeline, stateful, good)
+        frames.refuse_stateful(plan, sink.sink.input, behind, stateful.name)
+    _refuse_no_state(plan, stateful, good)
 
 
-def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: Good) -> None:
+def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> None:
     """Ask Spark, by a stream of the same columns, whether it would run."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 
     said = stateful.said
-    session = _made(pipeline, stateful, good).sparkSession
+    session = _made(plan, stateful, good).sparkSession
 
     def stream(like: DataFrame) -> DataFrame:
         nothing = [F.lit(None).cast(f.dataType).alias(f.name) for f in like.schema.fields]
         return session.readStream.format("rate").load().select(*nothing)
 
     assert isinstance(good, Mapping)
-    made: Any = _made(pipeline, stateful, {name: stream(each) for name, each in good.items()})
+    made: Any = _made(plan, stateful, {name: stream(each) for name, each in good.items()})
     words = [match[1] for match in STATEFUL.finditer(analyzed_plan(made))]
     other = next((word for word in words if word not in _KEPT), None)
     kinds = {word for word in words if word in ("Aggregate", "Join")}
@@ -164,5 +165,5 @@ def _refuse_no_state(pipeline: Pipeline, stateful: Transform, good: Good) -> Non
         raise refusal(said.place, said.path, message) from error
 
 
-def _made(pipeline: Pipeline, stateful: Transform, good: Good) -> DataFrame:
-    return frames.nodes_of(pipeline, [stateful.name], good).made[stateful.name]
+def _made(plan: PipelinePlan, stateful: Transform, good: Good) -> DataFrame:
+    return frames.nodes_of(plan, [stateful.name], good).made[stateful.name]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pipelines.errors import Problem
+from pipelines.lineage import lineage
 from pipelines.loader import Table
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.paths import place_in
@@ -109,5 +110,5 @@ def reads(source: Source, target: TopicTarget) -> bool:
 
 
 def _sources_of(pipeline: Pipeline, sink: Sink) -> list[Source]:
-    names = pipeline.lineage(sink.input)[0] if sink.input else ()
+    names = lineage(pipeline, sink.input)[0] if sink.input else ()
     return [pipeline.sources[name] for name in names]

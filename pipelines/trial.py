@@ -19,6 +19,7 @@ from pipelines.errors import ConfigError, Place, RunError
 from pipelines.messages import clear_reason
 from pipelines.model import OnError, Pipeline, Source
 from pipelines.readings import reading_of
+from pipelines.sink_plan import PipelinePlan, compile_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,7 @@ class Outcome:
 
 def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
     """Every test of the file, in its order. Raises ConfigError for SQL that `plan` refuses."""
+    plan = compile_plan(pipeline)
     return [
         Outcome(
             name=case.name,
@@ -51,7 +53,7 @@ def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
             complaints=tuple(
                 f"{each.node}: {complaint}"
                 for each in case.expected
-                for complaint in _complaints(spark, pipeline.with_rows(case.tables), case, each)
+                for complaint in _complaints(spark, plan.with_rows(case.tables), case, each)
             ),
         )
         for case in pipeline.cases
@@ -68,13 +70,14 @@ def lines(file: str, outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def _complaints(
-    spark: SparkSession, pipeline: Pipeline, case: Case, expected: Expectation
+    spark: SparkSession, plan: PipelinePlan, case: Case, expected: Expectation
 ) -> list[str]:
     from pyspark.errors import PySparkException
 
     try:
-        frame = as_text(_frame(spark.newSession(), pipeline, case, expected.node))
-        if expected.node in pipeline.sinks and pipeline.sinks[expected.node].topic:
+        frame = as_text(_frame(spark.newSession(), plan, case, expected.node))
+        sink = plan.pipeline.sinks.get(expected.node)
+        if sink is not None and sink.topic is not None:
             return _of_topic(frame, expected)
         found = Counter(_as_json(frame, frame.columns))
         complaints = []
@@ -204,39 +207,41 @@ def _rows(count: int) -> str:
     return f"{count} row{'' if count == 1 else 's'}"
 
 
-def _frame(spark: SparkSession, pipeline: Pipeline, case: Case, node: str) -> DataFrame:
+def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> DataFrame:
     """The rows of a sink's table or a transform, those that fail a check, or the dead letters."""
     if node == DEAD_LETTER:
-        return _dead_letters(spark, pipeline, case)
+        return _dead_letters(spark, plan, case)
+    pipeline = plan.pipeline
     sink = pipeline.sinks.get(node)
     check = pipeline.checks.get(node)
     name = sink.input if sink else check.on if check else node
     good: dict[str, DataFrame] = {}
-    for source in (pipeline.sources[each] for each in pipeline.lineage(name)[0]):
+    for source in (pipeline.sources[each] for each in plan.nodes[name].sources):
         reading = reading_of(source, offline=True)
         parsed = frames.parse(_records(spark, source, case), reading)
         if check is None and source.has_on_error(OnError.FAIL):
             frames.fail_on_bad(parsed, source, reading)
         good[source.name] = frames.good_rows(parsed, reading)
     if check is not None:
-        return frames.nodes_of(pipeline, [name], good).made[name].where(checking.failing(check))
+        return frames.nodes_of(plan, [name], good).made[name].where(checking.failing(check))
     if sink is None:
-        return frames.rows_of(pipeline, node, good)
-    checks = pipeline.checks_of(sink)
-    nodes = frames.nodes_of(pipeline, [sink.input, *(each.on for each in checks)], good)
+        return frames.rows_of(plan, node, good)
+    checks = plan.sinks[node].checks
+    nodes = frames.nodes_of(plan, [sink.input, *(each.on for each in checks)], good)
     checking.judge(sink.name, checks, checking.count(nodes.made, checks))
     return frames.first_rows(frames.table_rows(pipeline, sink, nodes.rows[sink.input]))
 
 
-def _dead_letters(spark: SparkSession, pipeline: Pipeline, case: Case) -> DataFrame:
+def _dead_letters(spark: SparkSession, plan: PipelinePlan, case: Case) -> DataFrame:
     letters: DataFrame | None = None
-    for source in (one for sink in pipeline.sinks.values() for one in pipeline.lettered_by(sink)):
+    for source in (one for sink in plan.sinks.values() for one in sink.leads):
+        of = plan.sources[source.name]
         reading = reading_of(source, offline=True)
         parsed = frames.parse(_records(spark, source, case), reading)
         good = frames.good_rows(parsed, reading)
-        checked_nodes = [check.on for check in pipeline.checks_sending(source)]
-        made = frames.nodes_of(pipeline, checked_nodes, good).made
-        bad = frames.dead_letters(pipeline, source, parsed, reading, made, {})
+        checked_nodes = [check.on for check in of.sending]
+        made = frames.nodes_of(plan, checked_nodes, good).made
+        bad = frames.dead_letters(of, parsed, reading, made, {})
         letters = bad if letters is None else letters.unionByName(bad, allowMissingColumns=True)
     return spark.createDataFrame([], "source STRING") if letters is None else letters
 

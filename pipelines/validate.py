@@ -15,6 +15,7 @@ from pathlib import Path
 from pipelines.cases import cases_of
 from pipelines.check_words import checks_of
 from pipelines.errors import ConfigError, Place, Problem
+from pipelines.lineage import lineage, stateful_of
 from pipelines.loader import Scalar, Table, load_all
 from pipelines.lookup_words import is_lookup, lookup_of, lookup_problems
 from pipelines.metric_words import metrics_of
@@ -276,8 +277,8 @@ def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> N
     if len(problems) > before:
         return
     for sink in pipeline.sinks.values():
-        sources = pipeline.lineage(sink.input)[0] if sink.input else ()
-        if len(sources) > 1 and pipeline.stateful_of(sink) is None:
+        sources = lineage(pipeline, sink.input)[0] if sink.input else ()
+        if len(sources) > 1 and stateful_of(pipeline, sink) is None:
             message = (
                 f"rows of several sources ({', '.join(sources)}) come together: expected a "
                 "transform that joins them, with a `watermark` of each"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.errors import Problem
+from pipelines.lineage import inputs_of, lineage, stateful_of
 from pipelines.loader import Table
 from pipelines.model import Action, Pipeline, Sink, Transform
 from pipelines.paths import place_in
@@ -47,7 +48,7 @@ def watermark_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
             for key, message in _of_transform(pipeline, transform):
                 yield _problem(tree, "transforms", transform.name, key, message)
     for sink in pipeline.sinks.values():
-        stateful = pipeline.stateful_of(sink)
+        stateful = stateful_of(pipeline, sink)
         if stateful is not None:
             for key, message in _of_sink(pipeline, sink, stateful):
                 yield _problem(tree, "sinks", sink.name, key, message)
@@ -61,7 +62,7 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
     without = [n for n in transform.inputs if n not in {w.input for w in transform.watermarks}]
     if without:
         yield "watermark", f"expected column and delay of each input; missing: {', '.join(without)}"
-    names = [name for name in pipeline.lineage(transform.name)[1] if name != transform.name]
+    names = [name for name in lineage(pipeline, transform.name)[1] if name != transform.name]
     for name in names:
         each = pipeline.transforms[name]
         if each.watermarks:
@@ -70,14 +71,14 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
         elif each.function:
             message = f"the function of `{name}` in front of a state is not supported yet"
             yield "inputs", message
-    below = [pipeline.lineage(name)[0] for name in transform.inputs]
+    below = [lineage(pipeline, name)[0] for name in transform.inputs]
     sources = [name for each in below for name in each]
     twice = next((name for name in sources if sources.count(name) > 1), None)
     if twice:
         yield "inputs", f"a join of source `{twice}` with itself is not supported yet"
     elif any(len(each) > 1 for each in below):
         yield "inputs", "expected one input for each source that is joined"
-    tables = sorted(pipeline.inputs_of(transform.name) & pipeline.lookups.keys())
+    tables = sorted(inputs_of(pipeline, transform.name) & pipeline.lookups.keys())
     if tables:
         message = (
             f"a table (`{tables[0]}`) in front of a state is not supported yet: join it in a "
@@ -90,12 +91,12 @@ def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tu
     if sink.topic is not None:
         message = f"`{stateful.name}` has a state: a topic of its rows is not supported yet"
         yield "inputs", message
-    others = {*pipeline.lineage(sink.input)[0]} - {*pipeline.lineage(stateful.name)[0]}
+    others = {*lineage(pipeline, sink.input)[0]} - {*lineage(pipeline, stateful.name)[0]}
     if others:
         message = f"`{min(others)}` comes beside `{stateful.name}`, which has a state"
         yield "inputs", f"{message}: expected it among that one's inputs"
-    above = {*pipeline.sources, *pipeline.lineage(stateful.name)[1]} - {stateful.name}
-    for name in pipeline.lineage(sink.input)[1]:
+    above = {*pipeline.sources, *lineage(pipeline, stateful.name)[1]} - {stateful.name}
+    for name in lineage(pipeline, sink.input)[1]:
         if name == stateful.name or name in above:
             continue
         beside = [one for one in pipeline.transforms[name].inputs if one in above]
@@ -108,7 +109,7 @@ def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tu
 
 
 def _of_sources(pipeline: Pipeline, stateful: Transform, tree: Table) -> Iterator[Problem]:
-    names = pipeline.lineage(stateful.name)[0]
+    names = lineage(pipeline, stateful.name)[0]
     for name in names:
         source = pipeline.sources[name]
         joined = len(names) > 1
@@ -129,14 +130,14 @@ def _of_checks(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
     stateful = [t for t in pipeline.transforms.values() if t.watermarks]
     for check in pipeline.checks.values():
         for transform in stateful:
-            sources, transforms = pipeline.lineage(transform.name)
+            sources, transforms = lineage(pipeline, transform.name)
             if check.on in {*sources, *transforms} - {transform.name}:
                 message = (
                     f"`{check.on}` is in front of `{transform.name}`, which has a state: a check "
                     "there is not supported yet"
                 )
                 yield _problem(tree, "checks", check.name, "on", message)
-        behind = {check.on, *pipeline.lineage(check.on)[1]} & {t.name for t in stateful}
+        behind = {check.on, *lineage(pipeline, check.on)[1]} & {t.name for t in stateful}
         if behind and check.action is Action.DEAD_LETTER:
             message = (
                 f"a row of `{check.on}` is of many records: expected warn, drop or fail behind "

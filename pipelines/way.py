@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from josefine_spark.topic_offsets import ByPartition, TopicOffsets
 from pipelines.beginning import ends, named, no_table
 from pipelines.errors import RunError
-from pipelines.model import End, Pipeline, Sink, Source
+from pipelines.model import End, Sink, Source
 from pipelines.reconcile import Start
+from pipelines.sink_plan import SinkPlan
 from pipelines.sources import SourceKind, Topics
 
 
@@ -27,8 +28,7 @@ class Way:
 
 
 def ways_of(
-    pipeline: Pipeline,
-    sink: Sink,
+    sink: SinkPlan,
     kind: SourceKind,
     looked: Mapping[str, Topics],
     start: Start,
@@ -36,8 +36,8 @@ def ways_of(
 ) -> list[Way]:
     """One for each of a sink's sources. `looked`: what each has. Raises as `way_of`."""
     found = []
-    for source in pipeline.sources_of(sink):
-        way = way_of(source, sink, kind, looked[source.name], start, now_ms)
+    for source in sink.sources:
+        way = way_of(source, sink.sink, kind, looked[source.name], start, now_ms)
         if way.at is not None and len(looked) > 1:
             own = looked[source.name].latest.topic_ids
             ids = {t: each for t, each in way.at.topic_ids.items() if t in own}

@@ -37,13 +37,14 @@ from pipelines.errors import ChainError, RunError
 from pipelines.keeping import keeper_of
 from pipelines.laps import Laps
 from pipelines.lettering import Lettering
-from pipelines.model import Mode, OnError, Pipeline, Sink, Source
+from pipelines.model import Mode, Source
 from pipelines.preparing import prepare
 from pipelines.readings import reading_of
 from pipelines.reporting import BatchDone
 from pipelines.retries import Retry
 from pipelines.shared_rows import SharedRows
 from pipelines.sink_letters import LettersStoppedError, SinkLetters, Written
+from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.sources import SourceKind
 from pipelines.state_chain import decide_in_turn
 from pipelines.stateful import LateRows, held
@@ -68,8 +69,8 @@ class SinkWork:
     def __init__(
         self,
         spark: SparkSession,
-        pipeline: Pipeline,
-        sink: Sink,
+        plan: PipelinePlan,
+        sink: SinkPlan,
         kind: SourceKind,
         run_id: str,
         on_batch: Callable[[BatchDone], None],
@@ -80,11 +81,9 @@ class SinkWork:
         advice: Advice,
     ) -> None:
         """`letterings`, `shared`: of all sources, which the works of one run share."""
-        self.sink = sink
-        self.source = pipeline.source_of(sink)
-        sources = pipeline.sources_of(sink)
-        self._failing = [one for one in sources if one.has_on_error(OnError.FAIL)]
-        self._stateful = pipeline.stateful_of(sink)
+        self._plan, self._of = plan, sink
+        self.sink, self.source = sink.sink, sink.source
+        self._stateful = sink.stateful
         self._late = LateRows()
         self.lock = threading.Lock()
         self.stopping = False
@@ -93,7 +92,7 @@ class SinkWork:
         self.warnings: Sequence[str] = ()
         """Of its start, when it is prepared."""
         self._spark = spark
-        self._pipeline = pipeline
+        self._pipeline = plan.pipeline
         self._kind = kind
         self._run_id = run_id
         self._on_batch = on_batch
@@ -110,8 +109,8 @@ class SinkWork:
         `now_ms` since 1970: when the run began."""
         ready = prepare(
             self._spark,
-            self._pipeline,
-            self.sink,
+            self._plan,
+            self._of,
             self._kind,
             self._run_id,
             partial(self._on_retry, self.sink.name),
@@ -124,15 +123,15 @@ class SinkWork:
         self._letterings |= ready.letterings
         self._letters = SinkLetters(
             self._spark,
-            self._pipeline,
-            self.sink,
+            self._plan,
+            self._of,
             self.chain,
             ready.letterings,
             self._topics_of,
         )
         self._files, self._topics, self._begun_at = ready.files, ready.topics, ready.begun_at
         tip = self.chain.tip
-        self._advice.stands(self.sink, tip.reached.ends if tip else {}, self._topics.latest.ends)
+        self._advice.stands(self._of, tip.reached.ends if tip else {}, self._topics.latest.ends)
         self._ends_at = ready.ends_at
         self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
         # Which records are lost is told by who reads them.
@@ -213,7 +212,7 @@ class SinkWork:
         done = replace(done, late=self.late_rows())
         tip = self.chain.tip
         assert tip is not None
-        self._advice.reached(self.sink, tip.reached.ends)
+        self._advice.reached(self._of, tip.reached.ends)
         failpoints.hit("after_commit_before_log")
         seconds = time.monotonic() - begun_s
         self._on_batch(replace(done, ends=tip.reached.ends, seconds=seconds))
@@ -267,11 +266,11 @@ class SinkWork:
             return self._done(batch_id)
         laps = Laps()
         rows_in = self._rows_in(frame, batch, own, lettered)
-        checks = self._pipeline.checks_of(self.sink)
+        checks = self._of.checks
         try:
-            nodes = nodes_of(self._pipeline, self.sink, rows_in)
+            nodes = nodes_of(self._plan, self._of, rows_in)
             if own is not None:
-                for one in self._failing:
+                for one in self._of.failing:
                     frames.fail_on_bad(rows_in.parsed[one.name], one, reading_of(one))
                 if checks:
                     with laps.of("checks"):
@@ -314,7 +313,7 @@ class SinkWork:
         if self._stateful:
             looks = {one.name: one for one in self._letters.looks(lettered, own)}
             if own is not None:
-                looks |= {one.name: one for one in self._failing}
+                looks |= {one.name: one for one in self._of.failing}
             read = partial(self._read_again, frame, batch)
             return rows_of_state(frame, self._stateful, looks.values(), read)
         if self._shares:
@@ -322,11 +321,11 @@ class SinkWork:
             if shared is not None:
                 return shared
         again = self.sink.deduplicate is not None or self.sink.mode is Mode.SCD2
-        several = again or bool(self._failing or self._pipeline.checks_of(self.sink))
+        several = again or bool(self._of.failing or self._of.checks)
         return rows_of_source(frame, self.source, keeps=several, counts=bool(lettered))
 
     def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:
-        if len(self._pipeline.sources_of(self.sink)) > 1:
+        if len(self._of.sources) > 1:
             batch = batch.of_topics(self._topics_of(source))
         return self._kind.read(frame.sparkSession, source, batch)
 

@@ -19,7 +19,8 @@ from pipelines.evolution import Steps, fit, other_rows
 from pipelines.historizing import history, identity
 from pipelines.lettering import LettersDue
 from pipelines.merging import Merge, fold
-from pipelines.model import Mode, Pipeline, Sink, Source
+from pipelines.model import Mode, Sink, Source
+from pipelines.sink_plan import SinkPlan
 from pipelines.topic_chain import AnyChain
 from pipelines.upserting import upsert
 
@@ -32,15 +33,15 @@ if TYPE_CHECKING:
 NO_STEPS = Steps()
 
 
-def facts(pipeline: Pipeline, sink: Sink, columns: Mapping[str, str]) -> dict[str, Any]:
+def facts(plan: SinkPlan, columns: Mapping[str, str], dead_letters: str | None) -> dict[str, Any]:
     """What the next run has to know of the table's rows."""
     said: dict[str, Any] = {
         "columns": [*columns],
-        "mode": sink.mode.value,
-        "keys": [*_row_keys(sink)],
+        "mode": plan.sink.mode.value,
+        "keys": [*_row_keys(plan.sink)],
     }
-    if any(map(pipeline.has_dead_letters, pipeline.sources_of(sink))):
-        said["dead_letters"] = pipeline.dead_letters
+    if plan.lettered:
+        said["dead_letters"] = dead_letters
     return said
 
 

@@ -9,6 +9,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from pipelines.advice import Advice, common
 from pipelines.loader import load
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import validate
 from tests.unit.pipelines.test_validate import GOOD
 from tests.unit.pipelines.test_watermarks import JOINED
@@ -24,10 +25,10 @@ class Lab:
     """Two sinks of one source, and groups that remember what they are told."""
 
     def __init__(self, text, why=""):
-        pipeline = validate(load(text, "f.yaml", {}))
+        plan = compile_plan(validate(load(text, "f.yaml", {})))
         self.told, self.said, self.why = [], [], why
-        self.advice = Advice(pipeline, self.commit, lambda *line: self.said.append(line))
-        self.lake, *others = pipeline.sinks.values()
+        self.advice = Advice(plan, self.commit, lambda *line: self.said.append(line))
+        self.lake, *others = plan.sinks.values()
         self.other = others[0] if others else None
 
     def commit(self, source, group, ends):

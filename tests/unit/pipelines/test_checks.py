@@ -17,6 +17,7 @@ from pipelines.graph import as_mermaid, graph_of
 from pipelines.lint import lint_file
 from pipelines.loader import load
 from pipelines.model import Action
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import validate
 from tests.unit.pipelines.test_validate import GOOD, complaint
 
@@ -53,11 +54,11 @@ def test_the_first_sink_of_a_source_judges_also_what_sends_its_dead_letters():
     swapped = swapped.replace("named: { on: clean", "named: { on: raw")
     swapped = swapped.replace("early: { on: raw", "early: { on: clean")
     pipeline = pipeline_of(swapped)
-    first, second = pipeline.sinks.values()
+    first, second = compile_plan(pipeline).sinks.values()
 
-    assert [bool(pipeline.lettered_by(sink)) for sink in (first, second)] == [True, False]
-    assert [check.name for check in pipeline.checks_of(first)] == ["named", "early"]
-    assert [check.name for check in pipeline.checks_of(second)] == ["positive", "early", "named"]
+    assert [bool(sink.leads) for sink in (first, second)] == [True, False]
+    assert [check.name for check in first.checks] == ["named", "early"]
+    assert [check.name for check in second.checks] == ["positive", "early", "named"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pipelines.judgement import judgement
 from pipelines.lint import columns_of_source
 from pipelines.loader import load
 from pipelines.model import Format, OnError
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import validate
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD, VALUE
@@ -202,7 +203,7 @@ def test_dead_letters_of_a_key_need_their_table():
 
 def digest(value, key=None):
     made = pipeline(value, key)
-    return judgement(made, made.sources["raw"])
+    return judgement(compile_plan(made).sources["raw"])
 
 
 def test_the_judgement_of_json_is_that_of_the_commits_that_are_there():

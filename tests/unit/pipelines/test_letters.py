@@ -8,6 +8,7 @@ from josefine_broker.base.ids import TopicPartition
 from pipelines.delta_log import LogEntry
 from pipelines.judgement import judgement
 from pipelines.letters import Due, Letter, Read, Way, checks_in, due, reads_of, way
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import read_pipeline
 
 P0 = TopicPartition("t", 0)
@@ -114,7 +115,7 @@ def test_rows_that_came_around_the_check_are_there_already(tmp_path):
 def test_another_check_schema_or_sql_below_a_check_is_another_judgement(tmp_path):
     def of(text: str) -> str:
         file = pipeline(tmp_path, text)
-        return judgement(file, file.sources["s"])
+        return judgement(compile_plan(file).sources["s"])
 
     same = FILE % "id > 0"
     others = [

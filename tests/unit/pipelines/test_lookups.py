@@ -6,6 +6,7 @@ import pytest
 
 from pipelines.graph import as_mermaid, graph_of
 from pipelines.letters import Way, way
+from pipelines.lineage import inputs_of, lineage
 from pipelines.lint import lint_file
 from pipelines.loader import load
 from pipelines.validate import validate
@@ -36,8 +37,8 @@ def test_a_table_is_no_stream(tmp_path):
 
     assert (lookup.path, lookup.table, lookup.schema) == ("/names", None, "id INT, name STRING")
     assert [*pipeline.sources] == ["raw"]
-    assert pipeline.lineage("clean") == (("raw",), ("clean",))
-    assert pipeline.inputs_of("clean") == {"raw", "names"}
+    assert lineage(pipeline, "clean") == (("raw",), ("clean",))
+    assert inputs_of(pipeline, "clean") == {"raw", "names"}
     assert linted(tmp_path, JOINED) == []
     assert complaints(JOINED) == []
     named = JOINED.replace("path: /names", "table: lake.names")

@@ -28,6 +28,7 @@ from pipelines.registry import (
     address_of,
     schema_in,
 )
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import validate
 from pipelines.wire_format import framed
 from tests.unit.pipelines.test_validate import GOOD
@@ -274,7 +275,8 @@ def test_other_descriptors_are_another_judgement(tmp_path):
 
     one, other = (pipeline_of(tmp_path, each) for each in (SCHEMA, descriptors(renamed)))
 
-    assert judgement(one, one.sources["raw"]) != judgement(other, other.sources["raw"])
+    plans = [compile_plan(each).sources["raw"] for each in (one, other)]
+    assert judgement(plans[0]) != judgement(plans[1])
 
 
 def test_json_of_the_library_is_what_a_file_may_say_of_a_record():

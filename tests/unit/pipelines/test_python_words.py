@@ -9,6 +9,7 @@ import pytest
 from pipelines.judgement import judgement
 from pipelines.lint import lint_file
 from pipelines.model import Pipeline
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import read_pipeline
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD
@@ -95,7 +96,7 @@ def test_a_file_that_is_no_python_is_told_with_its_line(tmp_path, text, wrong):
 def test_a_changed_file_is_another_judgement(tmp_path):
     def of(text: str) -> str:
         pipeline: Pipeline = read_pipeline(said(tmp_path, "own.py:clean", text), {})
-        return judgement(pipeline, pipeline.sources["raw"])
+        return judgement(compile_plan(pipeline).sources["raw"])
 
     first = of(FILE)
     assert first == of(FILE)

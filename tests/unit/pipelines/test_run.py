@@ -16,6 +16,7 @@ from pipelines.reporting import BatchDone
 from pipelines.retries import LOST
 from pipelines.run import _Run
 from pipelines.sink_lives import together
+from pipelines.sink_plan import compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.validate import validate
 from pipelines.wishes import NO_WISHES
@@ -99,7 +100,7 @@ class Steps(_Run):
     def _prepared(self, name):
         sink = self.pipeline.sinks[name]
         work = self.works[name] = SimpleNamespace(
-            sink=sink, source=self.pipeline.source_of(sink), steps=self.steps[name], error=None,
+            sink=sink, source=self.plan.sinks[name].source, steps=self.steps[name], error=None,
             query=None, late_rows=lambda: 0, lock=Lock(), stopping=False,
             rests=lambda: self.rested.append(name),
         )  # fmt: skip
@@ -236,6 +237,7 @@ def test_lost_records_begin_all_sinks_again_that_are_not_over(run):
     """Their letters share a chain, which only a start moves behind what is lost."""
     sources = {"raw": replace(run.pipeline.sources["raw"], skips_losses=True)}
     run.pipeline = replace(run.pipeline, sources=sources)
+    run.plan = compile_plan(run.pipeline)
     run.steps["lake"] += [done(1), OSError(LOST.mark), done(1, batch=2)]
     run.steps["other"] += [done(1, sink="other", batch=n) for n in range(50)]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pipelines.errors import ConfigError
+from pipelines.lineage import lineage
 from pipelines.loader import load
 from pipelines.model import Limit, Mode
 from pipelines.retries import PAUSES_MS, Restart
+from pipelines.sink_plan import compile_plan
 from pipelines.validate import examine, read_pipeline, validate
 from pipelines.variables import Variables
 
@@ -753,8 +755,8 @@ def test_a_good_file_becomes_a_pipeline():
 
     sink = pipeline.sinks["lake"]
     assert pipeline.name == "orders"
-    assert pipeline.source_of(sink).topics == ("orders",)
-    assert pipeline.lineage("clean") == (("raw",), ("clean",))
+    assert pipeline.sources["raw"].topics == ("orders",)
+    assert lineage(pipeline, "clean") == (("raw",), ("clean",))
     assert sink.merges
     assert [(a.column, a.function, a.argument) for a in sink.aggregates] == [
         ("n", "count", None),
@@ -848,7 +850,7 @@ def test_the_first_sink_of_a_source_writes_its_dead_letters():
 
     pipeline = validate(load(text, "f.yaml", {}))
 
-    assert [bool(pipeline.lettered_by(sink)) for sink in pipeline.sinks.values()] == [True, False]
+    assert [bool(sink.leads) for sink in compile_plan(pipeline).sinks.values()] == [True, False]
 
 
 def test_a_schema_file_lies_beside_the_pipeline_file(tmp_path):

@@ -10,6 +10,7 @@ from pipelines.checkpoint import CheckpointFiles
 from pipelines.errors import RunError
 from pipelines.reconcile import Checkpoint, Recorded, Unreadable
 from pipelines.sdp import export
+from pipelines.sink_plan import compile_plan
 from pipelines.sources import Topics, topics_together
 from pipelines.state_chain import decide_in_turn, made_by, other_state, state_stop
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
@@ -132,7 +133,7 @@ def test_windows_are_read_drawn_and_known_to_editors(tmp_path):
     (mark,) = pipeline.transforms["per_minute"].watermarks
 
     assert (mark.input, mark.column, mark.delay_ms) == ("clean", "at", 600_000)
-    assert pipeline.stateful_of(pipeline.sinks["lake"]).name == "per_minute"
+    assert compile_plan(pipeline).sinks["lake"].stateful.name == "per_minute"
     assert linted(tmp_path, WINDOWS) == []
     (wrong,) = linted(tmp_path, WINDOWS.replace("window.start", "window.begin"))
     assert "`window` has no field `begin`" in wrong
@@ -215,7 +216,8 @@ sinks:""",
 def test_two_streams_are_joined_by_a_transform_that_has_a_watermark_of_each(tmp_path):
     pipeline = pipeline_of(JOINED)
 
-    assert [one.name for one in pipeline.sources_of(pipeline.sinks["lake"])] == ["raw", "paid"]
+    plan = compile_plan(pipeline)
+    assert [one.name for one in plan.sinks["lake"].sources] == ["raw", "paid"]
     assert linted(tmp_path, JOINED) == []
     assert complaints(JOINED) == []
     start = JOINED.index("    watermark:")
