@@ -30,7 +30,8 @@ def check(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: boo
     josefine pipeline check orders.yaml --env prod
     """
     pipeline = pipeline_file.read(file, environment, as_json)
-    from pipelines.checkup import ERROR, findings
+    from pipelines.checkup import findings
+    from pipelines.finding import ERROR
     from pipelines.inquiry import inquire
 
     with hiding(pipeline):

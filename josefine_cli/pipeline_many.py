@@ -13,7 +13,6 @@ from josefine_cli import pipeline_file
 from josefine_cli.pipeline_ending import stop_on_signals, summary
 from josefine_cli.pipeline_secrets import hiding
 from pipelines.errors import ConfigError, RunError
-from pipelines.folders import refuse_unwritable
 from pipelines.model import Pipeline
 from pipelines.variables import hidden
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 def run(pipelines: Sequence[Pipeline], *, skip_losses: bool, as_json: bool) -> None:
     """Raises ConfigError for files that cannot be together, RunError in the end when any failed."""
     from pipelines.company import refuse_strangers
+    from pipelines.folders import refuse_unwritable
 
     try:
         refuse_strangers(pipelines)

@@ -20,7 +20,6 @@ from josefine_cli.errors import UsageError
 from josefine_cli.pipeline_ending import stop_on_signals, summary
 from josefine_cli.pipeline_file import ENVIRONMENT, JSON
 from josefine_cli.pipeline_secrets import hiding
-from pipelines.folders import refuse_unwritable
 from pipelines.model import Pipeline
 
 if TYPE_CHECKING:
@@ -114,6 +113,7 @@ def run(
         pipeline_many.run(pipelines, skip_losses=on_data_loss is not None, as_json=as_json)
         return
     (pipeline,) = pipelines
+    from pipelines.folders import refuse_unwritable
     from pipelines.reconcile import Trust
     from pipelines.sink_lives import together
     from pipelines.wishes import wishes

@@ -8,29 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines.counting import counted
+from pipelines.finding import ABSENT, ERROR, FORBIDDEN, OK, SKIPPED, WARNING, Finding
 from pipelines.lookup_model import Lookup
-from pipelines.model import Pipeline, Sink, Source
-from pipelines.topic_model import TopicTarget
-
-OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
-
-ABSENT, FORBIDDEN = "absent", "forbidden"
-"""What a topic is that cannot be read; any other text is the broker's own reason."""
-
-
-class Finding(NamedTuple):
-    """`level` is ok, warning, error or skipped; `mend` says what to do, "" where nothing is."""
-
-    level: str
-    what: str
-    mend: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.level}: {self.what}" + (f"; {self.mend}" if self.mend else "")
+from pipelines.model import Pipeline, Source
+from pipelines.targets.table import target_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +67,14 @@ class FolderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that was asked. `machine`: why Spark would not start here, "" where it would. `topics`:
-    sink → why its topic cannot be written, as far as brokers say without a write, or ""."""
+    """All that was asked. `machine`: why Spark would not start here, "" where it would. `targets`:
+    sink → why its target cannot be written, as far as one knows without a write, or ""."""
 
     machine: str = ""
     sources: Mapping[str, SourceFacts]
     folders: tuple[FolderFacts, ...]
     lookups: Mapping[str, LookupFacts] = field(default_factory=dict)
-    topics: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
 
 
 def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
@@ -102,11 +86,7 @@ def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
     found += [_lookup(pipeline.lookups[name], seen) for name, seen in facts.lookups.items()]
     found += [_folder(pipeline, each) for each in facts.folders]
     for sink in pipeline.sinks.values():
-        if sink.topic is not None and sink.name in facts.topics:
-            found.append(_target(sink, sink.topic, facts.topics[sink.name]))
-        if sink.table:
-            what = f"sinks.{sink.name}.table: {sink.table}: only Spark's catalog knows where it is"
-            found.append(Finding(SKIPPED, what))
+        found += target_of(sink).findings(facts.targets.get(sink.name))
     if pipeline.dead_letter_table:
         what = f"dead_letter.table: {pipeline.dead_letter_table}: only Spark's catalog knows where"
         found.append(Finding(SKIPPED, f"{what} it is"))
@@ -179,17 +159,6 @@ def _topic(source: Source, topic: str, why: str) -> Finding:
         mend = f"josefine acls add --user USER --operation read --topic {topic} {where}"
         return Finding(ERROR, f"source `{source.name}`: no right to read topic {topic}", mend)
     return Finding(ERROR, f"source `{source.name}`: topic {topic}: {why}")
-
-
-def _target(sink: Sink, target: TopicTarget, why: str) -> Finding:
-    what = f"sink `{sink.name}`: topic {target.topic}"
-    if why == ABSENT:
-        mend = f"josefine topics create {target.topic} -b {target.bootstrap}"
-        return Finding(ERROR, f"{what} does not exist", mend)
-    if why:
-        mend = f"start the brokers, or mend `bootstrap` at {sink.place}"
-        return Finding(ERROR, f"{what}: {why}", mend)
-    return Finding(OK, f"{what} is there")
 
 
 def _folder(pipeline: Pipeline, seen: FolderFacts) -> Finding:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pipelines import delta_tables
@@ -51,23 +49,18 @@ def constrain(spark: SparkSession, sink: Sink, path: str, wanted: Due) -> None:
             ) from error
 
 
-@contextmanager
-def told_when_broken(sink: Sink, path: str, commit: Commit, batch_id: int) -> Iterator[None]:
-    """Raises RunError for a write within that the table refused for a row; all else passes."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        what = broken(str(error))
-        if what is None:
-            raise
-        raise RunError(
-            f"sink `{sink.name}` stopped, nothing of its batch {batch_id} was written: a row "
-            f"breaks {what}\n"
-            f"  table {path}\n"
-            f"  batch {batch_id} reads from {offsets(commit.start)} to {offsets(commit.end.ends)}\n"
-            "Mend what makes such rows, or let a check with `action: dead_letter` or `drop` take "
-            "them out first, and run again; or drop the constraint of the table."
-        ) from error
+def why_broken(
+    sink: Sink, path: str, commit: Commit, batch_id: int, error: Exception
+) -> RunError | None:
+    """What to tell of a write that the table refused for a row; None where it failed otherwise."""
+    what = broken(str(error))
+    if what is None:
+        return None
+    return RunError(
+        f"sink `{sink.name}` stopped, nothing of its batch {batch_id} was written: a row "
+        f"breaks {what}\n"
+        f"  table {path}\n"
+        f"  batch {batch_id} reads from {offsets(commit.start)} to {offsets(commit.end.ends)}\n"
+        "Mend what makes such rows, or let a check with `action: dead_letter` or `drop` take "
+        "them out first, and run again; or drop the constraint of the table."
+    )

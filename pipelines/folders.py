@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pipelines.errors import SetupError
 from pipelines.model import Pipeline
+from pipelines.targets.table import target_of
 
 METRICS = "metrics.table"
 """No run stops for it."""
@@ -60,8 +61,7 @@ def local_path(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> str | N
 def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
     yield "spark.checkpoint", pipeline.checkpoint, False
     for sink in pipeline.sinks.values():
-        if sink.path:
-            yield f"sinks.{sink.name}.path", sink.path, True
+        yield from ((key, path, True) for key, path in target_of(sink).folders())
     if pipeline.dead_letter_path:
         yield "dead_letter.path", pipeline.dead_letter_path, True
     if pipeline.metrics_table:

@@ -15,24 +15,16 @@ from typing import TYPE_CHECKING
 from josefine_spark.topic_offsets import ByPartition
 from pipelines import checking, decode, functions, lookups
 from pipelines.decode import Reading
-from pipelines.deduplicating import without_copies
 from pipelines.errors import RunError
 from pipelines.frame_columns import columns_ddl
-from pipelines.historizing import versions
 from pipelines.joins import JOIN, beyond_rows
-from pipelines.merging import partials
-from pipelines.model import Action, Mode, OnError, Pipeline, Sink, Source, Transform
+from pipelines.model import Action, OnError, Source, Transform
 from pipelines.refusals import (
-    refuse_flag,
     refuse_no_condition,
-    refuse_no_time,
-    refuse_own,
-    refuse_twice,
 )
 from pipelines.sink_plan import Lineage, PipelinePlan, SinkPlan, SourcePlan
 from pipelines.spark_words import complaint, refusal
-from pipelines.topic_rows import topic_rows
-from pipelines.upserting import HIDDEN, latest_rows
+from pipelines.upserting import HIDDEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,50 +50,6 @@ class Nodes:
 
     made: Mapping[str, DataFrame]
     rows: Mapping[str, DataFrame]
-
-
-def sink_rows(plan: PipelinePlan, sink: Sink, good: Good) -> DataFrame:
-    """What goes into the sink's table, given its source's good rows."""
-    return table_rows(plan.pipeline, sink, rows_of(plan, sink.input, good))
-
-
-def table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
-    """What goes into the sink's table, given the rows of its input."""
-    from pyspark.errors import PySparkException
-
-    refuse_twice(pipeline, sink, rows.columns)
-    if sink.topic is not None:
-        return topic_rows(sink, sink.topic, rows)
-    if sink.deduplicate is not None:
-        refuse_no_time(sink, sink.deduplicate, rows)
-        try:
-            return without_copies(rows, sink.deduplicate)
-        except PySparkException as error:
-            path = f"sinks.{sink.name}.deduplicate"
-            raise complaint(sink.deduplicate.key_places[0], path, error) from error
-    if sink.mode is Mode.APPEND:
-        return rows
-    order = sink.latest.columns if sink.latest else ()
-    named = {*sink.keys, *order, *(a.argument for a in sink.aggregates if a.argument)}
-    missing = sorted(named - set(rows.columns))
-    path = f"sinks.{sink.name}"
-    if missing:
-        have = ", ".join(rows.columns)
-        message = f"no column {', '.join(missing)} in `{sink.input}`; it has: {have}"
-        raise refusal(sink.place, path, message)
-    if sink.mode is Mode.SCD2:
-        refuse_own(sink, rows)
-    if sink.latest is not None:
-        refuse_flag(sink, rows)
-    try:
-        reduced = _REDUCED[sink.mode](rows, sink)
-        _ = reduced.schema
-    except PySparkException as error:
-        raise complaint(sink.place, path, error) from error
-    return reduced
-
-
-_REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
 def stored(rows: DataFrame) -> DataFrame:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from pipelines.beginning import ends, named
-from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, LookupFacts, SourceFacts
+from pipelines.checkup import Facts, FolderFacts, LookupFacts, SourceFacts
 from pipelines.connecting import security_of
 from pipelines.errors import SetupError
+from pipelines.finding import TROUBLES, reason_of
 from pipelines.folders import Folder, folders, local_path
 from pipelines.lookup_model import Lookup
 from pipelines.model import Pipeline, Source
@@ -25,7 +26,7 @@ from pipelines.sink_plan import PipelinePlan, compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import LOOK_TIMEOUT_MS
 from pipelines.sql_columns import columns_of_ddl
-from pipelines.topic_model import TopicTarget
+from pipelines.targets.table import target_of
 
 if TYPE_CHECKING:
     from josefine_broker.client.cluster import TopicMetadata
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 CLIENT_ID = "josefine-pipeline-check"
 ABSENT_TIMEOUT_MS, UNKNOWN_TIMEOUT_MS = 2_000, 500
 """A person waits; a broker or topic that is just coming is still found."""
-
-_TROUBLES: Mapping[ErrorCode, str] = {
-    ErrorCode.unknown_topic_or_partition: ABSENT,
-    ErrorCode.topic_authorization_failed: FORBIDDEN,
-}
 
 
 def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
@@ -55,7 +51,11 @@ def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
             for each in pipeline.lookups.values()
         },
         folders=tuple(_folder(each) for each in folders(pipeline, env)),
-        topics={s.name: _target(s.topic) for s in pipeline.sinks.values() if s.topic is not None},
+        targets={
+            sink.name: trouble
+            for sink in pipeline.sinks.values()
+            if (trouble := target_of(sink).probe(_client)) is not None
+        },
     )
 
 
@@ -84,7 +84,7 @@ def _source(plan: PipelinePlan, source: Source) -> SourceFacts:
         with _client(source.bootstrap, source.security) as client:
             return _topics(client, plan, source)
     except (KafkaError, OSError, ValueError) as error:
-        return SourceFacts(unreachable=f"{source.bootstrap}: {_told(error)}")
+        return SourceFacts(unreachable=f"{source.bootstrap}: {reason_of(error)}")
 
 
 def _client(bootstrap: str, settings: Mapping[str, str]) -> BlockingClient:
@@ -129,7 +129,7 @@ def _topics(client: BlockingClient, plan: PipelinePlan, source: Source) -> Sourc
     readable: dict[str, int] = {}
     for name, topic in topics.items():
         if topic.error_code is not ErrorCode.none or not topic.partitions:
-            troubles[name] = _TROUBLES.get(topic.error_code, topic.error_code.name)
+            troubles[name] = TROUBLES.get(topic.error_code, topic.error_code.name)
             continue
         assigned = [tp for tp in source.assigned if tp.topic == name]
         absent = [str(tp) for tp in assigned if tp.partition not in topic.partitions]
@@ -221,9 +221,9 @@ def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) ->
         ends = latest_offsets(client, partitions, read_committed=False)
         fetched = client.fetch(ends, partition_bytes_max=1, min_bytes=0, max_wait_ms=0)
     except KafkaError as error:
-        return _TROUBLES.get(error.code, _told(error))
+        return TROUBLES.get(error.code, reason_of(error))
     codes = [one.error_code for one in fetched.values() if one.error_code is not ErrorCode.none]
-    return _TROUBLES.get(codes[0], codes[0].name) if codes else ""
+    return TROUBLES.get(codes[0], codes[0].name) if codes else ""
 
 
 def _groups(client: BlockingClient, plan: PipelinePlan, source: Source) -> dict[str, str]:
@@ -237,18 +237,6 @@ def _groups(client: BlockingClient, plan: PipelinePlan, source: Source) -> dict[
             if error.code is ErrorCode.group_authorization_failed:
                 troubles[group] = "no right to read it"
     return troubles
-
-
-def _target(target: TopicTarget) -> str:
-    """Why a topic cannot be written; "" where it is there. The right to write it shows in a run."""
-    try:
-        with _client(target.bootstrap, target.security) as client:
-            found = client.metadata([target.topic]).topics[target.topic]
-    except (KafkaError, OSError, ValueError) as error:
-        return f"{target.bootstrap}: {_told(error)}"
-    if found.error_code is ErrorCode.none:
-        return ""
-    return _TROUBLES.get(found.error_code, found.error_code.name)
 
 
 def _counted(partitions: Mapping[TopicPartition, int]) -> dict[str, int]:
@@ -298,7 +286,3 @@ def _table(path: Path) -> tuple[int | None, str, str]:
 
 def _listed(path: Path) -> list[Path]:
     return sorted(path.iterdir()) if path.is_dir() else []
-
-
-def _told(error: Exception) -> str:
-    return error.message or error.code.name if isinstance(error, KafkaError) else str(error)

@@ -21,6 +21,7 @@ from pipelines.notices import notices
 from pipelines.positions import place_at
 from pipelines.reader import nearest
 from pipelines.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
+from pipelines.topic_words import columns_named
 from pipelines.upserting import MARK
 from pipelines.validate import Examined, examine, read_text
 from pipelines.variables import Variables
@@ -109,8 +110,8 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         yield _problem(sink.place, f"{path}.inputs", message)
     for index, (key, place) in enumerate(zip(sink.keys, sink.key_places, strict=False)):
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
-    if sink.topic and sink.topic.key:
-        yield from _missing(sink.topic.key, columns, sink, sink.topic.key_place, f"{path}.key")
+    for name, place in columns_named(sink):
+        yield from _missing(name, columns, sink, place, f"{path}.key")
     if sink.latest:
         for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
             yield from _missing(name, columns, sink, place, f"{path}.order_by")

@@ -16,7 +16,6 @@ from pipelines.chain import Commit
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link
 from pipelines.delta_tables import ensure_table
 from pipelines.losses import LostRange, unrecorded
-from pipelines.model import Pipeline, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,28 +26,21 @@ _COLUMNS = (
 )
 
 
-def place(pipeline: Pipeline, sink: Sink) -> str:
-    """The table's path, or its name in the catalog. Of a topic, beside its checkpoint: a dot is in
-    no name, so it is nobody's checkpoint."""
-    if sink.topic is not None:
-        return f"{pipeline.checkpoint_of(sink.name)}.lost"
-    return f"{sink.path or sink.table}_lost"
-
-
-def record(spark: SparkSession, sink: Sink, at: str, link: Link, lost: Sequence[LostRange]) -> None:
-    """Write the ranges that the table `at` has not. Raises StoppedError when another run is
-    writing."""
+def record(
+    spark: SparkSession, at: str | None, table: str | None, link: Link, lost: Sequence[LostRange]
+) -> None:
+    """Write the ranges that the table has not: the one in the folder `at`, or of the name `table`.
+    `link`: of the sink. Raises StoppedError when another run is writing."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 
     schema = StructType.fromDDL(f"{_COLUMNS}, recorded_at TIMESTAMP")
-    is_path = sink.table is None
-    path = ensure_table(spark, at if is_path else None, None if is_path else at, schema)
-    name = Link(pipeline=link.pipeline, sink=f"lost.{sink.name}", run=link.run)
+    path = ensure_table(spark, at, table, schema)
+    name = Link(pipeline=link.pipeline, sink=f"lost.{link.sink}", run=link.run)
     chain = DeltaChain(spark, path, name)
     found = chain.load()
-    table = spark.read.format("delta").load(path)
-    mine = table.where((F.col("pipeline") == link.pipeline) & (F.col("sink") == sink.name))
+    there = spark.read.format("delta").load(path)
+    mine = there.where((F.col("pipeline") == link.pipeline) & (F.col("sink") == link.sink))
     recorded = [
         LostRange(
             partition=TopicPartition(row.topic, row.partition),
@@ -62,7 +54,7 @@ def record(spark: SparkSession, sink: Sink, at: str, link: Link, lost: Sequence[
     if not new:
         return
     rows = [
-        (link.pipeline, sink.name, topic, each.topic_id, number, each.start, each.end)
+        (link.pipeline, link.sink, topic, each.topic_id, number, each.start, each.end)
         for each in new
         for topic, number in [each.partition]
     ]

@@ -19,7 +19,7 @@ from pipelines.evolution import Evolution
 from pipelines.lookup_model import Lookup
 from pipelines.retries import Restart
 from pipelines.threshold import Threshold
-from pipelines.topic_model import TopicTarget
+from pipelines.topic_model import SinkTopic
 from pipelines.upkeep import Upkeep
 from pipelines.watermark_model import Watermark
 
@@ -309,7 +309,9 @@ class Sink:
     input: str
     path: str | None
     table: str | None
-    topic: TopicTarget | None = None
+    type: str = "delta"
+    """A row of `targets.table.TARGETS`."""
+    topic: SinkTopic | None = None
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     key_places: tuple[Place, ...] = ()

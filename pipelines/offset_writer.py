@@ -17,13 +17,13 @@ from pipelines.chain import Stop, Tip, Verdict
 from pipelines.delta_chain import DeltaChain, Link, StoppedError, facts_of
 from pipelines.delta_tables import letters_folder
 from pipelines.errors import ChainError, RunError
-from pipelines.model import Pipeline
+from pipelines.model import Pipeline, Sink
 from pipelines.offset_moves import Move, commit_of, of_dead_letters
 from pipelines.reconcile import LETTERS, Unreadable
 from pipelines.sides import Sides
 from pipelines.sink_plan import SinkPlan, compile_plan
-from pipelines.topic_chain import AnyChain, TopicChain
-from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
+from pipelines.targets.table import target_of
+from pipelines.targets.target import SinkChain, TargetRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def put(
     commit = commit_of(move, version)
     if commit is None:
         return _aside(sides)
-    chain = _chain_of(pipeline, sides, session)
+    chain = _chain_of(pipeline, sides.sink, session)
     if not chain.is_there():
         raise RunError(f"sink `{sides.sink.name}`: there is no table {sides.table} to put it in")
     found = chain.load()
@@ -82,28 +82,27 @@ def _aside(sides: Sides) -> str | None:
     return sides.files.set_aside() if sides.files else None
 
 
-def _chain_of(pipeline: Pipeline, sides: Sides, session: Callable[[], SparkSession]) -> AnyChain:
-    sink = sides.sink
-    target = sink.topic
-    if target is None:
-        return _chain(session(), pipeline, sides.table, sink.name)
+def _chain_of(pipeline: Pipeline, sink: Sink, session: Callable[[], SparkSession]) -> SinkChain:
+    target = target_of(sink)
     link = Link(pipeline=pipeline.name, sink=sink.name, run=uuid4().hex)
-    ledger, write = TopicLedger(target), RowWriter(target)
-    return TopicChain(target, topic_id_of(sink, target), link, ledger, write)
+    run = TargetRun(session=session, link=link, losses=target.loss_table(pipeline))
+    return target.open(run).chain
 
 
 def _chain(spark: SparkSession, pipeline: Pipeline, path: str, name: str) -> DeltaChain:
     return DeltaChain(spark, path, Link(pipeline=pipeline.name, sink=name, run=uuid4().hex))
 
 
-def _do(pipeline: Pipeline, chain: AnyChain, commit: Callable[[], None]) -> None:
+def _do(pipeline: Pipeline, chain: SinkChain, commit: Callable[[], None]) -> None:
     try:
         commit()
     except StoppedError as stopped:
         raise _stopped(pipeline, chain, Verdict.LOST_RACE) from stopped
 
 
-def _stopped(pipeline: Pipeline, chain: AnyChain, verdict: Verdict, detail: str = "") -> ChainError:
+def _stopped(
+    pipeline: Pipeline, chain: SinkChain, verdict: Verdict, detail: str = ""
+) -> ChainError:
     stop, name = Stop(verdict=verdict, detail=detail), chain.link.name
     return ChainError(
         messages.stopped_for_others(pipeline.as_arguments, name, chain.path, stop, ())

@@ -24,6 +24,7 @@ from pipelines.model import Sink, Source
 from pipelines.readings import reading_of
 from pipelines.replay_table import RECORD, ReplayTable
 from pipelines.sink_plan import PipelinePlan
+from pipelines.targets.table import target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,9 +76,9 @@ class Look:
         self._source, self._of_source = source, plan.sources[source.name]
         self._table, self._only = table, only
         own = [plan.sinks[name].sink for name in self._of_source.sinks]
-        self.topics = [sink for sink in own if sink.topic is not None]
+        self.others = [sink for sink in own if not target_of(sink).gets_replay]
         self.stateful = [sink for sink in own if plan.sinks[sink.name].stateful]
-        self.sinks = [sink for sink in own if sink not in (*self.topics, *self.stateful)]
+        self.sinks = [sink for sink in own if sink not in (*self.others, *self.stateful)]
         self.reading = reading_of(source)
         self._folder = str(letters_folder(spark, plan.pipeline))
 
@@ -158,7 +159,7 @@ class Look:
             if found is Due.UNSURE:
                 return [], f"whether sink `{sink.name}` has its rows is not known: name its sinks"
             sinks.append(sink.name)
-        for sink in (*self.topics, *self.stateful):
+        for sink in (*self.others, *self.stateful):
             # Its chain has no place for rows of before, and no reader could tell them from twins;
             # what a state made without them stays as it is.
             due_there = (
@@ -167,7 +168,8 @@ class Look:
                 else (way(self._pipeline, sink.input, nodes) is not Way.NONE)
             )
             if due_there:
-                what = "writes a topic" if sink.topic else "has rows of a state"
+                of = target_of(sink)
+                what = "has rows of a state" if of.gets_replay else f"writes {of.writes}"
                 return [], f"sink `{sink.name}` {what}, which gets no replay: name the others"
         return sinks, ""
 

@@ -12,6 +12,7 @@ from pipelines.model import Pipeline
 from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.sink_plan import compile_plan
 from pipelines.stateful import good_of, refuse_beyond
+from pipelines.targets.table import target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +62,8 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
             session = spark.newSession()
             good = good_of(compiled, sink.input, partial(frames.empty_source, session))
             refuse_beyond(compiled, of, good)
-            rows = frames.sink_rows(compiled, sink, good)
-            stored = frames.stored(rows)
+            made = frames.rows_of(compiled, sink.input, good)
+            stored = frames.stored(target_of(sink).rows(compiled.pipeline, made))
             refuse_no_cluster(sink, stored.columns)
             refuse_no_constraint(sink, stored)
             frames.refuse_checks(compiled, of, good)

@@ -11,12 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition
-from pipelines import frames, writing
+from pipelines import frames
 from pipelines.checkpoint import CheckpointFiles
-from pipelines.constraining import constrain, constraints_due
-from pipelines.constraints import Due
 from pipelines.delta_chain import DeltaChain, Link
-from pipelines.delta_tables import change_columns, cluster, ensure_table
+from pipelines.delta_tables import change_columns, ensure_table
 from pipelines.errors import RunError
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
@@ -31,8 +29,9 @@ from pipelines.sink_plan import PipelinePlan, SinkPlan, SourcePlan
 from pipelines.sources import SourceKind, Topics, topics_beside, topics_together
 from pipelines.state_chain import STATE, other_state, ways_out
 from pipelines.stateful import good_of, refuse_beyond, state_of, stream_of
-from pipelines.topic_chain import AnyChain, TopicChain
-from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
+from pipelines.targets.delta_rows import row_keys
+from pipelines.targets.table import target_of
+from pipelines.targets.target import LetterChain, OpenTarget, TargetRun
 from pipelines.way import Way, begun_at, ways_of
 from pipelines.wishes import Wishes
 
@@ -49,8 +48,8 @@ class Ready:
     says it. `ends_at`: where this run ends. `warnings`: what the start passed over as it was told.
     """
 
-    chain: AnyChain
-    letterings: Mapping[str, Lettering[DeltaChain]]
+    opened: OpenTarget
+    letterings: Mapping[str, Lettering[LetterChain]]
     files: CheckpointFiles
     topics: Topics
     looked: Mapping[str, Topics]
@@ -68,7 +67,7 @@ def prepare(
     run_id: str,
     on_retry: Callable[[int, Retry], None],
     wishes: Wishes,
-    letterings: Mapping[str, Lettering[DeltaChain]],
+    letterings: Mapping[str, Lettering[LetterChain]],
     now_ms: int,
 ) -> Ready:
     """`letterings`: of sources, where a sink before this one has prepared them. Raises ConfigError
@@ -89,9 +88,12 @@ def prepare(
     looked = {one.name: kind.look(one) for one in sources}
     topics = topics_together(looked)
     wants, state = frames.columns(stored), state_of(dry, of, good)
-    facts = writing.facts(of, wants, pipeline.dead_letters)
+    facts = _facts(of, wants, pipeline.dead_letters)
     link = link_of(sink.name, sources[0], {**facts, STATE: state} if state else facts)
-    chain = _chain_of(spark, sink, stored, link, topics, on_retry)
+    target = target_of(sink)
+    losses = target.loss_table(pipeline)
+    run = TargetRun(session=lambda: spark, link=link, losses=losses, on_retry=on_retry)
+    opened = target.prepare(run, stored, topics.latest.topic_ids.values())
     own: dict[str, OfSource] = {}
     for lettered in of.lettered:
         source = lettered.source
@@ -104,20 +106,17 @@ def prepare(
         own[source.name] = OfSource(there, leads, topics_beside(source, looked))
     files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
     both = files_of(files), files_of(old)
-    settling = Settling(spark, plan, of, chain, [*own.values()], *both, topics, wishes)
-    steps = Steps()
+    settling = Settling(plan, of, opened, losses, [*own.values()], *both, topics, wishes)
 
     def fits(said: Mapping[str, Any]) -> None:
-        nonlocal steps
         _refuse_other_state(pipeline, sink, said, state)
-        steps = writing.steps(spark, sink, chain.path, wants, said)
+        opened.fit(wants, said)
 
-    constraints = constraints_due(spark, sink, chain.path)
     start = settling.settle(fits)
-    _change_table(spark, sink, chain.path, steps, constraints)
+    opened.change()
     ways = ways_of(of, kind, looked, start, now_ms)
     return Ready(
-        chain=chain,
+        opened=opened,
         letterings={name: each.lettering for name, each in own.items()},
         files=settling.files,
         topics=topics,
@@ -132,21 +131,24 @@ def prepare(
 def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
     """What the sink's table has of no records. Raises ConfigError for what only Spark finds."""
     refuse_beyond(dry, of, good)
-    stored = frames.stored(frames.sink_rows(dry, of.sink, good))
+    made = frames.rows_of(dry, of.sink.input, good)
+    stored = frames.stored(target_of(of.sink).rows(dry.pipeline, made))
     refuse_no_cluster(of.sink, stored.columns)
     refuse_no_constraint(of.sink, stored)
     frames.refuse_checks(dry, of, good)
     return stored
 
 
-def _change_table(
-    spark: SparkSession, sink: Sink, path: str, steps: Steps, constraints: Due
-) -> None:
-    """Columns first: a constraint may be over a new one. What a crash leaves out is due again."""
-    change_columns(spark, path, steps)
-    constrain(spark, sink, path, constraints)
-    if sink.cluster_by:
-        cluster(spark, path, sink.cluster_by)
+def _facts(plan: SinkPlan, columns: Mapping[str, str], dead_letters: str | None) -> dict[str, Any]:
+    """What the next run has to know of the table's rows."""
+    said: dict[str, Any] = {
+        "columns": [*columns],
+        "mode": plan.sink.mode.value,
+        "keys": [*row_keys(plan.sink)],
+    }
+    if plan.lettered:
+        said["dead_letters"] = dead_letters
+    return said
 
 
 def _refuse_other_state(
@@ -177,32 +179,6 @@ def _stream(
     return stream_of(plan, sink, stateful, opened)
 
 
-def _chain_of(
-    spark: SparkSession,
-    sink: Sink,
-    stored: DataFrame,
-    link: Link,
-    topics: Topics,
-    on_retry: Callable[[int, Retry], None],
-) -> AnyChain:
-    """A table is made here, a topic is there or SetupError says so. RunError: the source reads
-    it."""
-    from josefine_spark.environment import settle_environment
-
-    target = sink.topic
-    if target is None:
-        path = ensure_table(spark, sink.path, sink.table, stored.schema)
-        return DeltaChain(spark, path, link, on_retry)
-    topic_id = topic_id_of(sink, target)
-    if topic_id and topic_id in topics.latest.topic_ids.values():
-        raise RunError(
-            f"sink `{sink.name}`: its source reads topic {target.topic}: its rows would come round "
-            "for ever"
-        )
-    settle_environment(spark)
-    return TopicChain(target, topic_id, link, TopicLedger(target), RowWriter(target), on_retry)
-
-
 def _letters(
     dry: PipelinePlan, sink: SinkPlan, source: SourcePlan, empty: DataFrame, good: Good
 ) -> DataFrame:
@@ -217,7 +193,7 @@ def _lettering(
     letters: DataFrame,
     link: Link,
     on_retry: Callable[[int, Retry], None],
-) -> Lettering[DeltaChain]:
+) -> Lettering[LetterChain]:
     """With a table for such letters."""
     path = _dead_table(spark, pipeline, letters)
     return Lettering(DeltaChain(spark, path, link, on_retry), pipeline.dead_letters)

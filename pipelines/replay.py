@@ -14,20 +14,22 @@ from uuid import uuid4
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import TopicOffsets
-from pipelines import checking, failpoints, frames, writing
+from pipelines import checking, failpoints, frames
 from pipelines.chain import Commit, Tip
 from pipelines.counting import counted
 from pipelines.deduplicating import span_of
-from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError
+from pipelines.delta_chain import NO_BATCH, Link, StoppedError
 from pipelines.delta_log import DeltaLogReader
 from pipelines.delta_tables import letters_folder
 from pipelines.errors import ChainError, RunError
 from pipelines.hadoop import HadoopFiles
 from pipelines.letters import Letter
 from pipelines.model import Action, Pipeline, Sink, Source
-from pipelines.outlook import Look, Outlook, folder_of_sink
+from pipelines.outlook import Look, Outlook
 from pipelines.replay_table import RECORD, ReplayTable
 from pipelines.sink_plan import PipelinePlan, compile_plan
+from pipelines.targets.table import target_of
+from pipelines.targets.target import OpenTarget, SinkChain, TargetRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,12 +79,12 @@ class Replay:
 
     def _finish(self, outlook: Outlook, number: int) -> None:
         for index, sink in enumerate(self._sinks_of(outlook), start=1):
-            chain, version = self._chain(sink)
-            if version < number:
-                outlook.rows[sink.name] = self._write(chain, sink, number)
+            opened = self._opened(sink)
+            if _version(opened.chain) < number:
+                outlook.rows[sink.name] = self._write(opened, sink, number)
             failpoints.hit("mid_replay", index)
 
-    def _write(self, chain: DeltaChain, sink: Sink, number: int) -> int:
+    def _write(self, opened: OpenTarget, sink: Sink, number: int) -> int:
         from pyspark.sql import functions as F  # noqa: N812
 
         planned = self._table.of(number).where(F.array_contains("sinks", sink.name))
@@ -96,34 +98,32 @@ class Replay:
             checks = [check for check in of_sink if check.action is Action.FAIL]
             checking.judge(sink.name, checks, checking.count(nodes.made, checks))
             made = nodes.rows[sink.input]
-            rows = frames.table_rows(self._pipeline, sink, made)
-            self._refuse_other_columns(chain, sink, frames.columns(frames.stored(rows)))
+            rows = target_of(sink).rows(self._pipeline, made)
+            self._refuse_other_columns(opened, sink, frames.columns(frames.stored(rows)))
             how = sink.deduplicate
             commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
             span = span_of(made, how) if how else None
             said = {"replay": number, "source": self._source.name}
-            entry = writing.write(chain, sink, rows, commit, NO_BATCH, said, span)
+            return opened.commit(rows, commit, NO_BATCH, said, span).rows
         finally:
             parsed.unpersist()
-        return writing.rows_written(sink, entry)
 
     def _refuse_other_columns(
-        self, chain: DeltaChain, sink: Sink, columns: Mapping[str, str]
+        self, opened: OpenTarget, sink: Sink, columns: Mapping[str, str]
     ) -> None:
-        own = Link(pipeline=self._pipeline.name, sink=sink.name, run=self._run)
-        found = DeltaChain(self._spark, chain.path, own).load()
+        found = self._of_name(sink, sink.name).chain.load()
         said = found.said if isinstance(found, Tip) else {}
-        if writing.steps(self._spark, sink, chain.path, columns, said) != writing.NO_STEPS:
+        if not opened.fit(columns, said):
             raise RunError(
-                f"sink `{sink.name}`: {chain.path} has not the columns of the file yet: run the "
-                "pipeline first"
+                f"sink `{sink.name}`: {opened.chain.path} has not the columns of the file yet: "
+                "run the pipeline first"
             )
 
     def _refuse_lost_table(self) -> None:
         """Else letters would be replayed again, or the sinks take a replay for one of before."""
         newest = self._table.newest
         for sink in self._look.sinks:
-            version = self._chain(sink)[1]
+            version = _version(self._opened(sink).chain)
             if version > newest:
                 raise RunError(
                     f"sink `{sink.name}` has replay {version} of source `{self._source.name}`, but "
@@ -142,7 +142,7 @@ class Replay:
                     f"replay {number} of source `{self._source.name}` was for a sink `{name}`, "
                     "which the file has not: give it its name back until the replay is finished"
                 )
-        return any(self._chain(known[name])[1] < number for name in names)
+        return any(_version(self._opened(known[name]).chain) < number for name in names)
 
     def _again(self, number: int, planned: DataFrame) -> Outlook:
         """A replay that died in between: the same letters, all of which must still be good."""
@@ -166,13 +166,21 @@ class Replay:
         wanted = {name for sinks in outlook.planned.values() for name in sinks}
         return [sink for sink in self._look.sinks if sink.name in wanted]
 
-    def _chain(self, sink: Sink) -> tuple[DeltaChain, int]:
-        """A sink's chain of replays and its newest number. A dot is in no sink's name."""
-        name = f"replay.{self._source.name}.{sink.name}"
+    def _opened(self, sink: Sink) -> OpenTarget:
+        """A sink's chain of replays. A dot is in no sink's name."""
+        return self._of_name(sink, f"replay.{self._source.name}.{sink.name}")
+
+    def _of_name(self, sink: Sink, name: str) -> OpenTarget:
+        target = target_of(sink)
         link = Link(pipeline=self._pipeline.name, sink=name, run=self._run)
-        chain = DeltaChain(self._spark, folder_of_sink(self._spark, sink), link)
-        found = chain.load()
-        return chain, found.txn_version if found is not None else 0
+        losses = target.loss_table(self._pipeline)
+        return target.open(TargetRun(session=lambda: self._spark, link=link, losses=losses))
+
+
+def _version(chain: SinkChain) -> int:
+    """The newest number of a chain of replays."""
+    found = chain.load()
+    return found.txn_version if found is not None else 0
 
 
 def replays(

@@ -17,7 +17,6 @@ from uuid import uuid4
 
 from pipelines.advice import Advice
 from pipelines.batch_rows import Decoded
-from pipelines.delta_chain import DeltaChain
 from pipelines.errors import PipelineError, SetupError
 from pipelines.failure_notes import forget, note
 from pipelines.jvm import has_gone, watched
@@ -34,6 +33,7 @@ from pipelines.sink_plan import compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
 from pipelines.tally import RunResult, Tally
+from pipelines.targets.target import LetterChain
 from pipelines.variables import hidden
 from pipelines.wishes import NO_WISHES, Wishes
 from pipelines.work import SinkWork
@@ -95,7 +95,7 @@ class _Run:
         self.lives = SinkLives(pipeline.sinks, pipeline.restart)
         self.wishes = NO_WISHES
         self.works: dict[str, SinkWork] = {}
-        self.letterings: dict[str, Lettering[DeltaChain]] = {}
+        self.letterings: dict[str, Lettering[LetterChain]] = {}
         self.shared: dict[str, SharedRows[Decoded]] = {
             source: SharedRows() for source in pipeline.sources
         }

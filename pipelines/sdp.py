@@ -15,6 +15,7 @@ from pipelines.evolution import Evolution
 from pipelines.lineage import checks_on, lineage
 from pipelines.model import Action, Check, Format, Mode, OnError, Pipeline, Sink, Source
 from pipelines.sdp_code import append_flow, path_sink, source_view, sql_view, table, table_view
+from pipelines.targets.table import target_of
 
 SPEC, CODE = "spark-pipeline.yml", "transformations"
 
@@ -48,8 +49,8 @@ def export(pipeline: Pipeline, *, has_secrets: bool = False) -> Export:
 
 def _why_not(pipeline: Pipeline, sink: Sink) -> str:
     """Why a sink has no counterpart; "" where it has one."""
-    if sink.topic is not None:
-        return "it writes a topic"
+    if sink.type != "delta":
+        return f"it writes {target_of(sink).writes}"
     if not sink.told:
         return "its place is a secret"
     if sink.mode is not Mode.APPEND:

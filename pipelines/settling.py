@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines import failpoints, messages
 from pipelines.chain import HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
-from pipelines.delta_chain import DeltaChain, StoppedError
+from pipelines.delta_chain import StoppedError
 from pipelines.errors import ChainError
 from pipelines.lettering import Lettering, said_by, trusted
-from pipelines.loss_table import place, record
 from pipelines.losses import losses, passing, standing
 from pipelines.old_checkpoint import Owner, whose
 from pipelines.opening import Opening, Step, opening
@@ -36,11 +35,8 @@ from pipelines.reconcile import (
 from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.sources import Topics
 from pipelines.state_chain import state_stop
-from pipelines.topic_chain import AnyChain
+from pipelines.targets.target import LetterChain, OpenTarget, SinkChain, TableAt
 from pipelines.wishes import Wishes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class OfSource:
     """The dead letters of one of a sink's sources. `leads`: their chain is settled with this sink;
     `others`: the topics of what the source is joined with."""
 
-    lettering: Lettering[DeltaChain]
+    lettering: Lettering[LetterChain]
     leads: bool
     others: Collection[str]
 
@@ -61,22 +57,21 @@ class Settling:
 
     def __init__(
         self,
-        spark: SparkSession,
         plan: PipelinePlan,
         sink: SinkPlan,
-        chain: AnyChain,
+        opened: OpenTarget,
+        losses: TableAt,
         letters: Sequence[OfSource],
         files: CheckpointFiles,
         old_files: CheckpointFiles,
         topics: Topics,
         wishes: Wishes,
     ) -> None:
-        self._spark = spark
         self._pipeline = plan.pipeline
         self._file = plan.pipeline.as_arguments
         self._sink = sink.sink
         self._source = sink.source
-        self._chain = chain
+        self._opened, self._chain, self._losses = opened, opened.chain, losses
         self._letters = letters
         self.files = files
         self._new_files = files
@@ -182,9 +177,7 @@ class Settling:
         return None
 
     def _record(self, plan: Opening) -> None:
-        at = place(self._pipeline, self._sink)
-        link = self._chain.link
-        self._do(self._chain, lambda: record(self._spark, self._sink, at, link, plan.lost))
+        self._do(self._chain, lambda: self._opened.record_losses(plan.lost))
         failpoints.hit("mid_loss", 1)
 
     def _anchor(self, plan: Opening) -> None:
@@ -218,7 +211,7 @@ class Settling:
         tip = plan.start.tip
         self.files.continues(tip.reached.ends if tip else {})
 
-    def _do(self, chain: AnyChain, commit: Callable[[], None]) -> None:
+    def _do(self, chain: SinkChain, commit: Callable[[], None]) -> None:
         try:
             commit()
         except StoppedError as stopped:
@@ -239,7 +232,7 @@ class Settling:
                 checkpoint,
                 found,
                 messages.Losing(
-                    table=place(self._pipeline, self._sink),
+                    table=self._losses.told,
                     topics=sorted(self._topics.latest.topic_ids),
                     bootstrap=self._source.bootstrap,
                 ),
@@ -247,7 +240,7 @@ class Settling:
             )
         )
 
-    def _loaded(self, chain: AnyChain, beside: Collection[str]) -> Tip | Unreadable | None:
+    def _loaded(self, chain: SinkChain, beside: Collection[str]) -> Tip | Unreadable | None:
         """What the table says of this name, or of the one that it had before."""
         found = chain.load()
         if isinstance(found, (Tip, Unreadable)):

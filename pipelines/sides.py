@@ -10,24 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from josefine_spark.offsets import parse_offset
-from josefine_spark.sink_state import SinkState
-from pipelines.chain import HandedOn, Stop, Tip, Verdict
+from pipelines.chain import Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader, LogEntry
 from pipelines.errors import PipelineError
 from pipelines.losses import losses, standing
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.old_checkpoint import Owner, whose
-from pipelines.other_chains import ChainName, OtherChain, begins
+from pipelines.other_chains import ChainName, begins
 from pipelines.paths import local_folder
 from pipelines.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
 from pipelines.sink_plan import SinkPlan, compile_plan
 from pipelines.sources import Topics, topics_beside, topics_together
 from pipelines.state_chain import state_stop
 from pipelines.table_end import FolderFiles
-from pipelines.topic_ledger import TopicLedger, topic_id_of
-from pipelines.topic_model import TopicTarget, sink_id
-from pipelines.topic_tip import Target, end_of, other_chains, said_by, taken_over
+from pipelines.targets.table import target_of
+from pipelines.targets.target import Seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +87,15 @@ def _sides(
 ) -> Sides:
     sink = plan.sink
     table = sink.told
-    folder = local_folder(sink.path) if sink.path else None
-    elsewhere = folder is None and sink.topic is None
-    if elsewhere or local_folder(pipeline.checkpoint) is None:
-        unknown = "only Spark finds it: the table or the checkpoint is not on this machine"
-        return Sides(sink=sink, table=table, unknown=unknown)
     name = ChainName(pipeline=pipeline.name, sink=sink.name)
     try:
-        seen = _seen_topic(sink, sink.topic, name) if sink.topic else _seen_table(str(folder), name)
+        is_local = local_folder(pipeline.checkpoint) is not None
+        seen = target_of(sink).describe(name) if is_local else None
     except PipelineError as error:
         return Sides(sink=sink, table=table, unknown=str(error))
+    if seen is None:
+        unknown = "only Spark finds it: the table or the checkpoint is not on this machine"
+        return Sides(sink=sink, table=table, unknown=unknown)
     tip = seen.tip
     stop: Stop | None = None
     if tip is None and topics is not None:
@@ -125,43 +122,6 @@ def _sides(
         stop=stop or judged or _dead_letters(pipeline, plan, tip, looked),
         unknown=looked if isinstance(looked, str) else "",
         newest=seen.newest,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What a table's log, or the brokers' record of a topic sink, says of a sink."""
-
-    tip: Tip | Unreadable | None
-    others: Callable[[], list[OtherChain]]
-    queries: Callable[[], set[str]]
-    newest: LogEntry | None = None
-
-
-def _seen_table(folder: str, name: ChainName) -> _Seen:
-    reader = DeltaLogReader(FolderFiles(), folder, name.app_id)
-    found, _ = reader.last_tip()
-    return _Seen(
-        tip=found if isinstance(found, (Tip, Unreadable)) else None,
-        others=lambda: [other for other in reader.other_chains().values() if other],
-        queries=reader.queries,
-        newest=next(reader.own(), None),
-    )
-
-
-def _seen_topic(sink: Sink, target: TopicTarget, name: ChainName) -> _Seen:
-    """Asks the brokers. Raises SetupError, RunError."""
-    where = Target(topic=target.topic, topic_id=topic_id_of(sink, target))
-    states = TopicLedger(target).all()
-    state = states.get(sink_id(name.pipeline, name.sink, target.topic), SinkState())
-    found = end_of(state, where)
-    if found is None or isinstance(found, HandedOn):
-        found = taken_over(found, states.values(), name.app_id, where)
-    said = said_by(state.decided) or {}
-    return _Seen(
-        tip=found,
-        others=lambda: other_chains(states.values(), name, where),
-        queries=lambda: {str(said.get("query", ""))},
     )
 
 
@@ -205,7 +165,7 @@ def _dead_letters(
 def _files_of(
     pipeline: Pipeline,
     sink: Sink,
-    seen: _Seen,
+    seen: Seen,
     tip: Tip | Unreadable | None,
     topics: Topics | None,
 ) -> CheckpointFiles | Stop | None:

@@ -11,16 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pipelines import failpoints, frames, writing
+from josefine_spark.topic_offsets import ByPartition
+from pipelines import failpoints, frames
 from pipelines.batch_rows import RowsIn
 from pipelines.chain import Batch, Commit, Stop
-from pipelines.delta_chain import DeltaChain, StoppedError
+from pipelines.delta_chain import StoppedError
 from pipelines.lettering import NOTHING_DUE, Lettering, LettersDue, said_by
 from pipelines.model import Source
 from pipelines.readings import reading_of
 from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.stateful import held_and_counted
-from pipelines.topic_chain import AnyChain
+from pipelines.targets.target import LetterChain, SinkChain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,7 @@ FILE_LETTERS = 10_000
 class LettersStoppedError(Exception):
     """A batch does not fit the chain of its dead letters, for a person to say what is right."""
 
-    def __init__(self, chain: DeltaChain, stop: Stop) -> None:
+    def __init__(self, chain: LetterChain, stop: Stop) -> None:
         super().__init__(stop.verdict.name)
         self.chain, self.stop = chain, stop
 
@@ -49,8 +50,8 @@ class SinkLetters:
         spark: SparkSession,
         plan: PipelinePlan,
         sink: SinkPlan,
-        chain: AnyChain,
-        letterings: Mapping[str, Lettering[DeltaChain]],
+        chain: SinkChain,
+        letterings: Mapping[str, Lettering[LetterChain]],
         topics_of: Callable[[Source], Collection[str]],
     ) -> None:
         """`chain`: the sink's own. `letterings`: of its sources with dead letters, by name.
@@ -117,9 +118,7 @@ class SinkLetters:
             due = self._due(source, part, own)
             bad, commit, count = None, due.commit, 0
             if due.look_below is not None and not none_bad:
-                bad, commit = writing.missing_letters(
-                    self._spark, lettering.chain, source, letters, due
-                )
+                bad, commit = _missing_letters(self._spark, lettering.chain, source, letters, due)
             if commit is None:
                 return 0, 0
             if none_bad:
@@ -131,7 +130,7 @@ class SinkLetters:
         return due.records, count
 
     def _commit(
-        self, lettering: Lettering[DeltaChain], bad: DataFrame, commit: Commit, batch_id: int
+        self, lettering: Lettering[LetterChain], bad: DataFrame, commit: Commit, batch_id: int
     ) -> int:
         """How many there are; without any there is no commit."""
         chain = lettering.chain
@@ -163,3 +162,24 @@ class SinkLetters:
         """What a batch has of a source."""
         alone = len(self._sink.sources) == 1
         return batch if alone else batch.of_topics(self._topics_of(source))
+
+
+def _missing_letters(
+    spark: SparkSession,
+    chain: LetterChain,
+    source: Source,
+    letters: Callable[[ByPartition, DataFrame], DataFrame],
+    due: LettersDue,
+) -> tuple[DataFrame, Commit | None]:
+    """Of a batch of which `chain` has passed all or some offsets: the letters that its table has
+    not, and the commit for them. None where there are none, and none is due."""
+    tip, commit = chain.tip, due.commit
+    assert tip is not None
+    assert due.look_below is not None
+    table = spark.read.format("delta").load(chain.path)
+    there = table.where(table["source"] == source.name).select("topic", "partition", "offset")
+    missing = letters(due.look_below, there)
+    if commit is None and not missing.isEmpty():
+        ends = tip.reached
+        commit = Commit(start=ends.ends, end=ends, txn_version=tip.txn_version + 1)
+    return missing, commit

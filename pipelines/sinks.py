@@ -37,6 +37,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
             name=name,
             place=reader.table.place,
             input=inputs[0] if inputs else "",
+            type=kind,
             path=None,
             table=None,
             keys=(),

@@ -26,12 +26,12 @@ from josefine_spark.sink_steps import (
 )
 from pipelines import failpoints
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
-from pipelines.delta_chain import NO_BATCH, DeltaChain, Link, StoppedError, hand_over, said_of
+from pipelines.delta_chain import NO_BATCH, Link, StoppedError, hand_over, said_of
 from pipelines.delta_log import LogEntry
 from pipelines.other_chains import OtherChain
 from pipelines.reconcile import Unreadable
 from pipelines.retries import ATTEMPTS_MAX, Retry, retry_of
-from pipelines.topic_model import TopicTarget, sink_id
+from pipelines.topic_model import SinkTopic, sink_id
 from pipelines.topic_tip import Target, batch_of, end_of, other_chains, said_by, taken_over
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class TopicChain:
 
     def __init__(
         self,
-        target: TopicTarget,
+        target: SinkTopic,
         topic_id: str,
         link: Link,
         ledger: Ledger,
@@ -194,9 +194,6 @@ class TopicChain:
             return None
         is_mine = (said.get("run"), said.get("batch")) == (self.link.run, batch_id)
         return said if is_mine else None
-
-
-AnyChain: TypeAlias = DeltaChain | TopicChain
 
 
 def _entry(commit: Commit, said: Mapping[str, Any], rows: int, app_id: str) -> LogEntry:

@@ -21,9 +21,10 @@ from josefine_spark.sink_steps import Steps
 from josefine_spark.sink_store import SinkStore, all_sinks
 from pipelines.connecting import connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
+from pipelines.finding import reason_of
 from pipelines.model import Sink
 from pipelines.sources import LOOK_TIMEOUT_MS
-from pipelines.topic_model import TopicTarget
+from pipelines.topic_model import SinkTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class TopicLedger:
     """The records in one cluster's `__josefine_sinks`. Every call asks the brokers."""
 
-    def __init__(self, target: TopicTarget) -> None:
+    def __init__(self, target: SinkTopic) -> None:
         """The cluster of this topic. Raises SetupError where its `security` cannot be read."""
         where = f"topic {target.topic} at {target.bootstrap}"
         self._connection = connection_of(where, target.bootstrap, target.security, LOOK_TIMEOUT_MS)
@@ -54,10 +55,10 @@ class TopicLedger:
             return all_sinks(client_for(self._connection, writing=True), DELIVERY_TIMEOUT_MS)
         except (KafkaError, OSError, CorruptData) as error:
             drop_client(self._connection, writing=True)
-            raise RunError(f"{self._connection.bootstrap}: {_told(error)}") from error
+            raise RunError(f"{self._connection.bootstrap}: {reason_of(error)}") from error
 
 
-def topic_id_of(sink: Sink, target: TopicTarget) -> str:
+def topic_id_of(sink: Sink, target: SinkTopic) -> str:
     """The id of its topic. Raises SetupError where it is not there, or nobody can be asked."""
     where = f"sink `{sink.name}` at {target.bootstrap}"
     connection = connection_of(where, target.bootstrap, target.security, LOOK_TIMEOUT_MS)
@@ -65,7 +66,7 @@ def topic_id_of(sink: Sink, target: TopicTarget) -> str:
         found = client_for(connection, writing=True).metadata([target.topic]).topics[target.topic]
     except (KafkaError, OSError) as error:
         drop_client(connection, writing=True)
-        raise SetupError(f"{where}: {_told(error)}") from error
+        raise SetupError(f"{where}: {reason_of(error)}") from error
     if found.error_code is ErrorCode.unknown_topic_or_partition:
         raise SetupError(
             f"{where}: topic {target.topic} does not exist: "
@@ -79,7 +80,7 @@ def topic_id_of(sink: Sink, target: TopicTarget) -> str:
 class RowWriter:
     """Writes a batch's rows with `format("josefine")`. Called in a query's own thread."""
 
-    def __init__(self, target: TopicTarget) -> None:
+    def __init__(self, target: SinkTopic) -> None:
         self._target = target
 
     def __call__(self, rows: DataFrame, sink: str, batch: Batch) -> int:
@@ -108,7 +109,3 @@ def _delivered(log: str, topic: str) -> int:
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     return sum(int(line["topics"].get(topic, {}).get("records", 0)) for line in lines)
-
-
-def _told(error: Exception) -> str:
-    return error.message or error.code.name if isinstance(error, KafkaError) else str(error)

@@ -12,8 +12,8 @@ SINK_ID_MAX = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTarget:
-    """Where a sink's rows go. `key`: the column that a record's key is made of, if any.
+class SinkTopic:
+    """The topic that a sink's rows go to. `key`: the column that a record's key is made of, if any.
 
     `exactly_once`: rows and offsets are decided on at once; else offsets follow the rows.
     `security`: a client's settings, none for plaintext.

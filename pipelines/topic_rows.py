@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.model import Sink
 from pipelines.spark_words import refusal
-from pipelines.topic_model import TopicTarget
+from pipelines.topic_model import SinkTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,14 +20,14 @@ VALUE = "value"
 _NULLS = {"ignoreNullFields": "false"}
 
 
-def topic_rows(sink: Sink, target: TopicTarget, rows: DataFrame) -> DataFrame:
+def topic_rows(sink: Sink, target: SinkTopic, rows: DataFrame) -> DataFrame:
     """The rows as `key` and `value`. Raises ConfigError where they cannot be."""
     key = _key_of(sink, target, rows)
     value = _value_of(sink, target, rows)
     return rows.select(value) if key is None else rows.select(key, value)
 
 
-def _key_of(sink: Sink, target: TopicTarget, rows: DataFrame) -> Column | None:
+def _key_of(sink: Sink, target: SinkTopic, rows: DataFrame) -> Column | None:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
@@ -47,7 +47,7 @@ def _key_of(sink: Sink, target: TopicTarget, rows: DataFrame) -> Column | None:
     return (column if _is_bytes(kind) else column.cast("string")).alias("key")
 
 
-def _value_of(sink: Sink, target: TopicTarget, rows: DataFrame) -> Column:
+def _value_of(sink: Sink, target: SinkTopic, rows: DataFrame) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import ArrayType, MapType, StructType
 

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pipelines.errors import Problem
-from pipelines.lineage import lineage
+from pipelines.errors import Place, Problem
+from pipelines.lineage import lineage, stateful_of
 from pipelines.loader import Table
 from pipelines.model import Pipeline, Sink, Source
 from pipelines.paths import place_in
 from pipelines.reader import Reader, shown
 from pipelines.security_words import settings_of
-from pipelines.topic_model import SINK_ID_MAX, TopicTarget, sink_id
+from pipelines.topic_model import SINK_ID_MAX, SinkTopic, sink_id
 from pipelines.vocabulary import WORDS
 
 _PORT = r"0*([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
@@ -26,7 +26,7 @@ TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 NO_TOPIC = "is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
 
 
-def target_of(reader: Reader, mode: str | None) -> TopicTarget:
+def target_of(reader: Reader, mode: str | None) -> SinkTopic:
     """What the words of a sink say of its topic; no `bootstrap` means the source's."""
     if mode not in (None, "append"):
         reader.wrong_at("mode", f"a topic only grows: expected append; found `{mode}`")
@@ -35,7 +35,7 @@ def target_of(reader: Reader, mode: str | None) -> TopicTarget:
         reader.wrong_at("topic", f"`{topic}` {NO_TOPIC}")
     elif topic and topic.startswith("__"):
         reader.wrong_at("topic", f"`{topic}` is the brokers' own: expected another topic")
-    return TopicTarget(
+    return SinkTopic(
         bootstrap=address_of(reader) or "",
         topic=topic or "",
         key=reader.text("key"),
@@ -83,6 +83,11 @@ def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
         if not target.bootstrap and sources and not path.endswith(".bootstrap"):
             message = f"`bootstrap` is missing: source `{sources[0].name}` has no brokers"
             yield Problem(place=place, path=path, message=message)
+        stateful = stateful_of(pipeline, sink)
+        if stateful is not None:
+            place, path = place_in(tree, "sinks", sink.name, "inputs")
+            message = f"`{stateful.name}` has a state: a topic of its rows is not supported yet"
+            yield Problem(place=place, path=path, message=message)
         place, path = place_in(tree, "sinks", sink.name, "topic")
         for source in pipeline.sources.values():
             if reads(source, target):
@@ -95,7 +100,13 @@ def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
             yield Problem(place=place, path=path, message=message)
 
 
-def reads(source: Source, target: TopicTarget) -> bool:
+def columns_named(sink: Sink) -> Iterator[tuple[str, Place]]:
+    """(column, place) of what the file names of a topic sink's input."""
+    if sink.topic is not None and sink.topic.key:
+        yield sink.topic.key, sink.topic.key_place
+
+
+def reads(source: Source, target: SinkTopic) -> bool:
     """Whether a source reads the topic that a sink writes, as far as their words say."""
     if source.local is not None or not target.topic or not target.bootstrap:
         return False

@@ -20,6 +20,7 @@ from pipelines.messages import clear_reason
 from pipelines.model import OnError, Pipeline, Source
 from pipelines.readings import reading_of
 from pipelines.sink_plan import PipelinePlan, compile_plan
+from pipelines.targets.table import target_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,7 +78,7 @@ def _complaints(
     try:
         frame = as_text(_frame(spark.newSession(), plan, case, expected.node))
         sink = plan.pipeline.sinks.get(expected.node)
-        if sink is not None and sink.topic is not None:
+        if sink is not None and not target_of(sink).has_columns:
             return _of_topic(frame, expected)
         found = Counter(_as_json(frame, frame.columns))
         complaints = []
@@ -229,7 +230,7 @@ def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> Da
     checks = plan.sinks[node].checks
     nodes = frames.nodes_of(plan, [sink.input, *(each.on for each in checks)], good)
     checking.judge(sink.name, checks, checking.count(nodes.made, checks))
-    return frames.first_rows(frames.table_rows(pipeline, sink, nodes.rows[sink.input]))
+    return frames.first_rows(target_of(sink).rows(pipeline, nodes.rows[sink.input]))
 
 
 def _dead_letters(spark: SparkSession, plan: PipelinePlan, case: Case) -> DataFrame:

@@ -8,16 +8,14 @@ micro-batch. So a source without such batches pays nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import PRODUCED_UNREADABLE
 from josefine_broker.base.ids import TopicPartition
 from pipelines.chain import Batch
 from pipelines.decode import UNREADABLE
-from pipelines.delta_chain import Link
-from pipelines.loss_table import place, record
 from pipelines.losses import LostRange
-from pipelines.model import Pipeline, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,10 +27,10 @@ def is_unreadable_batch(error: BaseException) -> bool:
 
 
 def skipped_and_recorded(
-    marked: DataFrame, batch: Batch, pipeline: Pipeline, sink: Sink, link: Link
+    marked: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]
 ) -> DataFrame:
     """The micro-batch's rows without unreadable batches, whose offsets are in the loss table then.
-    `marked`: the micro-batch as `asRow` gives it. Raises StoppedError when another run is writing.
+    `marked`: the micro-batch as `asRow` gives it; `record`: into that table. Raises what it does.
     """
     is_marked = marked[UNREADABLE].isNotNull()
     rows = marked.where(is_marked).select(
@@ -51,5 +49,5 @@ def skipped_and_recorded(
             )
         )
     if lost:
-        record(marked.sparkSession, sink, place(pipeline, sink), link, lost)
+        record(lost)
     return marked.where(~is_marked).drop(UNREADABLE)

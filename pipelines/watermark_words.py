@@ -88,9 +88,6 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
 
 
 def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tuple[str, str]]:
-    if sink.topic is not None:
-        message = f"`{stateful.name}` has a state: a topic of its rows is not supported yet"
-        yield "inputs", message
     others = {*lineage(pipeline, sink.input)[0]} - {*lineage(pipeline, stateful.name)[0]}
     if others:
         message = f"`{min(others)}` comes beside `{stateful.name}`, which has a state"

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.topic_offsets import ByPartition
-from pipelines import checking, failpoints, frames, messages, writing
+from pipelines import checking, failpoints, frames, messages
 from pipelines.advice import Advice
 from pipelines.batch_rows import (
     Decoded,
@@ -31,10 +31,8 @@ from pipelines.batch_rows import (
 from pipelines.chain import Batch, Commit, Stop, decide, together
 from pipelines.checking import Checked
 from pipelines.deduplicating import Span, span_of
-from pipelines.delta_chain import DeltaChain, StoppedError
-from pipelines.delta_log import LogEntry
+from pipelines.delta_chain import StoppedError
 from pipelines.errors import ChainError, RunError
-from pipelines.keeping import keeper_of
 from pipelines.laps import Laps
 from pipelines.lettering import Lettering
 from pipelines.model import Mode, Source
@@ -48,7 +46,9 @@ from pipelines.sink_plan import PipelinePlan, SinkPlan
 from pipelines.sources import SourceKind
 from pipelines.state_chain import decide_in_turn
 from pipelines.stateful import LateRows, held
-from pipelines.topic_chain import AnyChain
+from pipelines.targets.table import target_of
+from pipelines.targets.target import LetterChain, SinkChain
+from pipelines.targets.target import Written as TargetCommit
 from pipelines.unreadable_batches import is_unreadable_batch, skipped_and_recorded
 from pipelines.wishes import Wishes
 
@@ -76,7 +76,7 @@ class SinkWork:
         on_batch: Callable[[BatchDone], None],
         on_retry: Callable[[str, int, Retry], None],
         on_upkeep: Callable[[str, str], None],
-        letterings: dict[str, Lettering[DeltaChain]],
+        letterings: dict[str, Lettering[LetterChain]],
         shared: Mapping[str, SharedRows[Decoded]],
         advice: Advice,
     ) -> None:
@@ -118,7 +118,8 @@ class SinkWork:
             self._letterings,
             now_ms,
         )
-        self.chain, self._looked = ready.chain, ready.looked
+        self._opened, self._looked = ready.opened, ready.looked
+        self.chain = self._opened.chain
         self.warnings = ready.warnings
         self._letterings |= ready.letterings
         self._letters = SinkLetters(
@@ -133,7 +134,8 @@ class SinkWork:
         tip = self.chain.tip
         self._advice.stands(self._of, tip.reached.ends if tip else {}, self._topics.latest.ends)
         self._ends_at = ready.ends_at
-        self._keeper = keeper_of(self._spark, self.chain.path, self.sink, lambda: self.stopping)
+        self._keeper = self._opened.keeper(lambda: self.stopping)
+        self._target = target_of(self.sink)
         # Which records are lost is told by who reads them.
         self._shares = not (self._stateful or self.source.skips_losses or wishes.skip_losses)
         if self._shares:
@@ -216,7 +218,7 @@ class SinkWork:
         failpoints.hit("after_commit_before_log")
         seconds = time.monotonic() - begun_s
         self._on_batch(replace(done, ends=tip.reached.ends, seconds=seconds))
-        if not done.already_there:
+        if not done.already_there and self._keeper is not None:
             for wrong in self._keeper.after(tip.txn_version):
                 self._on_upkeep(self.sink.name, wrong)
 
@@ -236,9 +238,8 @@ class SinkWork:
                 raise
         log.warning("sink %s skips a record batch that cannot be read", self.sink.name)
         marked = self._kind.read(frame.sparkSession, self.source, batch, marks_unreadable=True)
-        link = self.chain.link
         try:
-            rest = skipped_and_recorded(marked, batch, self._pipeline, self.sink, link)
+            rest = skipped_and_recorded(marked, batch, self._opened.record_losses)
         except StoppedError as stopped:
             raise self._stopped(self.chain, stopped.stop, batch_id, batch) from stopped
         failpoints.hit("mid_loss", 1)
@@ -283,12 +284,12 @@ class SinkWork:
                     )
             if own is not None:
                 made = nodes.rows[self.sink.input]
-                out = frames.table_rows(self._pipeline, self.sink, made)
+                out = self._target.rows(self._pipeline, made)
                 how = self.sink.deduplicate
                 span = span_of(made, how) if how else None
                 with laps.of("rows"):
-                    entry = self._write_own(out, own, batch_id, batch, checked, span)
-                rows, version = writing.rows_written(self.sink, entry), entry.version
+                    done = self._write_own(out, own, batch_id, batch, checked, span)
+                rows, version = done.rows, done.version
                 copies = span.rows - rows if span else 0
                 failpoints.hit("mid_commit", 2)
         finally:
@@ -356,38 +357,26 @@ class SinkWork:
         batch: Batch,
         checked: Mapping[str, Checked],
         span: Span | None,
-    ) -> LogEntry:
+    ) -> TargetCommit:
         if failpoints.due("mid_write"):
-            self.chain.half_write(out)
+            self._opened.half_write(out)
             failpoints.die()
 
         said = self._letters.said()
         if checked:
             said["checks"] = {name: each.to_json() for name, each in checked.items()}
 
-        def commit() -> LogEntry:
-            return writing.write(self.chain, self.sink, out, own, batch_id, said, span)
-
-        return self._guard(self.chain, batch_id, batch, commit)
-
-    def _guard(
-        self,
-        chain: AnyChain,
-        batch_id: int,
-        batch: Batch,
-        commit: Callable[[], LogEntry],
-    ) -> LogEntry:
         try:
-            return commit()
+            return self._opened.commit(out, own, batch_id, said, span)
         except StoppedError as stopped:
-            raise self._stopped(chain, stopped.stop, batch_id, batch) from stopped
+            raise self._stopped(self.chain, stopped.stop, batch_id, batch) from stopped
 
     def _name_query(self) -> None:
         if not self.chain.query_id:
             self.chain.query_id = self._files.query_id()
             self._letters.of_query(self.chain.query_id)
 
-    def _stopped(self, chain: AnyChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
+    def _stopped(self, chain: SinkChain, stop: Stop, batch_id: int, batch: Batch) -> RunError:
         text = messages.stopped_in_batch(
             self._pipeline.as_arguments,
             chain.link.sink,

@@ -25,7 +25,7 @@ from pipelines.sides import Sides, all_sides
 from pipelines.source_kinds import ANY_KIND
 from pipelines.topic_chain import TopicChain
 from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
-from pipelines.topic_model import TopicTarget, sink_id
+from pipelines.topic_model import SinkTopic, sink_id
 from pipelines.topic_rows import topic_rows
 from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
@@ -192,7 +192,7 @@ HERE = Place(file="f.yaml", line=7, column=3)
 
 
 def records(spark: SparkSession, select: str, key: str | None) -> DataFrame:
-    target = TopicTarget(bootstrap="b:1", topic="out", key=key, key_place=HERE)
+    target = SinkTopic(bootstrap="b:1", topic="out", key=key, key_place=HERE)
     sink = Sink(
         name="out", place=HERE, input="rows", path=None, table=None, keys=(), aggregates=(),
         topic=target,
@@ -254,7 +254,7 @@ def test_a_topic_created_again_and_a_record_forgotten_stop_the_run_until_it_is_t
     assert ids(lab.client, topic) == list(range(10))
 
     forgotten = sink_id("lab", "out", topic)
-    target = TopicTarget(bootstrap=lab.bootstrap, topic=topic, key=None, key_place=HERE)
+    target = SinkTopic(bootstrap=lab.bootstrap, topic=topic, key=None, key_place=HERE)
     TopicLedger(target).run(forgotten, forget(forgotten))
     lab.produce(5)
     with pytest.raises(ChainError, match="the sink has no commit of this sink"):

@@ -11,7 +11,8 @@ from pyspark import SparkContext
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
 from pipelines import inquiry
-from pipelines.checkup import ABSENT, FORBIDDEN, Facts, FolderFacts, SourceFacts, findings
+from pipelines.checkup import Facts, FolderFacts, SourceFacts, findings
+from pipelines.finding import ABSENT, FORBIDDEN
 from pipelines.folders import folders
 from pipelines.validate import read_pipeline
 from tests.support.schema_registry import serving

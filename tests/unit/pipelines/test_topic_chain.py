@@ -26,7 +26,7 @@ from pipelines.errors import Place, RunError
 from pipelines.other_chains import ChainName, OtherChain
 from pipelines.reconcile import Checkpoint, Recorded, Start, Unreadable, reconcile
 from pipelines.topic_chain import TopicChain
-from pipelines.topic_model import TopicTarget
+from pipelines.topic_model import SinkTopic
 from pipelines.topic_tip import Target, batch_of, taken_over
 from tests.unit.spark.sink_model import TIMEOUT_MS, Broker
 
@@ -104,8 +104,8 @@ class Brokers:
         return len(rows)
 
 
-def target(topic: str = "out", *, exactly_once: bool = True) -> TopicTarget:
-    return TopicTarget(
+def target(topic: str = "out", *, exactly_once: bool = True) -> SinkTopic:
+    return SinkTopic(
         bootstrap="b:1", topic=topic, key=None, key_place=HERE, exactly_once=exactly_once
     )
 

@@ -6,15 +6,16 @@ import pytest
 
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Batch, Stop, Tip, Verdict
-from pipelines.checkup import ABSENT, Facts, findings
+from pipelines.checkup import Facts, findings
 from pipelines.errors import Place
+from pipelines.finding import ABSENT
 from pipelines.graph import as_mermaid, graph_of
 from pipelines.lint import lint_file
-from pipelines.loss_table import place
 from pipelines.messages import stopped_at_start, stopped_in_batch
 from pipelines.model import Mode, Pipeline
 from pipelines.reconcile import Checkpoint, Recorded
-from pipelines.topic_model import TopicTarget, sink_id
+from pipelines.targets.table import target_of
+from pipelines.topic_model import SinkTopic, sink_id
 from pipelines.topic_words import reads
 from pipelines.validate import examine
 from pipelines.variables import Variables
@@ -44,7 +45,7 @@ def told(words: str) -> list[str]:
 def test_a_topic_sink_has_its_sources_brokers_and_writes_exactly_once():
     sink = read().sinks["out"]
 
-    assert sink.topic == TopicTarget(
+    assert sink.topic == SinkTopic(
         bootstrap="localhost:9092",
         topic="big",
         key="id",
@@ -219,7 +220,7 @@ def test_the_drawing_names_the_topic():
     ],
 )
 def test_check_tells_of_the_topic(why, line):
-    facts = Facts(sources={}, folders=(), topics={"out": why})
+    facts = Facts(sources={}, folders=(), targets={"out": why})
 
     assert str(findings(read(), facts)[-1]).replace("topic big: localhost", "localhost") == line
 
@@ -227,9 +228,9 @@ def test_check_tells_of_the_topic(why, line):
 def test_lost_ranges_are_recorded_beside_the_checkpoint():
     pipeline = read()
 
-    assert place(pipeline, pipeline.sinks["out"]) == "/ck/orders.out.lost"
+    assert target_of(pipeline.sinks["out"]).loss_table(pipeline).told == "/ck/orders.out.lost"
     table = validate_good()
-    assert place(table, table.sinks["lake"]) == "/lake_lost"
+    assert target_of(table.sinks["lake"]).loss_table(table).told == "/lake_lost"
 
 
 def validate_good() -> Pipeline:

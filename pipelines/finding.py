@@ -1,0 +1,34 @@
+"""One line of `pipeline check`: what was looked at, how it is, and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+
+OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
+
+ABSENT, FORBIDDEN = "absent", "forbidden"
+"""What a topic is that cannot be used; any other text is the broker's own reason."""
+
+TROUBLES: Mapping[ErrorCode, str] = {
+    ErrorCode.unknown_topic_or_partition: ABSENT,
+    ErrorCode.topic_authorization_failed: FORBIDDEN,
+}
+
+
+class Finding(NamedTuple):
+    """`level` is ok, warning, error or skipped; `mend` says what to do, "" where nothing is."""
+
+    level: str
+    what: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.what}" + (f"; {self.mend}" if self.mend else "")
+
+
+def reason_of(error: Exception) -> str:
+    """A failure in the broker's own words, where it has some."""
+    return error.message or error.code.name if isinstance(error, KafkaError) else str(error)

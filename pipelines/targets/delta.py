@@ -1,0 +1,176 @@
+"""The target of a sink with `type: delta`: a Delta table, by its folder or its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines import frames, loss_table
+from pipelines.chain import Commit, Tip
+from pipelines.constraining import constrain, constraints_due, why_broken
+from pipelines.constraints import Due
+from pipelines.deduplicating import Span
+from pipelines.delta_chain import DeltaChain
+from pipelines.delta_log import DeltaLogReader
+from pipelines.delta_tables import change_columns, cluster, ensure_table, folder_of
+from pipelines.errors import RunError
+from pipelines.evolution import Steps, fit, other_rows
+from pipelines.finding import SKIPPED, Finding
+from pipelines.keeping import Keeper, keeper_of
+from pipelines.losses import LostRange
+from pipelines.model import Pipeline, Sink
+from pipelines.other_chains import ChainName
+from pipelines.paths import local_folder
+from pipelines.reconcile import Unreadable
+from pipelines.table_end import FolderFiles
+from pipelines.targets.delta_rows import merge_of, row_keys, table_rows
+from pipelines.targets.target import Connect, Seen, TableAt, TargetRun, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NO_STEPS = Steps()
+
+
+class OpenDelta:
+    """A table that a run writes. Mutable: what of it has to change."""
+
+    def __init__(self, sink: Sink, chain: DeltaChain, run: TargetRun, constraints: Due) -> None:
+        """`constraints`: those that the table has not yet."""
+        self.chain = chain
+        self._sink = sink
+        self._run = run
+        self._constraints = constraints
+        self._steps = NO_STEPS
+
+    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+        """Compare the table's columns. Raises RunError."""
+        sink = self._sink
+        due: Steps | str = other_rows(said, sink.mode.value, row_keys(sink))
+        if not due:
+            table = self._run.session().read.format("delta").load(self.chain.path)
+            there = said.get("columns", ())
+            due = fit(frames.columns(table), wants, there, sink.evolution, merges=sink.merges)
+        if isinstance(due, str):
+            raise RunError(f"sink `{sink.name}`: {sink.told} {due}")
+        self._steps = due
+        return due == NO_STEPS
+
+    def change(self) -> None:
+        """Columns first: a constraint may be over a new one."""
+        spark, sink, path = self._run.session(), self._sink, self.chain.path
+        change_columns(spark, path, self._steps)
+        constrain(spark, sink, path, self._constraints)
+        if sink.cluster_by:
+            cluster(spark, path, sink.cluster_by)
+
+    def commit(
+        self,
+        rows: DataFrame,
+        commit: Commit,
+        batch_id: int,
+        more: Mapping[str, Any],
+        span: Span | None,
+    ) -> Written:
+        """Append or merge, by the sink's mode."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        sink, chain = self._sink, self.chain
+        how = merge_of(sink, rows.schema, span)
+        try:
+            if how is None:
+                entry = chain.append(rows, commit, batch_id, more)
+                return Written(rows=entry.metrics.get("numOutputRows", 0), version=entry.version)
+            entry = chain.merge(rows, how, commit, batch_id, more)
+        except (PySparkException, Py4JError) as error:
+            why = why_broken(sink, chain.path, commit, batch_id, error)
+            if why is None:
+                raise
+            raise why from error
+        names = (f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
+        return Written(
+            rows=sum(entry.metrics.get(name, 0) for name in names), version=entry.version
+        )
+
+    def half_write(self, rows: DataFrame) -> None:
+        """Files that no log entry names."""
+        self.chain.half_write(rows)
+
+    def record_losses(self, lost: Sequence[LostRange]) -> None:
+        """In a table beside the sink's."""
+        losses = self._run.losses
+        loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
+
+    def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
+        """For OPTIMIZE and VACUUM, where the file asks for some."""
+        if not self._sink.upkeep:
+            return None
+        return keeper_of(self._run.session(), self.chain.path, self._sink, stopping)
+
+
+class DeltaTarget:
+    """A Delta table."""
+
+    writes = "a table"
+    gets_replay = True
+    has_columns = True
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
+        """The table's rows, and what a merge needs beside them."""
+        return table_rows(pipeline, self.sink, made)
+
+    def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
+        """The table is made where it is not there. Raises RunError where it has another constraint
+        of a name."""
+        spark, sink = run.session(), self.sink
+        path = ensure_table(spark, sink.path, sink.table, stored.schema)
+        chain = DeltaChain(spark, path, run.link, run.on_retry)
+        return OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+
+    def open(self, run: TargetRun) -> OpenDelta:
+        """The catalog is asked where the file names the table."""
+        spark, sink = run.session(), self.sink
+        path = sink.path or folder_of(spark, str(sink.table))
+        return OpenDelta(sink, DeltaChain(spark, path, run.link, run.on_retry), run, ())
+
+    def probe(self, connect: Connect) -> str | None:
+        """Its folder is looked at with all others that a run writes."""
+        return None
+
+    def findings(self, trouble: str | None) -> list[Finding]:
+        """Of a table by its name."""
+        sink = self.sink
+        if not sink.table:
+            return []
+        what = f"sinks.{sink.name}.table: {sink.table}: only Spark's catalog knows where it is"
+        return [Finding(SKIPPED, what)]
+
+    def describe(self, name: ChainName) -> Seen | None:
+        """By the log of a table on this machine."""
+        folder = local_folder(self.sink.path) if self.sink.path else None
+        if folder is None:
+            return None
+        reader = DeltaLogReader(FolderFiles(), str(folder), name.app_id)
+        found, _ = reader.last_tip()
+        return Seen(
+            tip=found if isinstance(found, (Tip, Unreadable)) else None,
+            others=lambda: [other for other in reader.other_chains().values() if other],
+            queries=reader.queries,
+            newest=next(reader.own(), None),
+        )
+
+    def folders(self) -> Iterator[tuple[str, str]]:
+        """The table's own."""
+        if self.sink.path:
+            yield f"sinks.{self.sink.name}.path", self.sink.path
+
+    def loss_table(self, pipeline: Pipeline) -> TableAt:
+        """Beside the table, or with a name like its."""
+        sink = self.sink
+        if sink.table is None:
+            return TableAt(path=f"{sink.path}_lost")
+        return TableAt(table=f"{sink.path or sink.table}_lost")

@@ -1,0 +1,182 @@
+"""The sink port: which targets there are, what each chain keeps, and that nobody evades it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import TopicOffsets
+from pipelines.chain import Commit, HandedOn, Tip, Verdict
+from pipelines.delta_chain import Link, StoppedError
+from pipelines.loader import load
+from pipelines.losses import LostRange
+from pipelines.other_chains import ChainName
+from pipelines.targets.memory import MemoryChain, MemoryPlace, MemoryTarget
+from pipelines.targets.table import TARGETS, target_of
+from pipelines.targets.target import SinkChain, SinkTarget, TargetRun
+from pipelines.validate import validate
+from pipelines.vocabulary import SINK_TYPES
+from tests.unit.pipelines.test_topic_chain import Brokers, chain_of
+from tests.unit.pipelines.test_validate import GOOD
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+OF_TOPICS = {"topic_words", "topic"}
+"""Modules that may ask whether a sink is a topic: its words, and its target."""
+
+KINDS = {
+    *("DeltaChain", "TopicChain", "MemoryChain"),
+    *("DeltaTarget", "TopicTarget", "MemoryTarget"),
+    *("OpenDelta", "OpenTopic", "OpenMemory"),
+}
+TP = TopicPartition("in", 0)
+Chains = Callable[..., SinkChain]
+
+
+def test_each_type_of_a_sink_has_a_target():
+    assert TARGETS.keys() == SINK_TYPES.keys()
+
+
+def sources():
+    for package in ("pipelines", "josefine_cli", "josefine_spark"):
+        for path in (REPOSITORY / package).rglob("*.py"):
+            yield path, ast.parse(path.read_text())
+
+
+def last_name(node: ast.AST) -> str:
+    """`sink` of `self.sink`, of `sink` and of `pipeline.sinks[name]`."""
+    if isinstance(node, ast.Subscript):
+        return last_name(node.value).removesuffix("s")
+    return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
+def test_nobody_but_the_topics_own_modules_asks_whether_a_sink_is_a_topic():
+    asking = {
+        path.stem
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "topic"
+        if last_name(node.value).lstrip("_") == "sink"
+    }
+
+    assert asking == OF_TOPICS
+
+
+def test_nobody_asks_what_a_chain_is():
+    found = []
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and last_name(node.func) == "isinstance":
+                kinds = {last_name(each) for each in ast.walk(node.args[1])}
+                if {"DeltaChain", "TopicChain", "MemoryChain"} & kinds:
+                    found.append(f"{path.name}:{node.lineno}")
+                if last_name(node.args[0]).lstrip("_") in ("chain", "opened"):
+                    found.append(f"{path.name}:{node.lineno}")
+
+    assert found == []
+
+
+def in_memory() -> Chains:
+    place = MemoryPlace()
+
+    def of(run: str, sink: str = "out") -> SinkChain:
+        return MemoryChain(place, Link(pipeline="p", sink=sink, run=run))
+
+    return of
+
+
+def in_brokers() -> Chains:
+    brokers = Brokers()
+    return lambda run, sink="out": chain_of(brokers, run, sink=sink)
+
+
+@pytest.fixture(params=[in_memory, in_brokers], ids=["memory", "topic"])
+def chains(request: pytest.FixtureRequest) -> Chains:
+    """Chains of several runs and names into one place."""
+    made: Chains = request.param()
+    return made
+
+
+def commit(version: int, start: int, end: int) -> Commit:
+    reached = TopicOffsets(ends={TP: end}, topic_ids={"in": "id-in"})
+    return Commit(start={TP: start}, end=reached, txn_version=version)
+
+
+def end_of(chain: SinkChain) -> tuple[int, int]:
+    found = chain.load()
+    assert isinstance(found, Tip)
+    return found.txn_version, found.reached.ends[TP]
+
+
+def test_a_chain_without_a_commit_says_nothing(chains):
+    assert chains("r1").load() is None
+
+
+def test_the_next_run_finds_the_last_commit_of_the_one_before(chains):
+    chain = chains("r1")
+    chain.load()
+    chain.move(commit(1, 0, 4))
+    chain.move(commit(2, 4, 9))
+
+    assert end_of(chains("r2")) == (2, 9)
+
+
+def test_a_run_stops_at_a_commit_that_another_run_of_its_name_made(chains):
+    old, new = chains("r1"), chains("r2")
+    old.load()
+    new.load()
+    new.move(commit(1, 0, 4))
+
+    with pytest.raises(StoppedError) as caught:
+        old.move(commit(1, 0, 5))
+    assert caught.value.stop.verdict is Verdict.LOST_RACE
+    assert end_of(chains("r3")) == (1, 4)
+
+
+def test_a_new_name_goes_on_where_the_old_one_ended_and_the_old_one_does_not(chains):
+    old = chains("r1", sink="old")
+    old.load()
+    old.move(commit(1, 0, 4))
+    new = chains("r2")
+    assert new.load() is None
+    (other,) = new.others()
+    assert other.name == ChainName(pipeline="p", sink="old")
+
+    new.take_over(other)
+
+    assert end_of(new)[1] == 4
+    assert isinstance(chains("r3", sink="old").load(), HandedOn)
+    assert new.others() == []
+
+
+def test_a_target_in_memory_is_a_sink_target():
+    pipeline = validate(load(GOOD, "f.yaml", {}))
+    sink, place = pipeline.sinks["lake"], MemoryPlace()
+    target: SinkTarget = MemoryTarget(sink, place)
+    link = Link(pipeline="orders", sink="lake", run="r")
+    run = TargetRun(session=pytest.fail, link=link, losses=target.loss_table(pipeline))
+    opened = target.open(run)
+    lost = LostRange(partition=TP, topic_id="id-in", start=3, end=5)
+
+    opened.chain.load()
+    written = opened.commit(["a", "b"], commit(1, 0, 2), 0, {"more": 1}, None)
+    for _ in range(2):
+        opened.record_losses([lost])
+
+    assert (written.rows, place.rows(), place.lost) == (2, ["a", "b"], [lost])
+    seen = target.describe(link.name)
+    assert isinstance(seen.tip, Tip)
+    assert seen.tip.said["more"] == 1
+
+
+def test_what_a_table_gets_is_told_without_spark():
+    sink = validate(load(GOOD, "f.yaml", {})).sinks["lake"]
+    target = target_of(sink)
+
+    assert [*target.folders()] == [("sinks.lake.path", "/lake")]
+    assert target.probe(pytest.fail) is None
+    assert target.findings(None) == []
+    assert (target.gets_replay, target.has_columns) == (True, True)
