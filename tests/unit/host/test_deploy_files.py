@@ -99,7 +99,7 @@ def test_image_is_built_of_what_a_wheel_is_made_of_and_of_nothing_else() -> None
 
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     wanted = {each.rstrip("*") for each in packages["packages"]["find"]["include"]}
-    assert taken == wanted | {"pyproject.toml", "README.md", "LICENSE", "conf"}
+    assert taken == wanted | {"pyproject.toml", "setup.py", "README.md", "LICENSE", "conf"}
     assert [each for each in sorted(taken) if not (ROOT / each).exists()] == []
 
 
