@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from tests.shape.sources import ATTRIBUTES_MAX, attributes
 from tests.unit.test_style import ROOT
 
 BROKER = ROOT / "josefine_broker"
 COMPOSITION = ("engine/context.py", "engine/hosted.py", "engine/ports.py")
 COUNTED = {"Counters", "ReplicaCounters"}
 """By whoever does what they count."""
-ATTRIBUTES_MAX = 12
 WRITTEN_BY = re.compile(r"[Ww]ritten\s+by\s+((?:`[a-z_/]+\.py`(?:,\s+|\s+and\s+)?)+)")
 CHANGES = {"add", "append", "clear", "discard", "pop", "popitem", "remove", "setdefault", "update"}
 
@@ -65,7 +65,7 @@ def test_each_field_that_names_who_writes_it_is_written_by_them() -> None:
 
 def test_classes_of_the_context_have_a_dozen_attributes_at_most() -> None:
     sizes = {
-        node.name: len(list(fields_of(node)))
+        node.name: len(attributes(node))
         for path in COMPOSITION
         for node in classes(path, with_frozen=True)
     }
