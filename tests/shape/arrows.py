@@ -87,18 +87,20 @@ def upward(arrows: Arrows, contracts: Iterable[Mapping[str, Any]]) -> list[str]:
                     pair = siblings(module, other)
                     if pair is None or pair[0] not in places or pair[1] not in places:
                         continue
-                    if places[pair[0]] >= places[pair[1]]:
+                    (ours, _), (theirs, is_apart) = places[pair[0]], places[pair[1]]
+                    if ours > theirs or (ours == theirs and is_apart):
                         found.add(f"{module} -> {other}")
     return sorted(found)
 
 
-def layer_places(container: str, layers: Sequence[str]) -> dict[str, int]:
-    """Part of a container → the number of its layer, 0 on top."""
+def layer_places(container: str, layers: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    """Part of a container → the number of its layer, 0 on top, and whether the parts of that layer
+    may not import each other: `a | b`, where those of `a : b` may."""
     prefix = f"{container}." if container else ""
     return {
-        prefix + name.strip(" ()"): place
+        prefix + name.strip(" ()"): (place, ":" not in layer)
         for place, layer in enumerate(layers)
-        for name in layer.split("|")
+        for name in layer.replace(":", "|").split("|")
     }
 
 

@@ -161,14 +161,14 @@ def test_cycle_of_modules_alone_is_none_of_folders() -> None:
 
 def test_arrow_to_a_higher_or_an_independent_part_is_against_the_layers() -> None:
     contracts = [
-        {"type": "layers", "containers": ["p"], "layers": ["top", "(mid) | side", "low"]},
+        {"type": "layers", "containers": ["p"], "layers": ["top", "(mid) | side", "low : deep"]},
         {"type": "layers", "layers": ["p", "q"]},
         {"type": "forbidden", "source_modules": ["p"], "forbidden_modules": ["q"]},
     ]
     arrows = {
         "p.top.a": frozenset({"p.low", "p.mid.b", "q.c", "p.top.b"}),
         "p.mid.b": frozenset({"p.side", "p.other"}),
-        "p.low": frozenset({"p.top.a"}),
+        "p.low": frozenset({"p.top.a", "p.deep"}),
         "q.c": frozenset({"p.mid.b"}),
     }
 
