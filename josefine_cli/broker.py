@@ -36,7 +36,7 @@ def broker(
     josefine broker --data-dir data --listen 127.0.0.1:9092
     josefine broker --config conf/broker.yaml
     """
-    from josefine_broker.config import load_config
+    from josefine_broker.config.broker_config import load_config
     from josefine_broker.main import run
 
     run(load_config(config, os.environ, _overrides(data_dir, listen)))

@@ -40,7 +40,7 @@ def check(
     josefine config check conf/broker.yaml
     josefine config check broker-2.yaml --no-files
     """
-    from josefine_broker.config import load_config
+    from josefine_broker.config.broker_config import load_config
     from josefine_cli.exposure import exposures
     from josefine_cli.security_files import look_at_files
 
@@ -67,7 +67,7 @@ def show(file: File, as_json: AsJson = False) -> None:
     \b
     josefine config show conf/broker.yaml
     """
-    from josefine_broker.config import load_config
+    from josefine_broker.config.broker_config import load_config
 
     values = load_config(file, os.environ).model_dump(mode="json")
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from josefine_broker.base.addresses import is_loopback
-from josefine_broker.config import BrokerConfig
+from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.engine.limits.descriptors import divide
 from josefine_cli.exposure import exposures
 from josefine_cli.findings import Finding

@@ -17,7 +17,7 @@ from josefine_cli.errors import EXIT_FAILURE
 from josefine_cli.output import JSON_HELP, print_json
 
 if TYPE_CHECKING:
-    from josefine_broker.config import BrokerConfig
+    from josefine_broker.config.broker_config import BrokerConfig
     from josefine_cli.diagnosis import Facts
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -37,7 +37,7 @@ def doctor(
 
     Exit code 1 where a broker would not start. Example: josefine doctor --config broker.yaml
     """
-    from josefine_broker.config import load_config
+    from josefine_broker.config.broker_config import load_config
     from josefine_cli.diagnosis import diagnose
 
     loaded = load_config(config, os.environ)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from josefine_broker.base.addresses import is_loopback
-from josefine_broker.config import BrokerConfig
+from josefine_broker.config.broker_config import BrokerConfig
 from josefine_cli.findings import Finding
 
 WALL = "let a firewall keep it to those who need it"

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from josefine_broker.base.certificates import first_of_pem, valid_until_s
 from josefine_broker.base.tls_files import TlsError
-from josefine_broker.config import BrokerConfig
+from josefine_broker.compose.security import Securing
+from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.host.net.token_keys import KeysError
 from josefine_broker.host.net.users import UsersError
-from josefine_broker.securing import Securing
 
 SOON_DAYS = 14
 DAY_MS = 86_400_000

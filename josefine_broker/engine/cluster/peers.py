@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from josefine_broker.base.addresses import HostPort, is_loopback, parse_host_port
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.cluster.door import Roster, Speech, Standing, vouched_by, why_not
+from josefine_broker.engine.cluster.admission import Roster, Speech, Standing, vouched_by, why_not
 from josefine_broker.engine.cluster.frames import MEMBERS_MAX, FrameError, Hello
 from josefine_broker.engine.cluster.joining import (
     forgotten,
@@ -21,7 +21,7 @@ from josefine_broker.engine.cluster.joining import (
     removed_as_of,
     way_back,
 )
-from josefine_broker.engine.cluster.speech import Discovered
+from josefine_broker.engine.cluster.messages import Discovered
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.image import MetadataImage
 
