@@ -1,5 +1,5 @@
-"""The groups of keys of a broker's configuration (`config.py`): each key with its type, its bounds,
-its default and its meaning.
+"""The groups of keys of a broker's configuration (`broker_config.py`): each key with its type, its
+bounds, its default and its meaning.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class ClusterStanding:
 
 @dataclass(slots=True, kw_only=True)
 class Storage:
-    """Whether this broker can write. Written by `storage_watch.py`."""
+    """Whether this broker can write. Written by `observe/storage.py`."""
 
     is_full: bool = False
     """Nothing is appended: what space is left is for metadata and indexes."""

@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from josefine_cli.demo_check import open_table
-from josefine_cli.demo_flights import data_set
-from josefine_cli.demo_produce import publish
+from josefine_cli.dev.demo_check import open_table
+from josefine_cli.dev.demo_flights import data_set
+from josefine_cli.dev.demo_produce import publish
 from josefine_spark.class_archive import OPTIONS
 from tests.bench import whole_runs
 from tests.bench.brokers import create_topic

@@ -148,7 +148,9 @@ def test_installed_broker_starts_in_an_empty_directory_and_answers(
 def test_installed_demo_and_broker_find_the_shipped_configuration(
     josefine: Path, tmp_path: Path
 ) -> None:
-    where = "from josefine_cli.demo import BROKER_CONFIG, PIPELINE; print(BROKER_CONFIG, PIPELINE)"
+    where = (
+        "from josefine_cli.dev.demo import BROKER_CONFIG, PIPELINE; print(BROKER_CONFIG, PIPELINE)"
+    )
     told = subprocess.run(
         [josefine.with_name("python"), "-c", where], cwd=tmp_path, env=bare_environment(),
         capture_output=True, text=True, check=True,

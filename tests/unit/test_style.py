@@ -27,7 +27,7 @@ BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/host/net/dispatch.py",  # the connection loop's part that calls handlers
     "josefine_broker/host/net/text_connection.py",
     "josefine_broker/host/ticker.py",  # supervises the periodic duties
-    "josefine_cli/pipeline_secrets.py",  # takes secrets out of whatever Spark raised
+    "josefine_cli/pipeline/secrets.py",  # takes secrets out of whatever Spark raised
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
     "pipelines/company.py",
     "pipelines/delta_chain.py",

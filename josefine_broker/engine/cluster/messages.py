@@ -1,7 +1,7 @@
 """What brokers say to one another, as values, and each as the body of a frame.
 
 Rules: one row per kind in `CODECS`, and nothing else is said behind a greeting; what cannot be read
-is a FrameError, whose sentence ends the connection. Who may say what is in door.py.
+is a FrameError, whose sentence ends the connection. Who may say what is in admission.py.
 """
 
 from __future__ import annotations

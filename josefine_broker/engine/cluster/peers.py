@@ -4,7 +4,7 @@ Rules: the address book holds what the configuration names, what was kept, and w
 image, greetings, answers. Two processes never speak under one id. A broker says that it is of a
 cluster when the block that names it is committed here, and registers only then: a voter that once
 did and now names none has lost its data, and with it its votes and promises; it is not let in. Who
-may say what is in door.py.
+may say what is in admission.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 their JoinGroup, SyncGroup, Heartbeat and LeaveGroup, each answered when what the group became is
 committed, and waiting for nobody else.
 
-Rules: as in `consumer_groups.py`. A group takes classic members where it is allowed to have members
-of both protocols; those that it has it serves in any case.
+Rules: as in `consumer_groups_host.py`. A group takes classic members where it is allowed to have
+members of both protocols; those that it has it serves in any case.
 """
 
 from collections.abc import Callable, Sequence

@@ -253,7 +253,7 @@ class Process:
         self.ctx.parked.tick(self.clock.monotonic_ms())
 
     def _look_at_storage(self) -> None:
-        """As `storage_watch.py` does, but for the free space."""
+        """As `observe/storage.py` does, but for the free space."""
         ctx = self.ctx
         trouble = failed_logs(ctx)
         if trouble and not ctx.storage.trouble:
