@@ -30,12 +30,13 @@ from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.transactions import end_transactions, take_ids
 from josefine_spark.checkpoint_files import fingerprint, query_id
 from josefine_spark.connections import client_for, drop_client
+from josefine_spark.delivery_log import TaskWritten, check_delivery_log, log_delivery
 from josefine_spark.errors import OptionError, SinkError, reason
 from josefine_spark.options import SinkOptions
-from josefine_spark.sink import TaskWritten, check_columns, check_delivery_log, log_delivery
 from josefine_spark.sink_state import BATCH_WRITE, NUMBERED, Batch, Verdict, attempt_id
 from josefine_spark.sink_steps import Plan, Written, commit, give_up, judge, plan
 from josefine_spark.sink_store import SinkStore
+from josefine_spark.written_columns import check_columns
 
 log = logging.getLogger("josefine.spark")
 
