@@ -1,5 +1,5 @@
-"""The columns of the source as Spark and as Arrow want them: those of Spark's own Kafka source
-exactly, and `leader_epoch` and `unreadable_batch` where they are asked for.
+"""The columns of decoded records as Arrow has them: those of Spark's own Kafka source exactly, and
+`leader_epoch` and `unreadable_batch` where they are asked for.
 
 PySpark 4.2 compares Arrow schemas exactly (SPARK-55583): binary not large_binary, UTC timestamps.
 """
@@ -8,33 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
-from josefine_spark.json_types import COLUMN
-
-_SPARK_FIELDS = [
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-]
-_SPARK_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_SPARK_OPTIONAL = [
-    StructField("headers", ArrayType(_SPARK_HEADER)),
-    StructField("leader_epoch", IntegerType()),
-]
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _FIELDS = [
@@ -52,13 +25,6 @@ _OPTIONAL = [HEADERS_FIELD, pa.field("leader_epoch", pa.int32())]
 
 UNREADABLE = "unreadable_batch"
 """The column that is null in every record's row. No producer can write it, unlike a header."""
-_SPARK_UNREADABLE = StructType(
-    [
-        StructField("start_offset", LongType()),
-        StructField("end_offset", LongType()),
-        StructField("cause", StringType()),
-    ]
-)
 UNREADABLE_FIELD = pa.field(
     UNREADABLE,
     pa.struct(
@@ -69,29 +35,6 @@ UNREADABLE_FIELD = pa.field(
         ]
     ),
 )
-
-
-def spark_schema(
-    include_headers: bool,
-    columns: Sequence[str] | None = None,
-    objects: StructType | None = None,
-    *,
-    marks_unreadable: bool = False,
-) -> StructType:
-    """The source's schema, or `columns` of it, then the column that marks unreadable batches, then
-    the values as objects of a schema; each nullable, as in Spark's Kafka source."""
-    wanted = names(include_headers, columns)
-    fields = [field for field in [*_SPARK_FIELDS, *_SPARK_OPTIONAL] if field.name in wanted]
-    if marks_unreadable:
-        fields.append(StructField(UNREADABLE, _SPARK_UNREADABLE))
-    if objects is not None:
-        fields.append(StructField(COLUMN, objects))
-    return StructType(fields)
-
-
-def written_schema() -> StructType:
-    """The columns of a table that is only written: text, as SQL has it at hand."""
-    return StructType([StructField("key", StringType()), StructField("value", StringType())])
 
 
 def arrow_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:

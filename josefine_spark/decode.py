@@ -7,12 +7,9 @@ twin in `decode_oracle.py`, which is also what the tests compare this with.
 """
 
 import gc
-import hashlib
-import importlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +22,8 @@ from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
 from josefine_spark.aborted import AbortedTransaction, aborted_batches
-from josefine_spark.cache import cache_dir, mark_used
 from josefine_spark.columns import HEADERS_FIELD, TIMESTAMP_MS_MAX, Decoded, arrow_schema
+from josefine_spark.kernel_cache import import_kernels
 from josefine_spark.row_filter import ALL_ROWS, RowFilter
 
 CHUNK_BYTES = 16 * 1024 * 1024
@@ -49,33 +46,7 @@ COMPRESSION_MASK, LOG_APPEND_TIME_BIT, CONTROL_BIT = 0x07, 0x08, 0x20
 
 def load_kernels() -> Any:
     """The compiled loops of this module."""
-    return import_kernels("kernels")
-
-
-def import_kernels(name: str) -> Any:
-    """Import compiled loops with their cache in our cache folder, wherever we are installed."""
-    import numba
-
-    config: Any = numba.config
-    before = config.CACHE_DIR
-    folder = cache_dir(f"numba/{_sources_digest()}")
-    mark_used(folder)
-    config.CACHE_DIR = str(folder)
-    try:
-        return importlib.import_module(f"josefine_spark.{name}")
-    finally:
-        config.CACHE_DIR = before
-
-
-@cache
-def _sources_digest() -> str:
-    """Of all modules with loops: numba looks whether the one that it compiled has changed, and not
-    at those whose loops it calls."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        if file.stem.endswith("kernels") or file.stem in ("memory_access", "json_bytes"):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return import_kernels("josefine_spark.kernels")
 
 
 def decoder_class() -> Any:

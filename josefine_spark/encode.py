@@ -30,7 +30,7 @@ from josefine_broker.records.batch import (
 )
 from josefine_broker.records.compression import compress
 from josefine_broker.records.crc import crc32c
-from josefine_spark.decode import import_kernels
+from josefine_spark.kernel_cache import import_kernels
 
 TAKEN_BYTES_MAX = 16 * 1024 * 1024
 """Of one request, unless one record batch is larger: brokers refuse requests above 100 MiB."""
@@ -45,7 +45,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 def encode_loops() -> Any:
     """The compiled loops, or their pure Python twin when numba is missing or will not import."""
     try:
-        return import_kernels("encode_kernels")
+        return import_kernels("josefine_spark.encode_kernels")
     except (ImportError, OSError, RuntimeError) as error:
         from josefine_spark import encode_oracle
 

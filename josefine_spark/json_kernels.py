@@ -6,7 +6,7 @@ Whatever else it is, or where telling would take more (a key with an escape, a f
 number that is rounded at a tie), the row is not taken, and Spark is asked.
 
 Rules: addresses and integers in, memory filled; every read is checked against the end of its value,
-because nothing else checks it. Import this module through `json_rows.py`.
+because nothing else checks it. Import this module through `json_decoder.py`.
 """
 # mypy: ignore-errors
 # numba gives these functions their types, from the first call; Python's annotations say nothing.

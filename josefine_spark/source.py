@@ -62,7 +62,7 @@ class JosefineDataSource(DataSource):
         return remember_options(columns, self.options) if self._is_of_table else columns
 
     def _columns(self) -> StructType:
-        from josefine_spark.columns import written_schema
+        from josefine_spark.spark_columns import written_schema
 
         if self._is_of_table and is_only_written(self.options):
             return written_schema()
@@ -168,8 +168,8 @@ def _check_schema(given: StructType, options: SourceOptions) -> None:
 
 
 def _columns_of(read: ReadOptions) -> StructType:
-    from josefine_spark.columns import spark_schema
     from josefine_spark.json_types import parse_schema
+    from josefine_spark.spark_columns import spark_schema
 
     objects = None if read.json_schema is None else parse_schema(read.json_schema)
     marks = read.unreadable_batches is UnreadableBatches.AS_ROW

@@ -18,11 +18,12 @@ from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark import decode
 from josefine_spark.aborted import AbortedTransaction
-from josefine_spark.columns import arrow_schema, spark_schema
+from josefine_spark.columns import arrow_schema
 from josefine_spark.decode import Decoder
 from josefine_spark.decode_oracle import PythonDecoder
 from josefine_spark.row_filter import RowFilter
 from josefine_spark.source_options import COLUMNS
+from josefine_spark.spark_columns import spark_schema
 
 MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE_BYTES), max_size=3)

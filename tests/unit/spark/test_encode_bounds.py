@@ -25,7 +25,7 @@ from josefine_spark.encode import Encoder, Identity, encode_loops
 from tests.unit.spark.guarded_kernels import OutOfBoundsError, guarded_kernels, kernels_source
 
 NOW_MS = 1_700_000_000_000
-GUARDED = guarded_kernels(module="encode_kernels")
+GUARDED = guarded_kernels(module="josefine_spark.encode_kernels")
 
 FIELD = st.tuples(st.booleans(), st.binary(max_size=12) | st.binary(min_size=60, max_size=200))
 """Whether it is there, and its bytes: a null row may span some too."""
@@ -171,9 +171,9 @@ def corpus() -> Iterator[tuple[Rows, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("text", "mutated"), MUTANTS)
 def test_a_check_that_is_taken_away_is_noticed(text: str, mutated: str) -> None:
-    source = kernels_source("encode_kernels")
+    source = kernels_source("josefine_spark.encode_kernels")
     assert source.count(text) == 1
-    loops = guarded_kernels(source.replace(text, mutated), "encode_kernels")
+    loops = guarded_kernels(source.replace(text, mutated), "josefine_spark.encode_kernels")
 
     assert any(differs(loops, rows, given) for rows, given in corpus())
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from josefine_spark import class_archive, decode, make_kernels
+from josefine_spark import class_archive, kernel_cache, make_kernels
 from josefine_spark import session as package_session
 from josefine_spark.cache import UNUSED_S, cache_dir, forget_unused, mark_used
 from josefine_spark.class_archive import OPTIONS
@@ -212,7 +212,9 @@ def test_what_setup_removes_is_named_as_what_it_makes(
     with TemporaryDirectory(prefix=make_archive.SCRATCH) as scratch:
         for name in (made.name, Path(scratch).name):
             assert any(fnmatchcase(name, pattern) for pattern in make_archive.NAMES), name
-    assert any(fnmatchcase(decode._sources_digest(), pattern) for pattern in make_kernels.FOLDERS)
+    assert any(
+        fnmatchcase(kernel_cache._sources_digest(), pattern) for pattern in make_kernels.FOLDERS
+    )
 
 
 def test_without_a_folder_to_cache_in_nothing_is_removed(
@@ -226,11 +228,11 @@ def test_without_a_folder_to_cache_in_nothing_is_removed(
 
 def test_loops_that_are_imported_are_marked_as_used() -> None:
     pytest.importorskip("numba")
-    decode.import_kernels("json_kernels")  # writes into it, or finds it
-    folder = cache_dir(f"numba/{decode._sources_digest()}")
+    kernel_cache.import_kernels("josefine_spark.json_kernels")  # writes into it, or finds it
+    folder = cache_dir(f"numba/{kernel_cache._sources_digest()}")
     os.utime(folder, (0, 0))
 
-    decode.import_kernels("json_kernels")
+    kernel_cache.import_kernels("josefine_spark.json_kernels")
 
     assert time.time() - folder.stat().st_mtime < UNUSED_S
 

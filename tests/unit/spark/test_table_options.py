@@ -7,9 +7,9 @@ import json
 import pytest
 from pyspark.sql.types import StructType
 
-from josefine_spark.columns import spark_schema, written_schema
 from josefine_spark.errors import OptionError
 from josefine_spark.source import JosefineDataSource
+from josefine_spark.spark_columns import spark_schema, written_schema
 from josefine_spark.table_options import (
     check_columns_named,
     options_with_table,

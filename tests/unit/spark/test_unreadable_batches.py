@@ -18,12 +18,13 @@ from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark import decode, reading
 from josefine_spark.admission import OffsetRange, split_ranges
-from josefine_spark.columns import UNREADABLE_FIELD, arrow_schema, spark_schema
+from josefine_spark.columns import UNREADABLE_FIELD, arrow_schema
 from josefine_spark.data_loss import Reason
 from josefine_spark.decode_oracle import PythonDecoder
 from josefine_spark.errors import ReadError
 from josefine_spark.options import Connection, ReadOptions, UnreadableBatches
 from josefine_spark.reading import read_range
+from josefine_spark.spark_columns import spark_schema
 from pipelines.messages import clear_reason
 from tests.compat.produced_batches import NOW_MS, STRUCTURE, batch, record
 
