@@ -18,11 +18,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from josefine_broker.base.errors import KafkaError
-from josefine_spark.connections import client_for, drop_client
-from josefine_spark.delivery_log import TaskWritten, check_delivery_log, log_delivery
-from josefine_spark.errors import SinkError, reason
-from josefine_spark.options import SinkOptions
-from josefine_spark.written_columns import check_columns
+from josefine_spark.base.errors import SinkError, reason
+from josefine_spark.options.connections import client_for, drop_client
+from josefine_spark.options.options import SinkOptions
+from josefine_spark.write.columns import check_columns
+from josefine_spark.write.delivery_log import TaskWritten, check_delivery_log, log_delivery
 
 
 class _Writer:
@@ -35,7 +35,7 @@ class _Writer:
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
         """In a task: all rows of its Arrow batches, acknowledged."""
-        from josefine_spark.writing import TaskWriter
+        from josefine_spark.write.task_writer import TaskWriter
 
         connection = self._options.connection
         try:

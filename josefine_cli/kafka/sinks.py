@@ -12,11 +12,11 @@ from josefine_broker.client.io_blocking import BlockingClient
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import connect, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
-from josefine_spark.errors import SinkError
-from josefine_spark.options import TRANSACTION_TIMEOUT_MS
-from josefine_spark.sink_state import SinkState
-from josefine_spark.sink_steps import Steps, forget, settle
-from josefine_spark.sink_store import SinkStore, all_sinks
+from josefine_spark.base.errors import SinkError
+from josefine_spark.options.options import TRANSACTION_TIMEOUT_MS
+from josefine_spark.write.coordinator_store import SinkStore, all_sinks
+from josefine_spark.write.protocol import Steps, forget, settle
+from josefine_spark.write.state import SinkState
 
 app = typer.Typer(
     help="List Spark's exactly-once sinks, end what one decided, forget it.",

@@ -38,7 +38,7 @@ def stop_on_signals(stop: threading.Event) -> None:
 
 def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
     """What each sink did: on stdout, as one line of JSON with `as_json`."""
-    from josefine_spark.topic_offsets import nested
+    from josefine_spark.base.topic_offsets import nested
     from pipelines.checking import told as checks_told
 
     if as_json:

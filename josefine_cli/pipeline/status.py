@@ -31,7 +31,7 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
     """
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.base.output import iso_time
-    from josefine_spark.topic_offsets import nested
+    from josefine_spark.base.topic_offsets import nested
     from pipelines.source_kinds import ANY_KIND
     from pipelines.sources import Topics
     from pipelines.status import status as status_of

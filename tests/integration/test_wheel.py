@@ -29,8 +29,8 @@ from tests.support.shipping import (
 from tests.support.waiting import wait_until
 
 PACKAGES = (
-    "raft", "josefine_broker", "josefine_spark", "josefine_journal", "josefine_cli",
-    "pyspark_josefine", "pipelines",
+    "raft", "josefine_broker", "josefine_arrow", "josefine_spark", "josefine_journal",
+    "josefine_cli", "pyspark_josefine", "pipelines",
 )  # fmt: skip
 OPTIONAL = (
     "pyspark", "delta", "deltalake", "pyarrow", "numba", "numpy", "pandas", "confluent_kafka",
@@ -98,7 +98,7 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
         f"josefine_broker/records/native/{each}"
         for each in (*(f"{folder}/record_structure.abi3.so" for folder in TARGETS), SOURCE.name)
     }
-    wanted = typed | conf | native | {"josefine_spark/pom.xml"}
+    wanted = typed | conf | native | {"josefine_spark/sessions/pom.xml"}
     assert len(conf) >= 6
     assert wanted - in_wheel == set()
     assert wanted - in_sdist == set()

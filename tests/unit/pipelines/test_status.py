@@ -10,7 +10,7 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.errors import SetupError
 from pipelines.failure_notes import forget, note
 from pipelines.sources import Topics

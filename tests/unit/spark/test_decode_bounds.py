@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from josefine_arrow.batches.aborted_transactions import AbortedTransaction
+from josefine_arrow.batches.columns import arrow_schema
+from josefine_arrow.batches.decode_oracle import PythonDecoder
+from josefine_arrow.batches.decoder import Decoder
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.records.batch import HEADER_BYTES, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark.aborted import AbortedTransaction
-from josefine_spark.columns import arrow_schema
-from josefine_spark.decode import Decoder
-from josefine_spark.decode_oracle import PythonDecoder
-from josefine_spark.source_options import ALWAYS
+from josefine_spark.read.source_options import ALWAYS
 from tests.unit.spark.guarded_kernels import (
     Guarded,
     OutOfBoundsError,
