@@ -331,7 +331,7 @@ class Decoder:
         if fault >= 0:
             raise CorruptData(f"{self._topic}-{self._partition}: malformed record headers")
         struct = pa.StructArray.from_arrays(
-            [names.column(pa.string(), count, 0), values.column(pa.binary(), count, nulls)],
+            [_names(names, count), values.column(pa.binary(), count, nulls)],
             fields=list(HEADERS_FIELD.type.value_type),
         )
         # No headers is null, as in Spark's Kafka source, not an empty array.
@@ -382,6 +382,17 @@ class _Binary:
         data = self.data.buffer.slice(0, int(self.ends.array[rows]))
         buffers = [validity, self.ends.buffer, data]
         return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
+
+
+def _names(names: _Binary, count: int) -> Any:
+    """The names of headers as text. Brokers store names that are not UTF-8, and Arrow does not look:
+    those get replacement characters, as Java's client gives them. Each distinct name once."""
+    size = int(names.ends.array[count])
+    if size == 0 or names.data.array[:size].max() < 0x80:
+        return names.column(pa.string(), count, 0)
+    found = names.column(pa.binary(), count, 0).dictionary_encode()
+    texts = [name.decode(errors="replace") for name in found.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(found.indices)
 
 
 class _Constants:

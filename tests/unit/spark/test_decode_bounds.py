@@ -178,6 +178,17 @@ def check(data: bytes, include_headers: bool, aborted: Any = (), kernels: Any = 
 FEW = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 
 
+def test_header_names_that_are_not_utf8_are_read_with_replacement_characters() -> None:
+    """As Java's client reads them; the bytes of both names together are valid."""
+    record = Record(b"k", b"v", headers=(("ab", b"1"), ("cd", b"2")))
+    data = bytes(build_batch([record])).replace(b"ab", b"a\xc3").replace(b"cd", b"\xa9d")
+
+    check(data, include_headers=True)
+    table, _ = outcome(decoders(True)[0], data, include_headers=True)
+    (headers,) = table.column("headers").to_pylist()
+    assert [each["key"] for each in headers] == ["a\ufffd", "\ufffdd"]
+
+
 @FEW
 @given(data=damaged_logs(), include_headers=st.booleans())
 def test_damaged_batches_stay_inside_and_mean_what_python_reads(
