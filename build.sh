@@ -117,7 +117,7 @@ ensure_packages() {
 }
 
 ensure_jars() {
-  "$PY" -c 'from josefine_spark.session import delta_conf; delta_conf({})' || die "Delta's jars could not be fetched; the lines above say why"
+  "$PY" -c 'from josefine_spark.sessions.session import delta_conf; delta_conf({})' || die "Delta's jars could not be fetched; the lines above say why"
 }
 
 # Sessions start in half the time with it, and as they did without.
@@ -127,7 +127,7 @@ ensure_classes() {
 
 # A session's first rows and its first write do not wait for the compiler then.
 ensure_kernels() {
-  "$PY" -m josefine_spark.make_kernels || say "the connector's loops are not compiled: the first read and write do that"
+  "$PY" -m josefine_spark.sessions.compile_kernels || say "the connector's loops are not compiled: the first read and write do that"
 }
 
 setup() {  # setup EXTRA

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines import frames, writing
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.constraining import constrain, constraints_due
@@ -179,7 +179,7 @@ def _chain_of(
 ) -> AnyChain:
     """A table is made here, a topic is there or SetupError says so. RunError: the source reads
     it."""
-    from josefine_spark.environment import settle_environment
+    from josefine_spark.options.environment import settle_environment
 
     target = sink.topic
     if target is None:

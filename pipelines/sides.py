@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from josefine_spark.offsets import parse_offset
-from josefine_spark.sink_state import SinkState
+from josefine_spark.read.offsets import parse_offset
+from josefine_spark.write.state import SinkState
 from pipelines.chain import HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader, LogEntry

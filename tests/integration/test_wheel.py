@@ -31,8 +31,8 @@ from tests.support.shipping import (
 from tests.support.waiting import wait_until
 
 PACKAGES = (
-    "josefine_raft", "josefine_broker", "josefine_spark", "josefine_journal", "josefine_cli",
-    "pyspark_josefine", "josefine_pipelines",
+    "josefine_raft", "josefine_broker", "josefine_arrow", "josefine_spark", "josefine_journal",
+    "josefine_cli", "pyspark_josefine", "josefine_pipelines",
 )  # fmt: skip
 OPTIONAL = (
     "pyspark", "delta", "deltalake", "pyarrow", "numba", "numpy", "pandas", "confluent_kafka",
@@ -125,7 +125,7 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
         for each in (*(f"{folder}/record_structure.abi3.so" for folder in TARGETS), SOURCE.name)
     }
     example = {"josefine_pipelines/example.yaml", "josefine_pipelines/spark_keys.txt"}
-    wanted = typed | conf | native | example | {"josefine_spark/pom.xml"}
+    wanted = typed | conf | native | example | {"josefine_spark/sessions/pom.xml"}
     assert len(conf) >= 6
     assert wanted - in_wheel == set()
     assert wanted - {installed_path(name) for name in in_sdist} == set()
@@ -189,7 +189,9 @@ def test_installed_broker_starts_in_an_empty_directory_and_answers(
 def test_installed_demo_and_broker_find_the_shipped_configuration(
     josefine: Path, tmp_path: Path
 ) -> None:
-    where = "from josefine_cli.demo import BROKER_CONFIG, PIPELINE; print(BROKER_CONFIG, PIPELINE)"
+    where = (
+        "from josefine_cli.dev.demo import BROKER_CONFIG, PIPELINE; print(BROKER_CONFIG, PIPELINE)"
+    )
     told = subprocess.run(
         [josefine.with_name("python"), "-c", where], cwd=tmp_path, env=bare_environment(),
         capture_output=True, text=True, check=True,

@@ -39,11 +39,12 @@ QUESTIONS = (
         "pipelines/settling.py",
     ),
     Question(
-        "Which offsets does a new query start at?", "start offsets", "josefine_spark/starting.py"
+        "Which offsets does a new query start at?", "start offsets",
+        "josefine_spark/read/start_offsets.py"
     ),
     Question(
         "How does maxOffsetsPerTrigger limit a batch?", "admission max offsets trigger",
-        "josefine_spark/admission.py",
+        "josefine_spark/read/admission.py",
     ),
     Question(
         "When does the high watermark of a partition move?",

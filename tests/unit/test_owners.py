@@ -1,8 +1,8 @@
 """Who writes what of a broker's context: the sentences in its classes are the rule, this checks it.
 
-"Written by `engine/blocks.py`" in the docstring of a field, or else of its class, names the only
-modules of the broker that may assign the field, or change the table that it is. Without such a
-sentence nobody does: the field stays what the composition made it.
+"Written by `engine/metadata_quorum/apply_committed.py`" in the docstring of a field, or else of its
+class, names the only modules of the broker that may assign the field, or change the table that it
+is. Without such a sentence nobody does: the field stays what the composition made it.
 
 An expression is followed from a `ctx`, or an argument annotated with one of the classes, along the
 fields' annotations and through a function's local names; what is handed on as an argument of

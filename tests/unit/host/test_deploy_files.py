@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from josefine_broker.config import BrokerConfig, load_config
+from josefine_broker.config.broker_config import BrokerConfig, load_config
 from josefine_cli.verbs import VERBS
 from pipelines.validate import read_pipeline
 from tests.support.certificates import Authority
