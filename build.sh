@@ -44,7 +44,10 @@ usage: ./build.sh VERB [ARGUMENTS]
   test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N]
                         lives of simulated clusters from seed S (0) on, instead of the tests:
                         of the Raft library (default; --nodes: how many), or of whole brokers
-  lint                  ruff, mypy, import contracts, style rules
+  lint                  ruff, mypy, import contracts, style rules, limits of the code's shape
+  lint --shape [--list] [--tighten]
+                        the table of the code's shape alone: cycles, lengths, comments, ...;
+                        --list: every place that counts; --tighten: record what got better
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
@@ -114,7 +117,7 @@ ensure_packages() {
 }
 
 ensure_jars() {
-  "$PY" -c 'from josefine_spark.session import delta_conf; delta_conf({})' || die "Delta's jars could not be fetched; the lines above say why"
+  "$PY" -c 'from josefine_spark.sessions.session import delta_conf; delta_conf({})' || die "Delta's jars could not be fetched; the lines above say why"
 }
 
 # Sessions start in half the time with it, and as they did without.
@@ -124,7 +127,7 @@ ensure_classes() {
 
 # A session's first rows and its first write do not wait for the compiler then.
 ensure_kernels() {
-  "$PY" -m josefine_spark.make_kernels || say "the connector's loops are not compiled: the first read and write do that"
+  "$PY" -m josefine_spark.sessions.compile_kernels || say "the connector's loops are not compiled: the first read and write do that"
 }
 
 setup() {  # setup EXTRA
@@ -143,12 +146,18 @@ setup_light() {  # no Java, no jars: lint, unit
 
 run_lint() {
   setup_light
+  if [ "${1:-}" = --shape ]; then
+    shift
+    exec "$PY" -m tests.shape --table "$@"
+  fi
+  [ $# = 0 ] || die "lint knows --shape, not '$1'"
   "$PY" -m ruff check .
   "$PY" -m ruff format --check .
   "$PY" -m mypy
   "$VENV/bin/lint-imports"
   "$PY" -m tests.compat.matrix
   "$PY" -m tests.foreign.results
+  "$PY" -m tests.shape
 }
 
 # pytest_in PROCESSES ARGUMENT... : who takes which test is in tests/sharing.py; -n after it wins.
@@ -238,7 +247,7 @@ verb=${1:-}
 [ $# -gt 0 ] && shift
 case $verb in
   setup) setup dev; say "ready: .venv/bin/josefine --help" ;;
-  lint) run_lint ;;
+  lint) run_lint "$@" ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
   bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java

@@ -15,7 +15,7 @@ import uvloop
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.tls_files import TlsError
-from josefine_broker.config import BrokerConfig
+from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.limits.descriptors import Shares, divide
 from josefine_broker.host.disk.data_dir import DataDirError

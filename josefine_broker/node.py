@@ -22,7 +22,10 @@ from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.compose import (
+from josefine_broker.compose.log_storage import LogStorage
+from josefine_broker.compose.routes import routes
+from josefine_broker.compose.security import Securing
+from josefine_broker.compose.settings import (
     cleaner_settings,
     configured_book,
     connection_limits,
@@ -34,17 +37,21 @@ from josefine_broker.compose import (
     sweep_ms,
     text_settings,
 )
-from josefine_broker.config import BrokerConfig
-from josefine_broker.config_sections import TEXT_LISTENER
-from josefine_broker.engine.blocks import retry_unopened, to_be_hosted
+from josefine_broker.compose.tracing import Tracing
+from josefine_broker.config.broker_config import BrokerConfig
+from josefine_broker.config.sections import TEXT_LISTENER
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.coordinating import expire_offsets
+from josefine_broker.engine.coordinators.groups_host import expire_offsets
+from josefine_broker.engine.coordinators.transactions_host import (
+    expire_transactions,
+    tick_transactions,
+)
 from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+from josefine_broker.engine.metadata_quorum.apply_committed import retry_unopened, to_be_hosted
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
 from josefine_broker.engine.replicas.synced import log_synced
-from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.host import log_lines
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.disk.data_dir import (
@@ -71,29 +78,25 @@ from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.peers.forwarder import Forwarder
 from josefine_broker.host.peers.replicator import Replicator
 from josefine_broker.host.peers.text_forwarder import TextForwarder
-from josefine_broker.host.telling import tell_meanwhile
+from josefine_broker.host.replica_manager import Hosting
+from josefine_broker.host.slow_start_notice import tell_meanwhile
 from josefine_broker.host.ticker import Duty, Ticker
 from josefine_broker.host.worker import Worker
-from josefine_broker.hosting import Hosting
-from josefine_broker.log_storage import LogStorage
-from josefine_broker.observe import health_checks
-from josefine_broker.observe_cluster import chain_view, cluster_view
-from josefine_broker.observe_debug import debug_view
-from josefine_broker.observe_groups import register_group_metrics
-from josefine_broker.observe_local import local_view
-from josefine_broker.observe_metrics import (
+from josefine_broker.observe.cluster import chain_view, cluster_view
+from josefine_broker.observe.debug import debug_view
+from josefine_broker.observe.group_metrics import register_group_metrics
+from josefine_broker.observe.health import health_checks
+from josefine_broker.observe.local import local_view
+from josefine_broker.observe.metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
     register_metrics,
     register_server_metrics,
 )
-from josefine_broker.observe_process import register_process_metrics
-from josefine_broker.routes import routes
-from josefine_broker.securing import Securing
-from josefine_broker.storage_watch import FailedLogs, look_at_storage, room_bytes
+from josefine_broker.observe.process_metrics import register_process_metrics
+from josefine_broker.observe.storage import FailedLogs, look_at_storage, room_bytes
 from josefine_broker.text.front import new_front
 from josefine_broker.text.session import Session
-from josefine_broker.tracing import Tracing
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from josefine_cli.errors import COMPLETE
+from josefine_cli.base.errors import COMPLETE
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from josefine_cli import errors
-from josefine_cli.loading import nothing_collected
+from josefine_cli.base import errors
+from josefine_cli.base.lazy_import import nothing_collected
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,54 +11,63 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from josefine_cli import errors
-from josefine_cli.loading import nothing_collected
+from josefine_cli.base import errors
+from josefine_cli.base.lazy_import import nothing_collected
 
 VERBS: dict[str, tuple[str, str]] = {
-    "broker": ("josefine_cli.broker", "Run one broker in the foreground."),
-    "topics": ("josefine_cli.topics", "Create, list, describe, alter and delete topics."),
-    "produce": ("josefine_cli.produce", "Write records from a file or stdin to a topic."),
-    "consume": ("josefine_cli.consume", "Read records of a topic, by offsets or by time."),
+    "broker": ("josefine_cli.broker.command", "Run one broker in the foreground."),
+    "topics": ("josefine_cli.kafka.topics", "Create, list, describe, alter and delete topics."),
+    "produce": ("josefine_cli.kafka.produce", "Write records from a file or stdin to a topic."),
+    "consume": ("josefine_cli.kafka.consume", "Read records of a topic, by offsets or by time."),
     "groups": (
-        "josefine_cli.groups",
+        "josefine_cli.kafka.groups",
         "List and describe consumer groups, move their offsets, delete them.",
     ),
     "journal": (
-        "josefine_cli.journal",
+        "josefine_cli.journal.command",
         "Append to, read, delete from and purge journals of events in a topic.",
     ),
     "transactions": (
-        "josefine_cli.transactions",
+        "josefine_cli.kafka.transactions",
         "List and describe transactions, find those that hang, end one of those.",
     ),
     "sinks": (
-        "josefine_cli.sinks",
+        "josefine_cli.kafka.sinks",
         "List Spark's exactly-once sinks, end what one decided, forget it.",
     ),
-    "users": ("josefine_cli.users", "List users, set their passwords, remove them."),
-    "acls": ("josefine_cli.acls", "List, add and remove rules that say who may do what."),
-    "quotas": ("josefine_cli.quotas", "List, set and remove how much clients may do."),
-    "features": ("josefine_cli.features", "List, raise and lower the levels of features."),
-    "cluster": ("josefine_cli.cluster", "Run a local cluster; look at and change any cluster."),
+    "users": ("josefine_cli.kafka.users", "List users, set their passwords, remove them."),
+    "acls": ("josefine_cli.kafka.acls", "List, add and remove rules that say who may do what."),
+    "quotas": ("josefine_cli.kafka.quotas", "List, set and remove how much clients may do."),
+    "features": ("josefine_cli.kafka.features", "List, raise and lower the levels of features."),
+    "cluster": (
+        "josefine_cli.cluster.command",
+        "Run a local cluster; look at and change any cluster.",
+    ),
     "dashboard": (
         "josefine_cli.dashboard.command",
         "Show a cluster as it lives, in a browser.",
     ),
-    "delete-records": ("josefine_cli.delete_records", "Drop the oldest records of partitions."),
-    "log-dirs": ("josefine_cli.log_dirs", "List what each broker stores, with sizes."),
+    "delete-records": (
+        "josefine_cli.kafka.delete_records",
+        "Drop the oldest records of partitions.",
+    ),
+    "log-dirs": ("josefine_cli.kafka.log_dirs", "List what each broker stores, with sizes."),
     "configs": (
-        "josefine_cli.configs",
+        "josefine_cli.kafka.configs",
         "Describe, set and remove configurations of topics and brokers.",
     ),
-    "config": ("josefine_cli.config_files", "Check a broker's configuration without a start."),
+    "config": ("josefine_cli.broker.config", "Check a broker's configuration without a start."),
     "completion": ("josefine_cli.completion", "Let a shell complete this command."),
-    "doctor": ("josefine_cli.doctor", "Check this machine for a broker, and say what to mend."),
-    "bench": ("josefine_cli.bench", "Measure how fast records are taken and given."),
-    "perf": ("josefine_cli.perf", "Look where a running broker's time goes."),
-    "text": ("josefine_cli.text", "Say lines of the text protocol to a broker."),
-    "log": ("josefine_cli.log", "Verify a stopped broker's files against their checksums."),
-    "demo": ("josefine_cli.demo", "Run the main job on real data and check what landed."),
-    "pipeline": ("josefine_cli.pipeline", "Check and run pipelines written in YAML."),
+    "doctor": (
+        "josefine_cli.broker.doctor",
+        "Check this machine for a broker, and say what to mend.",
+    ),
+    "bench": ("josefine_cli.dev.bench", "Measure how fast records are taken and given."),
+    "perf": ("josefine_cli.dev.perf", "Look where a running broker's time goes."),
+    "text": ("josefine_cli.kafka.text", "Say lines of the text protocol to a broker."),
+    "log": ("josefine_cli.broker.log", "Verify a stopped broker's files against their checksums."),
+    "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check what landed."),
+    "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),
 }
 """Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""
 

@@ -4,8 +4,8 @@ Arrow from the socket to Spark, no row objects. Imports the broker's client colu
 nothing heavy here: PySpark imports this package in every planner process.
 """
 
-from josefine_spark.available_now import run_available_now
-from josefine_spark.registration import register
-from josefine_spark.session import SessionError, session
+from josefine_spark.sessions.available_now import run_available_now
+from josefine_spark.sessions.registration import register
+from josefine_spark.sessions.session import SessionError, session
 
 __all__ = ["SessionError", "register", "run_available_now", "session"]

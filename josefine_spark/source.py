@@ -19,20 +19,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from josefine_spark.admission import OffsetRange
-from josefine_spark.errors import OptionError
-from josefine_spark.heap import freeze_loaded
-from josefine_spark.options import (
+from josefine_spark.base.errors import OptionError
+from josefine_spark.base.gc_freeze import freeze_loaded
+from josefine_spark.options.options import (
     Delivery,
     ReadOptions,
     SinkOptions,
     SourceOptions,
     UnreadableBatches,
 )
-from josefine_spark.sink_options import sink_options
-from josefine_spark.source_options import source_options
-from josefine_spark.stream_reader import JosefineStreamReader
-from josefine_spark.table_options import (
+from josefine_spark.options.table_options import (
     check_columns_named,
     is_of_table,
     is_only_written,
@@ -40,7 +36,11 @@ from josefine_spark.table_options import (
     plain_options,
     remember_options,
 )
-from josefine_spark.tasks import input_partitions, read_task
+from josefine_spark.read.admission import OffsetRange
+from josefine_spark.read.input_partitions import input_partitions, read_task
+from josefine_spark.read.source_options import source_options
+from josefine_spark.read.stream_reader import JosefineStreamReader
+from josefine_spark.write.sink_options import sink_options
 
 log = logging.getLogger("josefine.spark")
 
@@ -62,7 +62,7 @@ class JosefineDataSource(DataSource):
         return remember_options(columns, self.options) if self._is_of_table else columns
 
     def _columns(self) -> StructType:
-        from josefine_spark.columns import written_schema
+        from josefine_spark.read.columns import written_schema
 
         if self._is_of_table and is_only_written(self.options):
             return written_schema()
@@ -82,7 +82,7 @@ class JosefineDataSource(DataSource):
         _check_schema(schema, options)
         _say_without_effect(options)
         if options.read.loss_table is not None:
-            from josefine_spark.loss_table import check_writable
+            from josefine_spark.read.loss_table import check_writable
 
             check_writable()
         return JosefineStreamReader(options)
@@ -98,7 +98,7 @@ class JosefineDataSource(DataSource):
         options = sink_options(options_with_table(self.options, schema, written=True))
         _say_without_effect(options)
         if options.delivery is Delivery.EXACTLY_ONCE:
-            from josefine_spark.exactly_once import ExactlyOnceWriter
+            from josefine_spark.write.exactly_once import ExactlyOnceWriter
 
             return ExactlyOnceWriter(options, schema)
         return JosefineWriter(options, schema)
@@ -116,7 +116,7 @@ class JosefineDataSource(DataSource):
         options = sink_options(options_with_table(self.options, schema, written=True))
         _say_without_effect(options)
         if options.delivery is Delivery.EXACTLY_ONCE:
-            from josefine_spark.exactly_once import ExactlyOnceStreamWriter
+            from josefine_spark.write.exactly_once import ExactlyOnceStreamWriter
 
             return ExactlyOnceStreamWriter(options, schema)
         return JosefineStreamWriter(options, schema)
@@ -129,8 +129,8 @@ class JosefineReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from josefine_spark.connections import client_for
-        from josefine_spark.starting import ranges
+        from josefine_spark.options.connections import client_for
+        from josefine_spark.read.start_offsets import ranges
 
         client = client_for(self._options.read.connection)
         found, start, end = ranges(client, self._options, _wall_ms())
@@ -168,8 +168,8 @@ def _check_schema(given: StructType, options: SourceOptions) -> None:
 
 
 def _columns_of(read: ReadOptions) -> StructType:
-    from josefine_spark.columns import spark_schema
-    from josefine_spark.json_types import parse_schema
+    from josefine_spark.read.columns import spark_schema
+    from josefine_spark.read.json_schema import parse_schema
 
     objects = None if read.json_schema is None else parse_schema(read.json_schema)
     marks = read.unreadable_batches is UnreadableBatches.AS_ROW

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Container, Iterable
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.model import Source
 from pipelines.sink_plan import PipelinePlan, SinkPlan
 

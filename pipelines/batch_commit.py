@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines import checking, failpoints, messages
 from pipelines.chain import Batch, Commit, Stop, decide
 from pipelines.checking import Checked

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
+from josefine_spark.read.offsets import Bounds
 from pipelines.model import End, Sink, Start
 
 

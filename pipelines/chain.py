@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 
 
 class Verdict(Enum):

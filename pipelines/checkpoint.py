@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Protocol
 
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets, flat, nested
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, flat, nested
 from pipelines.chain import Batch, together
 from pipelines.errors import RunError
 from pipelines.reconcile import Checkpoint, Recorded

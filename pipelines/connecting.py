@@ -15,7 +15,7 @@ from josefine_broker.client.security import Security, parse_security
 from pipelines.errors import SetupError
 
 if TYPE_CHECKING:
-    from josefine_spark.options import Connection
+    from josefine_spark.options.options import Connection
 
 NAMES: Mapping[str, str] = {
     "protocol": "security.protocol",
@@ -59,7 +59,7 @@ def connection_of(
     where: str, bootstrap: str, settings: Mapping[str, str], timeout_ms: int
 ) -> Connection:
     """How to reach these brokers. Raises SetupError, which begins with `where`."""
-    from josefine_spark.options import Connection
+    from josefine_spark.options.options import Connection
 
     try:
         security = security_of(settings)

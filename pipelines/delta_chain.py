@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from josefine_spark.topic_offsets import nested
+from josefine_spark.base.topic_offsets import nested
 from pipelines import failpoints
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_versions

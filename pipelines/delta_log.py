@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from josefine_spark.topic_offsets import TopicOffsets, flat
+from josefine_spark.base.topic_offsets import TopicOffsets, flat
 from pipelines.chain import HandedOn, Tip
 from pipelines.other_chains import OtherChain, name_of
 from pipelines.reconcile import Unreadable

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines import checking, decode, functions, lookups
 from pipelines.decode import Reading
 from pipelines.errors import RunError

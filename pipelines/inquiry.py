@@ -60,7 +60,7 @@ def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
 
 
 def _machine() -> str:
-    from josefine_spark.session import SessionError, check_java, spark_version
+    from josefine_spark.sessions.session import SessionError, check_java, spark_version
 
     for package in ("pyspark", "delta", "pyarrow"):
         if importlib.util.find_spec(package) is None:
@@ -215,7 +215,7 @@ def _read(source: Source, topic: TopicMetadata) -> list[TopicPartition]:
 
 def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) -> str:
     """ "" where a record of every partition may be fetched."""
-    from josefine_spark.discovery import latest_offsets
+    from josefine_spark.read.discovery import latest_offsets
 
     try:
         ends = latest_offsets(client, partitions, read_committed=False)

@@ -33,7 +33,7 @@ from josefine_journal.ports import Batch
 from josefine_journal.settling import Settling
 from josefine_journal.taking import Taken
 from josefine_journal.topic import TopicLog
-from josefine_spark.source_options import source_options
+from josefine_spark.read.source_options import source_options
 from pipelines.retries import Starts
 
 if TYPE_CHECKING:

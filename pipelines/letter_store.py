@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.chain import Commit
 from pipelines.sink_letters import Letters
 from pipelines.stateful import held_and_counted

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, nested
 from pipelines.chain import Batch, Commit, Skip, Stop, Tip, Verdict, decide_by_offset
 from pipelines.reconcile import LETTERS
 

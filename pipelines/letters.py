@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import flat
+from josefine_spark.base.topic_offsets import flat
 from pipelines.delta_log import LogEntry
 from pipelines.judgement import JUDGED_BY
 from pipelines.model import Pipeline

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 
 RATE_BEGAN_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z, row 0 of every rate."""

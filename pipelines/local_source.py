@@ -23,8 +23,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.offsets import parse_offset, to_dict
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.read.offsets import parse_offset, to_dict
 from pipelines.local_records import next_end, records_of, start_of
 
 FORMAT = "josefine_local"

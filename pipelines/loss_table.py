@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link
 from pipelines.delta_tables import ensure_table

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.data_loss import Loss, Reason, find_losses
-from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import TopicIds, TopicOffsets
+from josefine_spark.base.topic_offsets import TopicIds, TopicOffsets
+from josefine_spark.read.data_loss import Loss, Reason, find_losses
+from josefine_spark.read.offsets import Bounds
 from pipelines.chain import Commit, Stop, Tip, Verdict
 from pipelines.reconcile import Checkpoint, Start
 

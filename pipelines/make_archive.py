@@ -1,5 +1,5 @@
-"""Makes the archive of the JVM's classes (`josefine_spark.class_archive`) by the work of a short
-pipeline: `python -m pipelines.make_archive`, which makes none when it is there.
+"""Makes the archive of the JVM's classes (`josefine_spark.sessions.class_data_sharing`) by the work
+of a short pipeline: `python -m pipelines.make_archive`, which makes none when it is there.
 
 What no work has loaded is not in it: so here is a bit of all that a run does, and of what tables
 are read and changed with beside one.
@@ -16,8 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from josefine_spark.cache import forget_unused
-from josefine_spark.class_archive import OPTIONS, QUIET, archive
+from josefine_arrow.cache.directory import forget_unused
+from josefine_spark.sessions.class_data_sharing import OPTIONS, QUIET, archive
 from pipelines.progress import LineReporter
 from pipelines.run import run_pipeline
 from pipelines.starting import start_named

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from josefine_spark.topic_offsets import ByPartition, nested
+from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.other_chains import ChainName, OtherChain, rename_options
 from pipelines.reconcile import Checkpoint, Unreadable

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.host.metric_table import Kind
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.errors import SetupError
 from pipelines.metric_table import METRICS
 from pipelines.model import Pipeline

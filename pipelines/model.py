@@ -25,7 +25,7 @@ from pipelines.watermark_model import Watermark
 
 if TYPE_CHECKING:
     # At run time the connector would come along, which `lint` has no use for.
-    from josefine_spark.topic_offsets import ByPartition
+    from josefine_spark.base.topic_offsets import ByPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicIds, TopicOffsets
+from josefine_spark.base.topic_offsets import ByPartition, TopicIds, TopicOffsets
 from pipelines.chain import Commit, Stop, Tip, Verdict
 from pipelines.model import Mode
 from pipelines.reconcile import Checkpoint, Trust, Unreadable, reconcile

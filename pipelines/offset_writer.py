@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from josefine_spark.topic_offsets import ByPartition, nested
+from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines import messages
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.delta_chain import DeltaChain, Link, StoppedError, facts_of

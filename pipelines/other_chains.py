@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from josefine_spark.topic_offsets import TopicIds, TopicOffsets
+from josefine_spark.base.topic_offsets import TopicIds, TopicOffsets
 from pipelines.chain import Stop, Verdict
 
 _PREFIX = "josefine:"

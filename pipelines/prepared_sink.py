@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.advice import Advice
 from pipelines.chain import Batch, Commit, together
 from pipelines.checking import Checked

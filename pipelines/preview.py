@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from josefine_spark.topic_offsets import ByPartition, nested
+from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines import frames
 from pipelines.decode import bad_rows
 from pipelines.errors import WrongUsageError

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.counting import counted
 from pipelines.errors import SetupError
 from pipelines.progress_rows import first_day_kept, row_of

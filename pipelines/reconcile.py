@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets, flat
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, flat
 from pipelines.chain import Stop, Tip, Verdict
 
 LETTERS = "letters"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines import checking, failpoints, frames
 from pipelines.chain import Commit, Tip
 from pipelines.counting import counted

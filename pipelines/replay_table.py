@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
 from pipelines.delta_chain import NO_BATCH, DeltaChain, Link
 from pipelines.delta_tables import ensure_table, found_folder

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines import failpoints, messages
 from pipelines.chain import HandedOn, Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from josefine_spark.offsets import parse_offset
+from josefine_spark.read.offsets import parse_offset
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader, LogEntry

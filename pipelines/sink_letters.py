@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
+
 from pipelines import failpoints
 from pipelines.chain import Batch, Commit, Stop
 from pipelines.delta_chain import StoppedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.chain import Batch
 from pipelines.errors import SetupError
 from pipelines.frame_columns import columns_ddl

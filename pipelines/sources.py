@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets, nested
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, nested
+from josefine_spark.read.offsets import Bounds
 from pipelines.chain import Batch, together
 from pipelines.connecting import PREFIXES, connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from josefine_broker.client.io_blocking import BlockingClient
-    from josefine_spark.options import Connection
+    from josefine_spark.options.options import Connection
 
 LOOK_TIMEOUT_MS = 15_000
 """For the first look at the topics: a wrong address should be told quickly."""
@@ -152,10 +152,10 @@ class JosefineKind:
     def look(self, source: Source) -> Topics:
         """Ask the brokers. Raises SetupError when they cannot be reached or a topic is missing."""
         from josefine_broker.base.errors import KafkaError
-        from josefine_spark.connections import client_for, drop_client
-        from josefine_spark.discovery import all_bounds, discover
-        from josefine_spark.errors import OptionError
-        from josefine_spark.options import Subscription
+        from josefine_spark.base.errors import OptionError
+        from josefine_spark.options.connections import client_for, drop_client
+        from josefine_spark.options.options import Subscription
+        from josefine_spark.read.discovery import all_bounds, discover
 
         connection = _connection(source)
         numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
@@ -184,7 +184,7 @@ class JosefineKind:
         )
 
     def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
-        from josefine_spark.discovery import offsets_at
+        from josefine_spark.read.discovery import offsets_at
 
         wanted = dict.fromkeys(topics.latest.ends, time_ms)
         committed = source.committed_only
@@ -194,8 +194,8 @@ class JosefineKind:
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""
-        from josefine_spark.environment import settle_environment
-        from josefine_spark.offsets import to_dict
+        from josefine_spark.options.environment import settle_environment
+        from josefine_spark.read.offsets import to_dict
 
         # The sinks' streams start at once, also in a session that is not ours.
         settle_environment(spark)
@@ -224,13 +224,13 @@ class JosefineKind:
         return spark.read.format("josefine").options(**options).load()
 
     def parse(self, text: str) -> TopicOffsets:
-        from josefine_spark.offsets import parse_offset
+        from josefine_spark.read.offsets import parse_offset
 
         return parse_offset(text)
 
     def advise(self, source: Source, group: str, ends: ByPartition) -> str:
         from josefine_broker.base.errors import KafkaError
-        from josefine_spark.connections import client_for
+        from josefine_spark.options.connections import client_for
 
         try:
             client_for(_connection(source)).commit_offsets(group, ends, timeout_ms=2_000)
@@ -248,7 +248,7 @@ def _objects(source: Source) -> dict[str, str]:
     of types that are not read there, or more is asked than whether it fits them."""
     from pyspark.sql.types import StructType
 
-    from josefine_spark.json_types import unreadable
+    from josefine_spark.read.json_schema import unreadable
 
     how = source.decode
     if how is None or how.format is not Format.JSON or how.framed or how.strict:
@@ -271,7 +271,7 @@ def _connection(source: Source) -> Connection:
 def _asked(source: Source, what: str, ask: Callable[[BlockingClient], ByPartition]) -> ByPartition:
     """What brokers say; raises SetupError where they do not."""
     from josefine_broker.base.errors import KafkaError
-    from josefine_spark.connections import client_for
+    from josefine_spark.options.connections import client_for
 
     connection = _connection(source)
     try:

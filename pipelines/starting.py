@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, str] = {
 
 def what_begins(conf: Mapping[str, str]) -> str:
     """What is begun now, for who waits: the first start of a user also fetches Delta's jars."""
-    from josefine_spark.session import SessionError, fetches_jars
+    from josefine_spark.sessions.session import SessionError, fetches_jars
 
     try:
         fetches = fetches_jars(conf)
@@ -59,7 +59,7 @@ def session_of_all(pipelines: Sequence[Pipeline]) -> AbstractContextManager[Spar
 
 def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -> SparkSession:
     """The Spark session of an application. Raises SetupError."""
-    from josefine_spark.session import SessionError, session
+    from josefine_spark.sessions.session import SessionError, session
 
     with tempfile.TemporaryFile() as said:
         try:

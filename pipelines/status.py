@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from josefine_spark.topic_offsets import ByPartition, nested
+from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.chain import Tip
 from pipelines.counting import counted
 from pipelines.failure_notes import FailureNote, noted

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from josefine_spark.offsets import to_dict
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.read.offsets import to_dict
 from pipelines.delta_log import DeltaLogReader
 from pipelines.errors import PipelineError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from josefine_spark.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.checking import Checked, added
 from pipelines.errors import PipelineError, TooManyLettersError
 from pipelines.model import Pipeline

@@ -3,8 +3,9 @@
 Rules: a commit is believed only when the sink's record in the brokers shows it with our run's mark;
 its number is the last one + 1, never Spark's batch id; a commit that another run wrote is a reason
 to stop; what is decided is ended before anything else is done, by whoever finds it. With
-`exactly_once` the decision is made by the write of the rows (`josefine_spark.exactly_once`), else
-behind it. The record is named after pipeline, sink and topic, so a lost checkpoint loses nothing.
+`exactly_once` the decision is made by the write of the rows (`josefine_spark.write.exactly_once`),
+else behind it. The record is named after pipeline, sink and topic, so a lost checkpoint loses
+nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from josefine_spark.sink_state import NUMBERED, Batch, Phase, SinkState
-from josefine_spark.sink_steps import (
+from josefine_spark.write.protocol import (
     DECIDE_MS,
     TAKEN_OVER,
     Steps,
@@ -24,6 +24,7 @@ from josefine_spark.sink_steps import (
     plan,
     settle,
 )
+from josefine_spark.write.state import NUMBERED, Batch, Phase, SinkState
 from pipelines import failpoints
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.delta_chain import NO_BATCH, Link, StoppedError, hand_over, said_of

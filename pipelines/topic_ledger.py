@@ -1,6 +1,6 @@
 """The brokers of a topic sink: its topic, the sinks' records, and the write of a batch's rows.
 
-Decides nothing: `topic_chain` does, with the protocol of `josefine_spark.sink_steps`.
+Decides nothing: `topic_chain` does, with the protocol of `josefine_spark.write.protocol`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_spark.connections import client_for, drop_client
-from josefine_spark.errors import SinkError
-from josefine_spark.options import DELIVERY_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
-from josefine_spark.registration import make_active
-from josefine_spark.sink_state import Batch, SinkState
-from josefine_spark.sink_steps import Steps
-from josefine_spark.sink_store import SinkStore, all_sinks
+from josefine_spark.base.errors import SinkError
+from josefine_spark.options.connections import client_for, drop_client
+from josefine_spark.options.options import DELIVERY_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
+from josefine_spark.sessions.registration import make_active
+from josefine_spark.write.coordinator_store import SinkStore, all_sinks
+from josefine_spark.write.protocol import Steps
+from josefine_spark.write.state import Batch, SinkState
 from pipelines.connecting import connection_of, options_of_security
 from pipelines.errors import RunError, SetupError
 from pipelines.finding import reason_of

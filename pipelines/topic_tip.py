@@ -1,6 +1,6 @@
 """What the brokers' record of a sink says of its chain: how far the topic got, whose it is. Pure.
 
-The record is the exactly-once sink's own (`josefine_spark.sink_state`): its last decision, and
+The record is the exactly-once sink's own (`josefine_spark.write.state`): its last decision, and
 beside it, as a note, what a Delta commit of ours has in userMetadata. So the rows of a batch and
 the offsets that they reached become true in one write.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from josefine_spark.sink_state import NUMBERED, Batch, SinkState
-from josefine_spark.topic_offsets import TopicOffsets, flat, nested
+from josefine_spark.base.topic_offsets import TopicOffsets, flat, nested
+from josefine_spark.write.state import NUMBERED, Batch, SinkState
 from pipelines.chain import Commit, HandedOn, Tip
 from pipelines.delta_log import FORMAT
 from pipelines.other_chains import ChainName, OtherChain

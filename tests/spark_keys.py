@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from josefine_spark.cache import cache_dir
-from josefine_spark.session import DELTA_VERSION
+from josefine_arrow.cache.directory import cache_dir
+from josefine_spark.sessions.session import DELTA_VERSION
 from pipelines.spark_keys import LIST
 
 _KEY = re.compile(r"spark\.[A-Za-z][\w.-]*[\w]")

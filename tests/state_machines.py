@@ -27,7 +27,7 @@ from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.engine.security import sasl
 from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
-from josefine_spark import sink_state
+from josefine_spark.write import state as sink_state
 from pipelines import sink_lives
 from raft import Height, progress, roles
 

@@ -4,14 +4,14 @@ its transaction: the group's partition of `__consumer_offsets` joins it."""
 from josefine_broker.api.shared.transactions import producer_of, told_to
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinator_log import partition_of
-from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.transacting import (
+from josefine_broker.engine.coordinators.log import partition_of
+from josefine_broker.engine.coordinators.transactions_host import (
     TransactionWait,
     answer_of,
     now_of,
     transaction_partition,
 )
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.wire.entities import add_offsets_to_txn as e
 
 

@@ -13,16 +13,16 @@ from functools import partial
 from josefine_broker.api.shared.transactions import abortable, producer_of, told_to
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
-from josefine_broker.engine.parked import Parked
-from josefine_broker.engine.transacting import (
+from josefine_broker.engine.coordinators.transactions_host import (
     TransactionWait,
     do_transactions_work,
     now_of,
     transaction_partition,
 )
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
+from josefine_broker.engine.purgatory.promises import Promise
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
 from josefine_broker.wire.entities import add_partitions_to_txn as e
 

@@ -7,6 +7,7 @@ What is told is what the coordinator decided, perhaps a moment before the last o
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.consumer.assignors import preferred
 from josefine_broker.engine.groups.consumer.values import (
     ConsumerGroup,
@@ -14,7 +15,6 @@ from josefine_broker.engine.groups.consumer.values import (
     Parts,
     by_topic,
 )
-from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import consumer_group_describe as e
 
 ALL_GROUP_OPERATIONS = 328

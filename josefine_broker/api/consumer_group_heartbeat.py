@@ -9,9 +9,10 @@ itself; before, one that has none is given one. Served from `group.version` 1 on
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.consumer_groups import heartbeat
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import do_groups_work
+from josefine_broker.engine.coordinators.consumer_groups_host import heartbeat
+from josefine_broker.engine.coordinators.groups_host import do_groups_work
+from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.consumer.values import (
     JOINING_EPOCH,
     Beat,
@@ -20,7 +21,6 @@ from josefine_broker.engine.groups.consumer.values import (
     parts_of,
 )
 from josefine_broker.engine.metadata.image import GROUP_VERSION
-from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import consumer_group_heartbeat as e
 
 OWN_ID_SINCE = 1

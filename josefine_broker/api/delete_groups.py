@@ -6,7 +6,7 @@ replica; errors are per group. A group may have an empty name, as one of simple 
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.offsets_topic import append_deletion, coordinator_of
+from josefine_broker.engine.coordinators.offsets_topic import append_deletion, coordinator_of
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.wire.entities import delete_groups as e
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from josefine_broker.api.shared.topics import check_not_internal
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.awaiting import AwaitEach
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.purgatory.promises import AwaitEach
 from josefine_broker.wire.entities import delete_records as e
 
 HIGH_WATERMARK = -1

@@ -9,10 +9,10 @@ What a member said and was given is told of a stable group only, as in Kafka.
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
 from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.groups.views import CONSUMER, TEXT, GroupView
-from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.wire.entities import describe_groups as e
 
 NOT_FOUND_SINCE = 6

@@ -3,7 +3,7 @@ each."""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.transacting import transaction_partition
+from josefine_broker.engine.coordinators.transactions_host import transaction_partition
 from josefine_broker.wire.entities import describe_transactions as e
 
 

@@ -9,7 +9,7 @@ whose epochs are used up gets a new id with it.
 from josefine_broker.api.shared.transactions import new_producer_id, producer_of, told_to
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.transacting import (
+from josefine_broker.engine.coordinators.transactions_host import (
     TransactionWait,
     answer_of,
     now_of,

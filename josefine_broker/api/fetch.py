@@ -19,7 +19,6 @@ from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import Buffer, HostedPartition
-from josefine_broker.engine.parked import Parked, PartitionKey
 from josefine_broker.engine.partition.fetch_session import (
     FINAL_EPOCH,
     Fetched,
@@ -30,6 +29,7 @@ from josefine_broker.engine.partition.fetch_session import (
 )
 from josefine_broker.engine.partition.fetch_wait import MissingBytes, Readable
 from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import check_follower, read_for_follower
 from josefine_broker.engine.replicas.leading import submit_isr_changes
 from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches

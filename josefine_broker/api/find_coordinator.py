@@ -8,7 +8,7 @@ The topic is made at the first question, and the answer waits for it. Several ke
 from josefine_broker.api.shared.topics import submit_offsets_topic, submit_transactions_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinator_log import partition_of
+from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.metadata.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from josefine_broker.engine.proposing import answer_when_settled
 from josefine_broker.wire.entities import find_coordinator as e

@@ -5,11 +5,11 @@ with a session that begins anew, and an error would only make its client ask mor
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import do_groups_work
+from josefine_broker.engine.coordinators import mixed_groups_host
+from josefine_broker.engine.coordinators.groups_host import do_groups_work
+from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.values import Identity
-from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import heartbeat as e
 
 
@@ -24,8 +24,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.HeartbeatRequest) -> e.He
         raise
     identity = Identity(request.member_id, request.group_instance_id)
     generation = request.generation_id
-    if mixed_groups.serving(ctx, request.group_id) is not None:
-        code = mixed_groups.heartbeat(ctx, request.group_id, identity, generation)
+    if mixed_groups_host.serving(ctx, request.group_id) is not None:
+        code = mixed_groups_host.heartbeat(ctx, request.group_id, identity, generation)
         do_groups_work(ctx)
     else:
         now_ms = ctx.clock.monotonic_ms()

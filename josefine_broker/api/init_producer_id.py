@@ -16,17 +16,17 @@ from josefine_broker.api.shared.transactions import (
 )
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.metadata.changes import AllocateProducerIds
-from josefine_broker.engine.metadata.proposals import Proposal
-from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
-from josefine_broker.engine.proposing import answer_when_settled, submit_change
-from josefine_broker.engine.transacting import (
+from josefine_broker.engine.coordinators.transactions_host import (
     TransactionWait,
     answer_of,
     do_transactions_work,
     now_of,
     transaction_partition,
 )
+from josefine_broker.engine.metadata.changes import AllocateProducerIds
+from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
+from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.transactions.values import Init, TransactionAnswer
 from josefine_broker.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from josefine_broker.wire.entities import init_producer_id as e

@@ -9,12 +9,12 @@ group, with its committed offsets.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine import mixed_groups
-from josefine_broker.engine.consumer_groups import give_name_to_classic
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import GroupWait, answer_of, do_groups_work
+from josefine_broker.engine.coordinators import mixed_groups_host
+from josefine_broker.engine.coordinators.consumer_groups_host import give_name_to_classic
+from josefine_broker.engine.coordinators.groups_host import GroupWait, answer_of, do_groups_work
+from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.values import Join, JoinAnswer, Protocol
-from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import join_group as e
 
 ID_FIRST_SINCE = 4
@@ -26,8 +26,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.JoinGroupRequest) -> obje
     """Answered when the join phase is over."""
     check_group_id(request.group_id)
     coordinator_of(ctx, request.group_id)
-    if mixed_groups.serving(ctx, request.group_id) is not None:
-        response = mixed_groups.join(ctx, request.group_id, _join(info, request), _response)
+    if mixed_groups_host.serving(ctx, request.group_id) is not None:
+        response = mixed_groups_host.join(ctx, request.group_id, _join(info, request), _response)
         do_groups_work(ctx)
         return response
     give_name_to_classic(ctx, request.group_id)

@@ -5,11 +5,11 @@ process will not come back.
 """
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import do_groups_work
+from josefine_broker.engine.coordinators import mixed_groups_host
+from josefine_broker.engine.coordinators.groups_host import do_groups_work
+from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.values import Identity
-from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import leave_group as e
 
 
@@ -18,8 +18,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.LeaveGroupRequest) -> e.L
     check_group_id(request.group_id)
     coordinator_of(ctx, request.group_id)
     leaving = [Identity(each.member_id, each.group_instance_id) for each in request.members]
-    if mixed_groups.serving(ctx, request.group_id) is not None:
-        codes = mixed_groups.leave(ctx, request.group_id, leaving)
+    if mixed_groups_host.serving(ctx, request.group_id) is not None:
+        codes = mixed_groups_host.leave(ctx, request.group_id, leaving)
     else:
         now_ms = ctx.clock.monotonic_ms()
         codes = ctx.clients.groups.coordinator.leave(request.group_id, leaving, now_ms)

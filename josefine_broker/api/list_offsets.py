@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition, SearchPort
 from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 from josefine_broker.wire.entities import list_offsets as e
 

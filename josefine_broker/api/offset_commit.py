@@ -14,9 +14,9 @@ from functools import lru_cache
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.engine.groups.offsets import NO_EXPIRY_MS, CommittedOffset
 from josefine_broker.engine.groups.values import Identity
-from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.wire.entities import offset_commit as e
 
 GROUP_NOT_FOUND_SINCE = 9

@@ -7,7 +7,11 @@ partition that has no committed offset is no error, one that does not exist is.
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.offsets_topic import append_deletion, check_group_id, coordinator_of
+from josefine_broker.engine.coordinators.offsets_topic import (
+    append_deletion,
+    check_group_id,
+    coordinator_of,
+)
 from josefine_broker.engine.replicas.committing import answer_when_committed
 from josefine_broker.wire.entities import offset_delete as e
 

@@ -11,8 +11,8 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
 from josefine_broker.engine.groups.offsets import CommittedOffset
-from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.wire.entities import offset_fetch as e
 
 IDS_SINCE = 10

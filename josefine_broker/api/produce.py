@@ -18,13 +18,18 @@ from josefine_broker.api.shared.hints import leader_of, node_endpoints
 from josefine_broker.api.shared.transactions import abortable, adds_partitions, check_transactions
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.transaction_verification import (
+    go_on_when_verified,
+    must_verify_batch,
+    pass_on,
+)
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
-from josefine_broker.engine.parked import Hangup
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.questions import Claim
+from josefine_broker.engine.purgatory.promises import Promise
+from josefine_broker.engine.purgatory.purgatory import Hangup
 from josefine_broker.engine.replicas.batches import append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.engine.validation.produced_batch import (
@@ -34,7 +39,6 @@ from josefine_broker.engine.validation.produced_batch import (
 )
 from josefine_broker.engine.validation.queue import Verdict
 from josefine_broker.engine.validation.stored_codec import validate_for_storage
-from josefine_broker.engine.verifying import go_on_when_verified, must_verify_batch, pass_on
 from josefine_broker.records.batch import HEADER_BYTES, BatchHeader, parse_header
 from josefine_broker.wire.produce import (
     ProducePartition,

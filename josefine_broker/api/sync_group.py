@@ -5,11 +5,11 @@ member says which protocol it means (KIP-559).
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine import mixed_groups
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinating import GroupWait, answer_of, do_groups_work
+from josefine_broker.engine.coordinators import mixed_groups_host
+from josefine_broker.engine.coordinators.groups_host import GroupWait, answer_of, do_groups_work
+from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.values import Identity, Sync, SyncAnswer
-from josefine_broker.engine.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.wire.entities import sync_group as e
 
 PROTOCOL_SINCE = 5
@@ -31,8 +31,8 @@ def handle(ctx: Context, info: RequestInfo, request: e.SyncGroupRequest) -> obje
         protocol_name=request.protocol_name,
         assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
     )
-    if mixed_groups.serving(ctx, request.group_id) is not None:
-        response = mixed_groups.sync(ctx, request.group_id, sync, _response)
+    if mixed_groups_host.serving(ctx, request.group_id) is not None:
+        response = mixed_groups_host.sync(ctx, request.group_id, sync, _response)
         do_groups_work(ctx)
         return response
     wait = GroupWait(ctx, _response, SyncAnswer(error=ErrorCode.not_coordinator))

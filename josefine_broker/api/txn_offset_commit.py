@@ -12,11 +12,14 @@ from josefine_broker.api.shared.transactions import abortable, adds_partitions
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of, store_pending_offsets
+from josefine_broker.engine.coordinators.transaction_verification import (
+    go_on_when_verified,
+    must_verify,
+)
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.groups.values import Identity
-from josefine_broker.engine.offsets_topic import coordinator_of, store_pending_offsets
 from josefine_broker.engine.partition.questions import Claim
-from josefine_broker.engine.verifying import go_on_when_verified, must_verify
 from josefine_broker.wire.entities import txn_offset_commit as e
 
 _Codes = dict[TopicPartition, ErrorCode]

@@ -3,10 +3,10 @@ partitions that are led here. Answered when every marker is on every in-sync rep
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.marking import TIMEOUT_MS, Codes, write_markers
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.coordinators.transaction_markers import TIMEOUT_MS, Codes, write_markers
+from josefine_broker.engine.purgatory.promises import Promise
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.records.control import Marker
 from josefine_broker.wire.entities import write_txn_markers as e
 

@@ -25,7 +25,7 @@ from josefine_broker.base.errors import Fatal
 from josefine_broker.base.lasting import Lasting
 from josefine_broker.base.ports import Clock
 from josefine_broker.engine import events as e
-from josefine_broker.engine.cluster import sentences
+from josefine_broker.engine.cluster import status_text
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.enrolment import DismissedError, Enrolment, Place
 from josefine_broker.engine.cluster.frames import Hello
@@ -34,16 +34,16 @@ from josefine_broker.engine.cluster.peers import Peers
 from josefine_broker.engine.context import BrokerSettings, new_context
 from josefine_broker.engine.controller.controller import ControllerConfig, Heartbeat
 from josefine_broker.engine.controller.membership import MemberChange
-from josefine_broker.engine.controlling import Controlling
-from josefine_broker.engine.hearing import Hearing
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import At, Origin
 from josefine_broker.engine.metadata.features import raft_format
 from josefine_broker.engine.metadata.image import Address, MetadataImage
+from josefine_broker.engine.metadata_quorum.controller_host import Controlling
+from josefine_broker.engine.metadata_quorum.peer_messages import Hearing
+from josefine_broker.engine.metadata_quorum.quorum import Quorum, SnapshotLimits
+from josefine_broker.engine.metadata_quorum.ready_work import RaftWork
 from josefine_broker.engine.outbox import Outbox
 from josefine_broker.engine.ports import LogsPort
-from josefine_broker.engine.quorum import Quorum, SnapshotLimits
-from josefine_broker.engine.raft_work import RaftWork
 from josefine_broker.engine.security.authorizer import Authorizer
 from raft import Config, InvariantBroken, NodeId, Recovered, Role
 
@@ -210,10 +210,10 @@ class Broker:
         """What this broker waits for before it serves, as a sentence."""
         status, config = self.quorum.node.status(), self.config
         if status.leader is not None:
-            return sentences.waits_for_controller(status.leader, self.ctx.storage.trouble)
+            return status_text.waits_for_controller(status.leader, self.ctx.storage.trouble)
         if self._id not in status.members.all:
-            return sentences.waits_to_join(config.seeds, self.asking.trouble)
-        return sentences.waits_for_voters(
+            return status_text.waits_to_join(config.seeds, self.asking.trouble)
+        return status_text.waits_for_voters(
             self._id,
             config.raft.initial_voters,
             status.members.voters,
@@ -228,13 +228,13 @@ class Broker:
             return ""
         voters = status.members.voters
         reached = [each for each in voters if each == self._id or self._reach.is_connected(each)]
-        return sentences.no_controller(voters, len(reached))
+        return status_text.no_controller(voters, len(reached))
 
     def check_cluster(self) -> None:
         """Once what was recovered is applied. Raises DismissedError for data of another cluster
         than the configuration would form."""
         config = self.config
-        trouble = sentences.other_cluster(
+        trouble = status_text.other_cluster(
             self._id,
             config.named_voters,
             self.quorum.node.members.all,

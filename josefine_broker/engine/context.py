@@ -20,12 +20,12 @@ from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposals
 from josefine_broker.engine.metadata.topic_config import TopicSettings
-from josefine_broker.engine.parked import Parked, ParkedRequests
 from josefine_broker.engine.partition.fetch_session import FetchSessions, Rng
 from josefine_broker.engine.partition.producer_ids import ProducerIds
 from josefine_broker.engine.partition.questions import Questions
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetchers
 from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
+from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
 from josefine_broker.engine.transactions.values import TransactionSettings
@@ -106,7 +106,8 @@ class Counters:
 
 @dataclass(slots=True, kw_only=True)
 class MetadataState:
-    """How far the metadata is followed here. Written by `engine/blocks.py`."""
+    """How far the metadata is followed here. Written by
+    `engine/metadata_quorum/apply_committed.py`."""
 
     proposals: Proposals
     """Changes of ours on their way."""
@@ -125,10 +126,10 @@ class ClusterStanding:
 
     controller_id: int
     """The broker that leads the Raft, as far as the host knows it; -1: none. Written by
-    `engine/controlling.py`."""
+    `engine/metadata_quorum/controller_host.py`."""
     controller_term: int | None = None
     """The term in which this broker is the controller; None: it is not. Written by
-    `engine/controlling.py`."""
+    `engine/metadata_quorum/controller_host.py`."""
     incarnation: str = ""
     """What this process calls itself: it takes a role only in an image that knows it by it.
     Written by `engine/cluster/enrolment.py`."""
@@ -140,7 +141,7 @@ class ClusterStanding:
 
 @dataclass(slots=True, kw_only=True)
 class Storage:
-    """Whether this broker can write. Written by `storage_watch.py`."""
+    """Whether this broker can write. Written by `observe/storage.py`."""
 
     is_full: bool = False
     """Nothing is appended: what space is left is for metadata and indexes."""
@@ -155,17 +156,17 @@ class Groups:
     coordinator: GroupCoordinator
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
     """Partitions of the offsets topic that are led here and not read to their end yet, each with
-    who reads it. Written by `engine/loading_groups.py`."""
+    who reads it. Written by `engine/coordinators/loading_groups.py`."""
     alarm: Parked | None = None
-    """Rings when a group is due. Written by `engine/coordinating.py`."""
+    """Rings when a group is due. Written by `engine/coordinators/groups_host.py`."""
     is_working: bool = False
-    """What the coordinator wants is being done. Written by `engine/coordinating.py`."""
+    """What the coordinator wants is being done. Written by `engine/coordinators/groups_host.py`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Transactions:
     """The transactions that this broker coordinates, and what their host remembers. Written by
-    `engine/transacting.py` and `engine/loading_transactions.py`."""
+    `engine/coordinators/transactions_host.py` and `engine/coordinators/loading_transactions.py`."""
 
     coordinator: TransactionCoordinator
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
@@ -203,7 +204,7 @@ class Context:
     ports: Ports
     image: MetadataImage
     """What the cluster has decided, as far as it is applied here. Never changed but replaced by
-    another: written by `engine/blocks.py`."""
+    another: written by `engine/metadata_quorum/apply_committed.py`."""
     metadata: MetadataState
     hosted: Hosted
     cluster: ClusterStanding

@@ -7,7 +7,7 @@ from typing import Any
 
 from josefine_broker.engine.cluster.frames import Hello
 from josefine_broker.engine.cluster.joining import Ask
-from josefine_broker.engine.cluster.speech import Said
+from josefine_broker.engine.cluster.messages import Said
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from raft import Batch
 

@@ -94,12 +94,12 @@ class HostedPartition:
     partition: Partition
     log: LogPort
     settings: TopicSettings
-    """Written by `engine/blocks.py`."""
+    """Written by `engine/metadata_quorum/apply_committed.py`."""
     halt: str = ""
     """Why it does not follow its leader, which a person must look at; empty: it does.
     Written by `engine/replicas/following.py` and `engine/replicas/leading.py`."""
     traffic: Traffic = field(default_factory=Traffic)
-    """Its topic's. Written by `engine/blocks.py`."""
+    """Its topic's. Written by `engine/metadata_quorum/apply_committed.py`."""
 
     @property
     def is_all_committed(self) -> bool:
@@ -134,7 +134,7 @@ class ReplicaCounters:
 @dataclass(slots=True, kw_only=True)
 class Hosted:
     """This broker's replicas: those there are by the image, and what follows from that. Written by
-    `engine/blocks.py`; what has a class of its own is changed by that."""
+    `engine/metadata_quorum/apply_committed.py`; what has a class of its own is changed by that."""
 
     fetchers: ReplicaFetchers
     """What is copied from other brokers."""

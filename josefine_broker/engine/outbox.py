@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.joining import Ask
-from josefine_broker.engine.cluster.speech import Said
+from josefine_broker.engine.cluster.messages import Said
 
 
 class Outbox:

@@ -1,17 +1,18 @@
 """Metadata changes that this broker asks for: handed to Raft, and answered when they took effect.
 
-Rules: a change is settled by the block that carries it, applied here (`engine/blocks.py`), or by
-its deadline; the answer to a request is built once all its changes are. To submit is the word for
-a change; `propose` is Raft's, for the payload that becomes a block.
+Rules: a change is settled by the block that carries it, applied here
+(`engine/metadata_quorum/apply_committed.py`), or by its deadline; the answer to a request is built
+once all its changes are. To submit is the word for a change; `propose` is Raft's, for the payload
+that becomes a block.
 """
 
 from collections.abc import Callable, Sequence
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.changes import Change
 from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.purgatory.promises import Promise
 
 
 class _Settling(Promise):

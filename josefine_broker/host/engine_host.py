@@ -27,7 +27,7 @@ from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Hello
 from josefine_broker.engine.cluster.joining import Ask
-from josefine_broker.engine.cluster.speech import decode_said, encode_said
+from josefine_broker.engine.cluster.messages import decode_said, encode_said
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.ports import LogsPort
 from josefine_broker.host.alarm import Alarm

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from josefine_broker.engine.ports import WorkPort
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 from josefine_broker.host.worker import Breathe
 
 log = logging.getLogger(__name__)

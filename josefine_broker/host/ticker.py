@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.base.ports import Clock
-from josefine_broker.engine.parked import ParkedRequests
+from josefine_broker.engine.purgatory.purgatory import ParkedRequests
 from josefine_broker.host.alarm import Alarm
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import RequestInfo
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.promises import Promise
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.text.errors import TextError, error, shown
 from josefine_broker.text.front import TEXT_LISTENER, Front
 from josefine_broker.wire import apis

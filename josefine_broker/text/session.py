@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.text.asking import Work
 from josefine_broker.text.commands import Command, find
 from josefine_broker.text.errors import TextError, error

@@ -8,10 +8,10 @@ import json
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.groups.text_groups import holder_in
-from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.text.asking import Work, check
 from josefine_broker.text.coordinated import coordinated, here
 from josefine_broker.text.creating import DONE, partition_count, whole_number

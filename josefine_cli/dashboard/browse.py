@@ -11,7 +11,7 @@ from josefine_broker.client.fetch import records_between
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_broker.client.operations import partition_error
 from josefine_broker.records.builder import Record
-from josefine_cli.output import iso_time, put_bytes
+from josefine_cli.base.output import iso_time, put_bytes
 
 RECORDS_MAX = 200
 SHOWN_BYTES_MAX = 64 * 1024

@@ -17,11 +17,11 @@ import typer
 from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.security import parse_secret_place
 from josefine_broker.base.tls_files import OwnNames, load_own
-from josefine_cli.client_config import http_headers, tls_context
-from josefine_cli.cluster_local import DEFAULT_DIRECTORY
-from josefine_cli.cluster_where import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
-from josefine_cli.errors import UsageError
-from josefine_cli.output import checked_addresses, connect, note
+from josefine_cli.base.client_config import http_headers, tls_context
+from josefine_cli.base.errors import UsageError
+from josefine_cli.base.output import checked_addresses, connect, note
+from josefine_cli.cluster.local import DEFAULT_DIRECTORY
+from josefine_cli.cluster.target import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
 
 if TYPE_CHECKING:
     from josefine_cli.dashboard.pipelines import PipelineWatcher
@@ -89,8 +89,8 @@ def dashboard(
 
 def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
     """Raises ConfigError for a file that is wrong."""
-    from josefine_cli import pipeline_file
     from josefine_cli.dashboard.pipelines import PipelineWatcher, asker
+    from josefine_cli.pipeline import file as pipeline_file
 
     read = [pipeline_file.read(file, environment, as_json=False) for file in files]
     asks: list[Callable[[], list[dict[str, Any]]]] = [asker(each) for each in read]

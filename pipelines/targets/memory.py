@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from josefine_spark.topic_offsets import TopicOffsets, flat
+from josefine_spark.base.topic_offsets import TopicOffsets, flat
 from pipelines.chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.deduplicating import Span
 from pipelines.delta_chain import NO_BATCH, Link, StoppedError, hand_over, said_of

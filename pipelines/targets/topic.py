@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_spark.sink_state import SinkState
+from josefine_spark.write.state import SinkState
 from pipelines import loss_table
 from pipelines.chain import Commit, HandedOn
 from pipelines.deduplicating import Span
@@ -95,7 +95,7 @@ class TopicTarget:
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenTopic:
         """Raises RunError where the sink's sources read the topic, SetupError where it is not
         there."""
-        from josefine_spark.environment import settle_environment
+        from josefine_spark.options.environment import settle_environment
 
         topic_id = topic_id_of(self.sink, self._topic)
         if topic_id and topic_id in topic_ids:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from josefine_cli.demo_flights import FLIGHTS
+from josefine_cli.dev.demo_flights import FLIGHTS
 from tests.bench.pipelines_lab import BATCH, BY_HAND, OURS, Lab, check, commit_times, say, told
 from tests.bench.whole_runs import Ran
 from tests.support.maven import NoJarsError

@@ -4,7 +4,7 @@ turn about: the whole process from its start to its end, and how long it takes t
 
 from statistics import median
 
-from josefine_cli.demo_flights import FLIGHTS
+from josefine_cli.dev.demo_flights import FLIGHTS
 from tests.bench.pipelines_lab import BY_HAND, OURS, SINKS, Lab, check, commit_times, say, told
 from tests.bench.whole_runs import Ran
 from tests.support.maven import NoJarsError

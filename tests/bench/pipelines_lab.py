@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from josefine_cli.demo_check import open_table
-from josefine_cli.demo_flights import data_set
-from josefine_cli.demo_produce import publish
-from josefine_spark.class_archive import OPTIONS
+from josefine_cli.dev.demo_check import open_table
+from josefine_cli.dev.demo_flights import data_set
+from josefine_cli.dev.demo_produce import publish
+from josefine_spark.sessions.class_data_sharing import OPTIONS
 from tests.bench import whole_runs
 from tests.bench.brokers import create_topic
 from tests.bench.peer_jars import peer_jars
@@ -94,7 +94,7 @@ class Lab:
         warm: bool = False,
     ) -> Ran:
         """`warm` as in `ours`. Raises NoJarsError."""
-        from josefine_spark.session import delta_conf
+        from josefine_spark.sessions.session import delta_conf
 
         jars = ",".join([delta_conf({})["spark.jars"], *peer_jars()])
         command = [sys.executable, "-m", "tests.bench.pipelines_by_hand", self.bootstrap, topic]

@@ -94,7 +94,7 @@ def report(name: str, rates: dict[str, list[float]]) -> dict[str, object]:
 
 
 def run(bootstrap: str) -> Iterator[dict[str, object]]:
-    from josefine_spark.session import session
+    from josefine_spark.sessions.session import session
 
     sources = [OURS]
     conf = {"spark.driver.memory": "3g"}

@@ -28,7 +28,7 @@ DEADLINE_S = 300
 
 def first_rows(source: str, bootstrap: str, topic: str) -> None:
     """In a process of its own: a session, ten rows, one JSON line."""
-    from josefine_spark.session import session
+    from josefine_spark.sessions.session import session
 
     conf = {"spark.jars": ",".join(peer_jars())} if source == THEIRS else {}
     spark = session("josefine-bench", conf=conf, master="local[2]")

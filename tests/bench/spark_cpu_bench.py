@@ -193,7 +193,7 @@ MEASURES = {"read": reads, "delta": deltas, "write": writes, "idle": idles}
 
 
 def run(broker: BrokerProcess) -> Iterator[dict[str, object]]:
-    from josefine_spark.session import session
+    from josefine_spark.sessions.session import session
 
     sources = [OURS]
     conf = dict(CONF)

@@ -67,7 +67,7 @@ def measure(spark: Any, sinks: list[str], bootstrap: str, size: int) -> dict[str
 
 
 def run(bootstrap: str) -> Iterator[dict[str, Any]]:
-    from josefine_spark.session import session
+    from josefine_spark.sessions.session import session
 
     sinks = [ONCE, AT_LEAST_ONCE]
     conf = {"spark.driver.memory": "2g"}

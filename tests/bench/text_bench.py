@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from josefine_cli.latencies import Latencies
+from josefine_cli.base.latencies import Latencies
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.text import TextSocket, text_address

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from josefine_spark.cache import cache_dir
+from josefine_arrow.cache.directory import cache_dir
 from tests.compat.consumers import CALL_SECONDS, Read, Subscribe
 from tests.support.apache_kafka import NAME, POM
 from tests.support.maven import NoJarsError, jars_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from josefine_spark.cache import cache_dir
+from josefine_arrow.cache.directory import cache_dir
 
 BUILD_SECONDS = 1_800
 """librdkafka takes five minutes on two idle cores."""

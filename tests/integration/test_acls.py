@@ -39,9 +39,9 @@ from josefine_broker.client.io_blocking_socket import SocketConnection
 from josefine_broker.client.io_tls import secured
 from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_broker.wire import apis, codec
-from josefine_cli.client_config import http_headers
+from josefine_cli.base.client_config import http_headers
+from josefine_cli.base.errors import CLIENT_CONFIG
 from josefine_cli.dashboard.watching import Watcher
-from josefine_cli.errors import CLIENT_CONFIG
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
 from tests.support.cli import josefine

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from josefine_spark.sink_state import attempt_id
-from josefine_spark.sink_steps import plan
+from josefine_spark.write.protocol import plan
+from josefine_spark.write.state import attempt_id
 from tests.integration.test_sink_exactly_once import (
     TASKS,
     TIMEOUT_MS,

@@ -15,8 +15,8 @@ from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.transactions import end_transactions, take_ids
 from josefine_broker.records.builder import Record, build_batch
-from josefine_cli import transactions
-from josefine_cli.errors import UserError
+from josefine_cli.base.errors import UserError
+from josefine_cli.kafka import transactions
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.security import parse_security
-from josefine_broker.engine.limits.guessing import FREE
+from josefine_broker.engine.limits.login_backoff import FREE
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e
 from tests.support.secured import PASSWORD, USER, Secured, secured_broker

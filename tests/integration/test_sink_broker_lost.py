@@ -7,7 +7,7 @@ from pathlib import Path
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
-from josefine_spark.sink_state import attempt_id
+from josefine_spark.write.state import attempt_id
 from tests.integration.test_sink_exactly_once import (
     ROWS,
     TASKS,

@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from josefine_arrow.batches.encoder import Identity
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.transaction_admin import open_transactions
 from josefine_broker.client.transactions import take_ids
-from josefine_spark.encode import Identity
-from josefine_spark.errors import SinkError
-from josefine_spark.options import Connection, SinkOptions
-from josefine_spark.sink_state import Batch, SinkState, Verdict, attempt_id
-from josefine_spark.sink_steps import Driver as Driver_
-from josefine_spark.sink_steps import (
+from josefine_spark.base.errors import SinkError
+from josefine_spark.options.options import Connection, SinkOptions
+from josefine_spark.write.coordinator_store import SinkStore
+from josefine_spark.write.protocol import Driver as Driver_
+from josefine_spark.write.protocol import (
     Plan,
     Read,
     TakeOver,
@@ -33,8 +33,8 @@ from josefine_spark.sink_steps import (
     judge,
     plan,
 )
-from josefine_spark.sink_store import SinkStore
-from josefine_spark.writing import TaskWriter
+from josefine_spark.write.state import Batch, SinkState, Verdict, attempt_id
+from josefine_spark.write.task_writer import TaskWriter
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster
 from tests.support.committed import committed_records

@@ -11,8 +11,8 @@ import pyarrow as pa
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.reader import read_records
-from josefine_spark.options import Connection, SinkOptions
-from josefine_spark.writing import TaskWriter
+from josefine_spark.options.options import Connection, SinkOptions
+from josefine_spark.write.task_writer import TaskWriter
 from tests.support.broker import BrokerProcess
 
 ROWS, KILLS = 4_000, 3

@@ -12,10 +12,10 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.client.groups import ProducerIdentity
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.transactions import take_ids
-from josefine_spark.errors import SinkError
-from josefine_spark.sink_state import attempt_id
-from josefine_spark.sink_steps import Plan, settle
-from josefine_spark.sink_store import SinkStore
+from josefine_spark.base.errors import SinkError
+from josefine_spark.write.coordinator_store import SinkStore
+from josefine_spark.write.protocol import Plan, settle
+from josefine_spark.write.state import attempt_id
 from tests.integration.test_sink_exactly_once import (
     TASKS,
     TIMEOUT_MS,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.engine.cluster.frames import Frame, Hello, Kind, encode_frame
-from josefine_broker.engine.cluster.speech import encode_said
+from josefine_broker.engine.cluster.messages import encode_said
 from josefine_broker.engine.controller.controller import Heartbeat
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import Origin, RegisterBroker

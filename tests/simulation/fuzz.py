@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from josefine_broker.engine.cluster.door import Roster, Speech, why_not, why_not_payload
+from josefine_broker.engine.cluster.admission import Roster, Speech, why_not, why_not_payload
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
 from josefine_broker.engine.metadata.image import Address, Endpoint

@@ -16,7 +16,7 @@ from typing import Any
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.engine.cluster.door import STRANGER_FRAME_BYTES_MAX, why_not_payload
+from josefine_broker.engine.cluster.admission import STRANGER_FRAME_BYTES_MAX, why_not_payload
 from josefine_broker.engine.cluster.frames import (
     Frame,
     FrameError,
@@ -25,7 +25,7 @@ from josefine_broker.engine.cluster.frames import (
     Session,
     encode_frame,
 )
-from josefine_broker.engine.cluster.speech import (
+from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
     ProposeChange,

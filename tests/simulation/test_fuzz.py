@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_broker.engine.cluster import door
+from josefine_broker.engine.cluster import admission
 from raft import InvariantBroken, plausible
 from tests.simulation import fuzz, fuzz_sessions
 
@@ -53,7 +53,7 @@ def test_messages_that_cannot_be_true_would_be_noticed(monkeypatch: pytest.Monke
 
 
 def test_strangers_that_are_listened_to_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(door.LISTENS, door.Speech.RAFT, frozenset(door.Standing))
+    monkeypatch.setitem(admission.LISTENS, admission.Speech.RAFT, frozenset(admission.Standing))
 
     with pytest.raises(AssertionError):
         fuzz.run(1, fuzz.ATTACKS_PER_BOARD)
@@ -61,7 +61,7 @@ def test_strangers_that_are_listened_to_would_be_noticed(monkeypatch: pytest.Mon
 
 def test_values_of_another_type_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """They stopped every broker when they were committed."""
-    monkeypatch.setattr(door, "is_typed", lambda _value, _hint: True)
+    monkeypatch.setattr(admission, "is_typed", lambda _value, _hint: True)
 
     with pytest.raises((TypeError, AttributeError, ValueError, AssertionError)):
         fuzz_sessions.run(1, 2_000)

@@ -33,15 +33,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-import josefine_spark.exactly_once
+import josefine_spark.write.exactly_once
 from josefine_broker.client.transactions import take_ids
-from josefine_spark import writing
-from josefine_spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
-from josefine_spark.sink_options import sink_options
-from josefine_spark.sink_steps import Abort, Commit, Steps
-from josefine_spark.sink_store import SinkStore
+from josefine_spark.read.stream_reader import JosefineStreamReader
 from josefine_spark.source import JosefineDataSource
-from josefine_spark.stream_reader import JosefineStreamReader
+from josefine_spark.write import task_writer
+from josefine_spark.write.coordinator_store import SinkStore
+from josefine_spark.write.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+from josefine_spark.write.protocol import Abort, Commit, Steps
+from josefine_spark.write.sink_options import sink_options
 from tests.support.waiting import wait_until
 
 FOLDER = "JOSEFINE_ARROWS"
@@ -89,7 +89,7 @@ class HeldStore(SinkStore):
         return super()._take(step)
 
 
-class HeldTaskWriter(writing.TaskWriter):
+class HeldTaskWriter(task_writer.TaskWriter):
     """Stops while rows are on their way."""
 
     _sent = 0
@@ -105,7 +105,7 @@ class HeldTaskWriter(writing.TaskWriter):
         stop("task:written", _named(self))
 
 
-def _named(writer: writing.TaskWriter) -> tuple[str, ...]:
+def _named(writer: task_writer.TaskWriter) -> tuple[str, ...]:
     name = writer._identity.transactional_id
     return () if name is None else (name,)
 
@@ -127,8 +127,8 @@ class _Held:
 
     def write(self, iterator: Iterator[Any]) -> Any:
         with (
-            patch.multiple(josefine_spark.exactly_once, take_ids=_held_take_ids),
-            patch.multiple(writing, TaskWriter=HeldTaskWriter),
+            patch.multiple(josefine_spark.write.exactly_once, take_ids=_held_take_ids),
+            patch.multiple(task_writer, TaskWriter=HeldTaskWriter),
         ):
             return super().write(iterator)  # type: ignore[misc]
 

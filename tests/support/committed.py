@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from josefine_arrow.batches.aborted_transactions import AbortedTransaction, aborted_batches
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.reader import read_records
-from josefine_spark.aborted import AbortedTransaction, aborted_batches
 
 
 class Seen(NamedTuple):

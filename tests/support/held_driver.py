@@ -16,7 +16,7 @@ import josefine_spark.source
 from pipelines import failpoints, topic_ledger
 from tests.support.arrows import FOLDER, HeldSource, HeldStore, stop
 
-SESSIONS = importlib.import_module("josefine_spark.session")
+SESSIONS = importlib.import_module("josefine_spark.sessions.session")
 """The package has a function of that name."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONF = {

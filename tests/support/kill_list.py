@@ -32,8 +32,8 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.partitioner import partition_for_key
 from josefine_broker.client.transaction_admin import open_transactions
 from josefine_broker.engine.groups.offsets import coordinator_partition
-from josefine_spark.sink_state import driver_id
-from josefine_spark.sink_store import PARTITIONS, TOPIC
+from josefine_spark.write.coordinator_store import PARTITIONS, TOPIC
+from josefine_spark.write.state import driver_id
 from tests.support.arrows import FOLDER
 from tests.support.cluster import Cluster
 from tests.support.committed import committed_records

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from josefine_spark.cache import cache_dir
+from josefine_arrow.cache.directory import cache_dir
 
 TIMEOUT_S = 600
 

@@ -17,11 +17,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from josefine_spark.exactly_once import ExactlyOnceStreamWriter
-from josefine_spark.sink_options import sink_options
-from josefine_spark.sink_steps import Steps
-from josefine_spark.sink_store import SinkStore
 from josefine_spark.source import JosefineDataSource
+from josefine_spark.write.coordinator_store import SinkStore
+from josefine_spark.write.exactly_once import ExactlyOnceStreamWriter
+from josefine_spark.write.protocol import Steps
+from josefine_spark.write.sink_options import sink_options
 
 FORMAT = "josefine_mortal"
 PLACE, GROUP, HITS = "JOSEFINE_DIE", "JOSEFINE_DIE_GROUP", "JOSEFINE_DIE_HITS"

@@ -51,10 +51,10 @@ def linked_environment(home: Path, *, without: tuple[str, ...] = ()) -> Path:
     return home / "bin" / "python"
 
 
-def install(wheel: Path, home: Path) -> None:
-    """Put the wheel alone into the environment."""
+def install(wheel: Path, home: Path, *options: str) -> None:
+    """Put the wheel, or a folder's project, alone into the environment; `options` are pip's."""
     command = [sys.executable, "-m", "pip", "--python", str(home), "install", "-q"]
-    command += ["--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
+    command += ["--no-deps", "--no-index", "--disable-pip-version-check", *options, str(wheel)]
     subprocess.run(command, env=bare_environment(), check=True)
 
 

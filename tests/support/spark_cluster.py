@@ -20,7 +20,7 @@ from typing import Any
 
 import pyspark
 
-from josefine_spark.class_archive import OPTIONS, with_archive
+from josefine_spark.sessions.class_data_sharing import OPTIONS, with_archive
 from tests.support.ports import free_ports
 from tests.support.shipping import bare_environment
 from tests.support.waiting import wait_until

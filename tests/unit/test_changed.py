@@ -12,10 +12,10 @@ TEXTS = {
     "josefine_cli/__init__.py": "",
     "josefine_cli/main.py": "def run():\n    from josefine_cli.verbs import app\n",
     "josefine_cli/verbs.py": (
-        "VERBS = {'broker': ('josefine_cli.broker',), 'demo': ('josefine_cli.demo',)}\n"
+        "VERBS = {'broker': ('josefine_cli.broker.command',), 'demo': ('josefine_cli.dev.demo',)}\n"
     ),
-    "josefine_cli/broker.py": "from core.log import Log\n",
-    "josefine_cli/demo.py": "NAME = 'flights.yaml'\nimport core.far\n",
+    "josefine_cli/broker/command.py": "from core.log import Log\n",
+    "josefine_cli/dev/demo.py": "NAME = 'flights.yaml'\nimport core.far\n",
     "tests/conftest.py": "",
     "tests/support.py": "RUN = ['-c', 'from josefine_cli.main import main; main()', 'broker']\n",
     "tests/unit/conftest.py": "import core.far\n",

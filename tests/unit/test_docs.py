@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from josefine_broker.api.table import SERVED
-from josefine_spark.sink_options import SINK_OPTIONS
-from josefine_spark.source_options import SOURCE_OPTIONS
+from josefine_spark.read.source_options import SOURCE_OPTIONS
+from josefine_spark.write.sink_options import SINK_OPTIONS
 from pipelines import failpoints
 from pipelines.validate import read_pipeline
 from tests import generate_docs

@@ -1,8 +1,8 @@
 """Who writes what of a broker's context: the sentences in its classes are the rule, this checks it.
 
-"Written by `engine/blocks.py`" in the docstring of a field, or else of its class, names the only
-modules of the broker that may assign the field, or change the table that it is. Without such a
-sentence nobody does: the field stays what the composition made it.
+"Written by `engine/metadata_quorum/apply_committed.py`" in the docstring of a field, or else of its
+class, names the only modules of the broker that may assign the field, or change the table that it
+is. Without such a sentence nobody does: the field stays what the composition made it.
 
 An expression is followed from a `ctx`, or an argument annotated with one of the classes, along the
 fields' annotations and through a function's local names; what is handed on as an argument of
@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from tests.shape.sources import ATTRIBUTES_MAX, attributes
 from tests.unit.test_style import ROOT
 
 BROKER = ROOT / "josefine_broker"
 COMPOSITION = ("engine/context.py", "engine/hosted.py", "engine/ports.py")
 COUNTED = {"Counters", "ReplicaCounters"}
 """By whoever does what they count."""
-ATTRIBUTES_MAX = 12
 WRITTEN_BY = re.compile(r"[Ww]ritten\s+by\s+((?:`[a-z_/]+\.py`(?:,\s+|\s+and\s+)?)+)")
 CHANGES = {"add", "append", "clear", "discard", "pop", "popitem", "remove", "setdefault", "update"}
 
@@ -65,7 +65,7 @@ def test_each_field_that_names_who_writes_it_is_written_by_them() -> None:
 
 def test_classes_of_the_context_have_a_dozen_attributes_at_most() -> None:
     sizes = {
-        node.name: len(list(fields_of(node)))
+        node.name: len(attributes(node))
         for path in COMPOSITION
         for node in classes(path, with_frozen=True)
     }

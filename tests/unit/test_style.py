@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    "raft", "josefine_broker", "josefine_spark", "josefine_journal", "josefine_cli",
-    "pyspark_josefine", "pipelines",
+    "raft", "josefine_broker", "josefine_arrow", "josefine_spark", "josefine_journal",
+    "josefine_cli", "pyspark_josefine", "pipelines",
 )  # fmt: skip
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TEST_FILES = sorted(
@@ -27,7 +27,7 @@ BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/host/net/dispatch.py",  # the connection loop's part that calls handlers
     "josefine_broker/host/net/text_connection.py",
     "josefine_broker/host/ticker.py",  # supervises the periodic duties
-    "josefine_cli/pipeline_secrets.py",  # takes secrets out of whatever Spark raised
+    "josefine_cli/pipeline/secrets.py",  # takes secrets out of whatever Spark raised
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
     "pipelines/batch_commit.py",
     "pipelines/company.py",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from josefine_broker.base.acls import CLUSTER_NAME, Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.security.authorizer import Authorizer, host_of
 
 CODES = {

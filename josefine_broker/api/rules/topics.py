@@ -11,7 +11,7 @@ from josefine_broker.api.rules.asker import After, Asker, Refuse
 from josefine_broker.api.rules.kinds import parted, split
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.parked import Hangup
+from josefine_broker.engine.purgatory.purgatory import Hangup
 from josefine_broker.wire.entities import create_topics, describe_configs, metadata
 from josefine_broker.wire.entities.describe_topic_partitions import TopicRequest
 from josefine_broker.wire.fetch import FetchRequest

@@ -6,8 +6,8 @@ without an answer in time the client gets the one that would have sent it there 
 
 from typing import Any
 
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.purgatory.promises import Promise
 
 FORWARDED_CLIENT_ID = "josefine-forwarded"
 """Who sends a forwarded request."""

@@ -16,8 +16,8 @@ from enum import Enum
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import Fatal, KafkaError
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.cluster.door import why_not_payload
-from josefine_broker.engine.cluster.speech import (
+from josefine_broker.engine.cluster.admission import why_not_payload
+from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
     ProposeAnswer,

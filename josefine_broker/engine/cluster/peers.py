@@ -4,7 +4,7 @@ Rules: the address book holds what the configuration names, what was kept, and w
 image, greetings, answers. Two processes never speak under one id. A broker says that it is of a
 cluster when the block that names it is committed here, and registers only then: a voter that once
 did and now names none has lost its data, and with it its votes and promises; it is not let in. Who
-may say what is in door.py.
+may say what is in admission.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from josefine_broker.base.addresses import HostPort, is_loopback, parse_host_port
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.cluster.door import Roster, Speech, Standing, vouched_by, why_not
+from josefine_broker.engine.cluster.admission import Roster, Speech, Standing, vouched_by, why_not
 from josefine_broker.engine.cluster.frames import MEMBERS_MAX, FrameError, Hello
 from josefine_broker.engine.cluster.joining import (
     forgotten,
@@ -21,7 +21,7 @@ from josefine_broker.engine.cluster.joining import (
     removed_as_of,
     way_back,
 )
-from josefine_broker.engine.cluster.speech import Discovered
+from josefine_broker.engine.cluster.messages import Discovered
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.image import MetadataImage
 

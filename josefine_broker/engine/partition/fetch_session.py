@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 
 NO_SESSION_ID = 0

@@ -8,7 +8,7 @@ be answered empty at once, and asked again for ever.
 
 from typing import NamedTuple
 
-from josefine_broker.engine.parked import PartitionKey
+from josefine_broker.engine.purgatory.purgatory import PartitionKey
 
 
 class Readable(NamedTuple):

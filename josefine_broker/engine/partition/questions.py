@@ -1,5 +1,6 @@
 """Producers whose transactions are being verified: what waits for the answer, by partition and
-producer (KIP-890). Who asks, and what is asked, is `engine/verifying.py`'s business.
+producer (KIP-890). Who asks, and what is asked, is
+`engine/coordinators/transaction_verification.py`'s business.
 
 Rules: one question for a partition and producer at a time; who comes meanwhile waits behind, in the
 order of arrival, `WAITING_MAX` at most; an answer is worth nothing when anything of the producer

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.awaiting import AwaitEach
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.parked import Hangup, PartitionKey
 from josefine_broker.engine.partition.partition import STRANDED
+from josefine_broker.engine.purgatory.promises import AwaitEach
+from josefine_broker.engine.purgatory.purgatory import Hangup, PartitionKey
 
 
 class Appended(NamedTuple):

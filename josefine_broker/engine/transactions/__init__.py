@@ -1,1 +1,2 @@
-"""The transaction coordinator (KIP-98): pure decisions; `engine/transacting.py` hosts it."""
+"""The transaction coordinator (KIP-98): pure decisions; `engine/coordinators/transactions_host.py`
+hosts it."""

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.limits.guessing import Guesses, Slot
+from josefine_broker.engine.limits.login_backoff import Guesses, Slot
 from josefine_broker.engine.security.sasl import BEARER_BYTES_MAX, Judge, Users, no_judge
 from josefine_broker.engine.security.tokens import TokenError
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.admin_log import seconds
 from josefine_broker.host.net.tls import shown_name
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 
 log = logging.getLogger(__name__)
 

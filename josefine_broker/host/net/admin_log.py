@@ -13,7 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import ConnectionStats
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 
 log = logging.getLogger(__name__)
 

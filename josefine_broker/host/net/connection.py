@@ -20,7 +20,7 @@ from typing import cast
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.limits.request_memory import RequestMemory
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.dispatch import (
     Buffer,
@@ -34,7 +34,7 @@ from josefine_broker.host.net.dispatch import (
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import shown_name, write_tls
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.host.metrics import ApiStats, ConnectionStats
 from josefine_broker.host.net.throttling import Throttle, Weight
 from josefine_broker.wire.apis import API_VERSIONS

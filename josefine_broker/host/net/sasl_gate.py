@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.engine.limits.guessing import Guesses, Slot
+from josefine_broker.engine.limits.login_backoff import Guesses, Slot
 from josefine_broker.engine.security.sasl import Judge, Sasl, SaslState, Users, no_judge
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.dispatch import (
@@ -25,7 +25,7 @@ from josefine_broker.host.net.dispatch import (
     Peer,
     Waiting,
 )
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 from josefine_broker.wire.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from josefine_broker.wire.codec import (
     RequestHeader,

@@ -1,8 +1,9 @@
 """The listeners and the set of open connections: binding, accepting, idle sweep, draining.
 
-Who is let in when there is no room, and who gives way, is decided in engine/limits/room.py.
-Binding comes before serving (`bind_listeners`), so that a port is known, and a taken one reported,
-before any data is touched; a bound socket that does not listen yet refuses its clients.
+Who is let in when there is no room, and who gives way, is decided in
+engine/limits/connection_limits.py. Binding comes before serving (`bind_listeners`), so that a port
+is known, and a taken one reported, before any data is touched; a bound socket that does not listen
+yet refuses its clients.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import TypeAlias
 
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.base.tls_files import reason_of
+from josefine_broker.engine.limits.connection_limits import Room
 from josefine_broker.engine.limits.request_memory import RequestMemory
-from josefine_broker.engine.limits.room import Room
 from josefine_broker.host.net.acceptor import Acceptor
 from josefine_broker.host.net.connection import Connection, Host
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.text_connection import TextConnection, TextHost
 from josefine_broker.host.net.tls import Tls
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 
 log = logging.getLogger(__name__)
 

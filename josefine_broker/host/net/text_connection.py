@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.host.metrics import ConnectionStats
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from josefine_broker.base.certificates import first_of_pem, subject_name
 from josefine_broker.base.security import SecretPlace
 from josefine_broker.base.tls_files import OwnNames, TlsError, load_ca, load_own
-from josefine_broker.host.net.look import Look, look_at
+from josefine_broker.host.net.file_stamp import Look, look_at
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from josefine_broker.engine.security.key_set import BYTES_MAX, NO_KEYS, KeySet, parse_key_set
 from josefine_broker.engine.security.tokens import Holder, TokenError, TokenRules, holder_of
-from josefine_broker.host.net.look import look_at
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.net.file_stamp import look_at
+from josefine_broker.host.rate_limited_log import Rationed
 from josefine_broker.host.worker import Breathe
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from josefine_broker.engine.security.sasl import Stored, Users, no_stored
-from josefine_broker.host.net.look import look_at
+from josefine_broker.host.net.file_stamp import look_at
 
 log = logging.getLogger(__name__)
 

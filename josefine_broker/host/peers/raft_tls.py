@@ -18,7 +18,7 @@ from josefine_broker.base.certificates import subject_name
 from josefine_broker.base.tls_files import reason_of
 from josefine_broker.host.net.tls import SHUTDOWN_SECONDS, Tls
 from josefine_broker.host.peers.raft_connection import Connection, TransportStats
-from josefine_broker.host.rationed import RationedByReason
+from josefine_broker.host.rate_limited_log import RationedByReason
 
 log = logging.getLogger(__name__)
 

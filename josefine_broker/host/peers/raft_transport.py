@@ -4,7 +4,7 @@ Rules: what this broker has to say to a peer goes over the connection that it di
 `Link`); answers come back on the same one. A name is resolved at each dial. Whoever is refused
 learns why, and both sides log each reason once. Strangers cost little: they send small frames, have
 little time, and the oldest of them gives way to a newcomer. Decides nothing about the cluster: whom
-this broker knows is the owner's to say (engine/cluster/door.py).
+this broker knows is the owner's to say (engine/cluster/admission.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from random import Random
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.cluster.door import STRANGER_FRAME_BYTES_MAX
+from josefine_broker.engine.cluster.admission import STRANGER_FRAME_BYTES_MAX
 from josefine_broker.engine.cluster.frames import (
     FRAME_BYTES_MAX,
     Admit,
@@ -33,7 +33,7 @@ from josefine_broker.host.net.server import Bound
 from josefine_broker.host.peers.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.host.peers.raft_link import Link
 from josefine_broker.host.peers.raft_tls import Guard, RaftTls
-from josefine_broker.host.rationed import Rationed
+from josefine_broker.host.rate_limited_log import Rationed
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetchers,
 )
 from josefine_broker.host.alarm import Alarm
-from josefine_broker.host.lasting import logged
+from josefine_broker.host.ongoing_condition import logged
 from josefine_broker.wire.fetch import FetchResponse
 
 FETCH = 1

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from josefine_cli.cluster_local import ADMIN_PORT_STEP, RAFT_PORT_STEP, LocalCluster
+from josefine_cli.cluster.local import ADMIN_PORT_STEP, RAFT_PORT_STEP, LocalCluster
 from tests.support.cli import Done, josefine, josefine_process
 from tests.support.ports import free_port_rows
 from tests.support.waiting import wait_until

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from josefine_broker.base.ids import TopicPartition as Partition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from josefine_spark.admission import OffsetRange
-from josefine_spark.connections import drop_client
-from josefine_spark.options import Connection, ReadOptions
-from josefine_spark.reading import read_range
+from josefine_spark.options.connections import drop_client
+from josefine_spark.options.options import Connection, ReadOptions
+from josefine_spark.read.admission import OffsetRange
+from josefine_spark.read.task_reader import read_range
 from tests.integration.cluster.records import produce
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.waiting import wait_until

@@ -1,6 +1,6 @@
 """Wrong lines, one per rule of the consumer protocol (KIP-848) that matters: see mutants.py."""
 
-from josefine_broker.engine import consumer_groups
+from josefine_broker.engine.coordinators import consumer_groups_host
 from josefine_broker.engine.groups.consumer import classic, reconciling, replay
 from josefine_broker.engine.groups.consumer.consumers import ConsumerGroups
 from josefine_broker.engine.groups.consumer.values import ConsumerGroup
@@ -36,7 +36,7 @@ CONSUMER_MUTANTS = [
     ),
     Mutant(
         breaks="a member is told what is committed",
-        function=consumer_groups.heartbeat,
+        function=consumer_groups_host.heartbeat,
         old="consumers.end_offset(group_id)",
         new="0",
         faults=FAILOVERS | CONSUMERS,

@@ -96,7 +96,7 @@ def spoil_log(world: World, broker_id: int, rng: Random, spoil: Spoil, what: str
 
 
 def lose_one(world: World, broker_id: int, rng: Random) -> None:
-    """One directory of those that the broker knows to have had: see `hosting.py`."""
+    """One directory of those that the broker knows to have had: see `host/replica_manager.py`."""
     files = world.machines[broker_id].disk.files
     known = HighWatermarks(files)
     found = [

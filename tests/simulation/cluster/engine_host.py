@@ -19,8 +19,8 @@ from josefine_broker.engine.controller.controller import ControllerConfig
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.changes import At
 from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
-from josefine_broker.engine.quorum import SnapshotLimits
 from josefine_broker.engine.transactions.values import TransactionSettings
 from raft import BlockFile, Config, NodeId, StoreFull
 from tests.simulation.cluster.group_names import CONSUMER_BEAT_MS, CONSUMER_SESSION_MS

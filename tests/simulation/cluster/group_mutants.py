@@ -1,9 +1,10 @@
 """Wrong lines, one per rule of consumer groups that matters: see mutants.py."""
 
-from josefine_broker.engine import blocks, coordinating, offsets_topic
+from josefine_broker.engine.coordinators import groups_host, offsets_topic
+from josefine_broker.engine.coordinators.loading_groups import Loading
 from josefine_broker.engine.groups import rebalancing, syncing, views
 from josefine_broker.engine.groups.group import Group
-from josefine_broker.engine.loading_groups import Loading
+from josefine_broker.engine.metadata_quorum import apply_committed
 from tests.simulation.cluster.mutants import Mutant, get
 
 __all__ = ["GROUP_MUTANTS"]
@@ -41,7 +42,7 @@ GROUP_MUTANTS = [
     ),
     Mutant(
         breaks="an assignment is told when it is stored",
-        function=coordinating._store,
+        function=groups_host._store,
         old="if not appended.decide():",
         new="settle(None)\n    if False:",
         faults=FAILOVERS,
@@ -79,7 +80,7 @@ GROUP_MUTANTS = [
     ),
     Mutant(
         breaks="a new coordinator reads its groups",
-        function=blocks._coordinate,
+        function=apply_committed._coordinate,
         old="elif led_in is None or",
         new="elif led_in is not None and",
         faults=FAILOVERS,

@@ -8,21 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from josefine_broker import hosting
-from josefine_broker.engine.cluster import door
+from josefine_broker.engine.cluster import admission
 from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.cluster.joining import Asking
 from josefine_broker.engine.cluster.peers import Peers
 from josefine_broker.engine.controller import membership
 from josefine_broker.engine.metadata import apply, elections, reassignment, registration
-from josefine_broker.engine.parked import ParkedRequests
+from josefine_broker.engine.metadata_quorum.quorum import Quorum
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
 from josefine_broker.engine.partition.replication import Followers
-from josefine_broker.engine.quorum import Quorum
+from josefine_broker.engine.purgatory.purgatory import ParkedRequests
 from josefine_broker.engine.replicas import committing, following
+from josefine_broker.host import replica_manager
 from josefine_broker.host.log.log import PartitionLog
-from josefine_broker.hosting import Hosting
+from josefine_broker.host.replica_manager import Hosting
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -122,14 +122,14 @@ STRANGERS = {"stranger_per_second": 9.0}
 MUTANTS = [
     Mutant(
         breaks="a frame speaks for the broker that greeted, and for no other",
-        function=door.why_not,
+        function=admission.why_not,
         old="speaks_for not in (None, peer)",
         new="False",
         faults=STRANGERS,
     ),
     Mutant(
         breaks="who is no member and was not invited is not listened to",
-        function=door.Roster.standing,
+        function=admission.Roster.standing,
         old="return Standing.STRANGER\n",
         new="return Standing.INVITED\n",
         faults=STRANGERS,
@@ -204,7 +204,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="leader epochs whose checkpoint is lost are read from all the batches",
-        function=hosting._recovered_epochs,
+        function=replica_manager._recovered_epochs,
         old="if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):",
         new="if False:",
         faults=FILES_LOST,
@@ -360,7 +360,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="a greeting of a member invites those that it names",
-        function=door.vouched_by,
+        function=admission.vouched_by,
         old="after = before | frozenset(names)",
         new="return before",
         faults=MEMBERS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Hello, Session
 from josefine_broker.engine.cluster.joining import Ask
-from josefine_broker.engine.cluster.speech import Said, decode_said, encode_said
+from josefine_broker.engine.cluster.messages import Said, decode_said, encode_said
 from raft import Message
 
 if TYPE_CHECKING:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine import events as e
-from josefine_broker.engine.blocks import to_be_hosted
 from josefine_broker.engine.cluster.enrolment import DismissedError, Place
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.transactions_host import (
+    expire_transactions,
+    tick_transactions,
+)
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import Endpoint
+from josefine_broker.engine.metadata_quorum.apply_committed import to_be_hosted
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
 from josefine_broker.engine.replicas.synced import log_synced
-from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.hosting import Hosting
-from josefine_broker.storage_watch import failed_logs
+from josefine_broker.host.replica_manager import Hosting
+from josefine_broker.observe.storage import failed_logs
 from raft import StoreFailed
 from tests.simulation.cluster.damage import lose_directory
 from tests.simulation.cluster.engine_host import LAG_TIME_MS, EngineHost
@@ -250,7 +253,7 @@ class Process:
         self.ctx.parked.tick(self.clock.monotonic_ms())
 
     def _look_at_storage(self) -> None:
-        """As `storage_watch.py` does, but for the free space."""
+        """As `observe/storage.py` does, but for the free space."""
         ctx = self.ctx
         trouble = failed_logs(ctx)
         if trouble and not ctx.storage.trouble:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.hosting import Hosting
+from josefine_broker.host.replica_manager import Hosting
 from tests.simulation.cluster.damage import flip_bit, lose_directory, newest_segment
 from tests.simulation.cluster.faults import CALM
 from tests.simulation.cluster.world import World

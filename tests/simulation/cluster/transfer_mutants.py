@@ -1,6 +1,10 @@
 """Wrong lines, one per rule of transactions that matters: see mutants.py."""
 
-from josefine_broker.engine import loading_transactions, transacting, verifying
+from josefine_broker.engine.coordinators import (
+    loading_transactions,
+    transaction_verification,
+    transactions_host,
+)
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.transactions import Transactions
 from josefine_broker.engine.transactions import ending, transaction
@@ -64,7 +68,7 @@ TRANSFER_MUTANTS = [
     ),
     Mutant(
         breaks="a decision counts when it is stored",
-        function=transacting._store,
+        function=transactions_host._store,
         old="if not appended.decide():",
         new="settle(None)\n    if False:",
         faults=FAILOVERS,
@@ -103,7 +107,7 @@ TRANSFER_MUTANTS = [
     ),
     Mutant(
         breaks="a leader asks whether a transaction has its partition",
-        function=verifying.must_verify,
+        function=transaction_verification.must_verify,
         old="(adds or ctx.image.verifies_transactions)",
         new="adds",
         faults=TRANSFERS,

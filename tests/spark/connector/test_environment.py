@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from josefine_spark import environment, session
-from josefine_spark.environment import NAMES, NO_WORKER, settle_environment, shared_environment
+from josefine_spark import session
+from josefine_spark.options import environment
+from josefine_spark.options.environment import (
+    NAMES,
+    NO_WORKER,
+    settle_environment,
+    shared_environment,
+)
 from tests.spark.connector.conftest import HAS_LIMITS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

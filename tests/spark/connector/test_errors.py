@@ -63,7 +63,7 @@ def test_a_wrong_option_of_a_write_is_one_line(terse: SparkSession, topics: Topi
 
     assert said(writer.save).splitlines()[0] == (
         "[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: "
-        "josefine_spark.errors.OptionError: unknown option 'topik': did you mean topic?"
+        "josefine_spark.base.errors.OptionError: unknown option 'topik': did you mean topic?"
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.errors import DataLossError
-from josefine_spark.lag import read_lag
+from josefine_spark.base.errors import DataLossError
+from josefine_spark.read.lag import read_lag
 from josefine_spark.source import JosefineDataSource
 from tests.spark.connector.conftest import Stream, Topics, needs_limits
 from tests.spark.connector.test_stream_read import sizes, stored_offset

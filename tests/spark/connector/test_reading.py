@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.records.builder import Record
-from josefine_spark import reading
-from josefine_spark.admission import OffsetRange
-from josefine_spark.errors import DataLossError, ReadError
-from josefine_spark.options import Connection, ReadOptions
-from josefine_spark.reading import read_range
+from josefine_spark.base.errors import DataLossError, ReadError
+from josefine_spark.options.options import Connection, ReadOptions
+from josefine_spark.read import task_reader
+from josefine_spark.read.admission import OffsetRange
+from josefine_spark.read.task_reader import read_range
 from tests.spark.connector.conftest import Topics
 from tests.support.broker import BrokerProcess
 
@@ -49,7 +49,7 @@ def in_small_fetches(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> tuple[str, ReadOptions]:
     """A topic with so many records, and options that take many fetches to read them."""
-    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
+    monkeypatch.setattr(task_reader, "FIRST_BYTES_MIN", SMALL_FETCH)
     topic = topics.create()
     fill_with_kilobytes(topics, topic, count)
     return topic, options(topics.bootstrap, fetch_bytes=SMALL_FETCH)
@@ -70,7 +70,7 @@ def test_kill_of_the_broker_in_the_middle_of_a_range_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checklist row 87."""
-    monkeypatch.setattr(reading, "FIRST_BYTES_MIN", SMALL_FETCH)
+    monkeypatch.setattr(task_reader, "FIRST_BYTES_MIN", SMALL_FETCH)
     with BrokerProcess(tmp_path) as broker, BlockingClient(broker.bootstrap) as client:
         topics = Topics(client, broker.bootstrap)
         topic = topics.create()

@@ -48,7 +48,7 @@ def elsewhere() -> Iterator[Elsewhere]:
 def test_a_stream_finds_what_was_sent_to_the_driver(
     spark: SparkSession, sent: ModuleType, tmp_path: Path
 ) -> None:
-    """Spark shows its process a folder that nothing makes: josefine_spark/sent_files.py."""
+    """Spark shows its process a folder that nothing makes: josefine_spark/base/sent_files.py."""
     log = tmp_path / "calls"
     register(spark)
     spark.dataSource.register(sent.ProbeSource)

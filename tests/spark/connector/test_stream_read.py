@@ -16,12 +16,12 @@ from pyspark.sql.streaming import StreamingQuery
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.records.builder import Record
-from josefine_spark.lag import read_lag
-from josefine_spark.lag_listener import LagListener
-from josefine_spark.offsets import parse_offset
-from josefine_spark.source_options import source_options
-from josefine_spark.stream_reader import IDLE_POLL_S, JosefineStreamReader
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.read.lag import read_lag
+from josefine_spark.read.lag_listener import LagListener
+from josefine_spark.read.offsets import parse_offset
+from josefine_spark.read.source_options import source_options
+from josefine_spark.read.stream_reader import IDLE_POLL_S, JosefineStreamReader
 from tests.spark.connector.conftest import Stream, Topics, needs_limits
 from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from josefine_spark.registration import make_active
+from josefine_spark.sessions.registration import make_active
 from tests.spark.connector.conftest import Topics
 
 pytestmark = pytest.mark.spark

@@ -67,6 +67,40 @@ def marked(events):
     return events.selectExpr("value.id").withColumn("odd", udf(worker, "int")("id"))
 '''
 
+THEIRS = """\
+version: 1
+name: theirs
+spark:
+  master: local[1]
+  conf: { spark.sql.shuffle.partitions: 1, spark.ui.enabled: false }
+  checkpoint: ck
+sources:
+  lines: { type: file, path: "${LAB}/in", decode: { value: { format: json, schema: "id INT" } } }
+transforms:
+  owned: { inputs: [lines], python: "functions.py:owned" }
+sinks:
+  rows: { type: delta, inputs: [owned], path: "${LAB}/rows", mode: append }
+trigger: { available_now: true }
+"""
+OWNED = '''
+import pipelines
+import raft
+
+
+def owned(lines):
+    """Whose packages the driver and a worker import by the names that our folders have."""
+    from pyspark.sql.functions import udf
+
+    def owner(number):
+        from pipelines.names import OWNER
+        import raft
+
+        return f"{OWNER}, {raft.OWNER}"
+
+    driver = f"{pipelines.OWNER}, {raft.OWNER}"
+    return lines.selectExpr("value.id", f"'{driver}' driver").withColumn("worker", udf(owner)("id"))
+'''
+
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -139,6 +173,33 @@ def test_a_pipeline_on_two_workers_is_right_although_an_executor_is_killed(
     assert {row["odd"]: (row["records"], row["id_sum"]) for row in sums} == {
         odd: (COUNT // 2, sum(range(odd, COUNT, 2))) for odd in (0, 1)
     }
+
+
+def test_a_python_function_imports_the_users_own_packages_of_the_names_of_ours(
+    python: Path, tmp_path: Path
+) -> None:
+    for name in ("pipelines", "raft"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("OWNER = 'the user'\n")
+    (tmp_path / "pipelines" / "names.py").write_text("OWNER = 'the user'\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    (tmp_path / "theirs.yaml").write_text(THEIRS)
+    (tmp_path / "functions.py").write_text(OWNED)
+    variables = {"PYTHONPATH": str(tmp_path), "LAB": str(tmp_path)}
+
+    done = subprocess.run(
+        [str(python.with_name("josefine")), "pipeline", "run", "theirs.yaml", "--json"],
+        cwd=tmp_path, env={**environment(), **variables, "PYSPARK_PYTHON": str(python)}, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = DeltaTable(tmp_path / "rows").to_pyarrow_table().to_pylist()
+    both = "the user, the user"
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": number, "driver": both, "worker": both} for number in (1, 2)
+    ]
 
 
 def _is_of(pid: int, folder: Path) -> bool:

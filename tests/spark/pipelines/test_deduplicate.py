@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
 from pipelines.deduplicating import new_rows, span_of, without_copies
 from pipelines.delta_chain import DeltaChain, Link

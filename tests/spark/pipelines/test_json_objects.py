@@ -14,7 +14,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StructType
 
-from josefine_spark.json_rows import JsonRows
+from josefine_spark.read.json_rows import JsonRows
 from josefine_spark.source import JosefineDataSource
 from pipelines import decode, sources
 from pipelines.json_values import JsonValues

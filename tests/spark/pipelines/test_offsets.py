@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Commit, Tip
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.delta_tables import ensure_table

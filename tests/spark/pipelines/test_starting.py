@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.client.io_blocking import NewTopic
-from josefine_spark.environment import NAMES, shared_environment
+from josefine_spark.options.environment import NAMES, shared_environment
 from pipelines.sources import JosefineKind
 from tests.spark.pipelines.conftest import ONE_SINK
 

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from josefine_spark.sink_steps import forget
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.write.protocol import forget
 from pipelines.chain import Commit, Tip
 from pipelines.delta_chain import Link, StoppedError
 from pipelines.errors import ChainError, ConfigError, Place, RunError, SetupError

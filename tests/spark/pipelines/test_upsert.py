@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Commit
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.delta_tables import ensure_table

@@ -8,7 +8,7 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import BrokerSettings, Context, OffsetsSettings
 from josefine_broker.engine.groups.values import GroupSettings
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import (
     delete_groups,

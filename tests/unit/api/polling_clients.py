@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from tests.unit.api import consumer_clients, group_clients

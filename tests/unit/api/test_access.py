@@ -22,7 +22,7 @@ from josefine_broker.base.acls import (
 )
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.changes import AlterAcls
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire import entities as e

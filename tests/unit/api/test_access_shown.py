@@ -9,7 +9,7 @@ import pytest
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import BrokerSettings
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e

@@ -6,9 +6,9 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.blocks import reconcile, retry_unopened, to_be_hosted
+from josefine_broker.engine.coordinators.loading_groups import forget_missing_topics
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of, store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
-from josefine_broker.engine.loading_groups import forget_missing_topics
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import (
     AlterTopicConfig,
@@ -20,7 +20,11 @@ from josefine_broker.engine.metadata.changes import (
 )
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.metadata.log_completeness import Completeness
-from josefine_broker.engine.offsets_topic import coordinator_of, store_offsets
+from josefine_broker.engine.metadata_quorum.apply_committed import (
+    reconcile,
+    retry_unopened,
+    to_be_hosted,
+)
 from josefine_broker.engine.proposing import submit_change
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.api.world import ELSEWHERE, TERM, World, batch_of, values_in

@@ -10,7 +10,7 @@ import pytest
 
 from josefine_broker.base.acls import Operation
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e

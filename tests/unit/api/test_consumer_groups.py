@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.coordinating import expire_offsets
+from josefine_broker.engine.coordinators.groups_host import expire_offsets
+from josefine_broker.engine.coordinators.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
 from josefine_broker.engine.groups.consumer.records import changes
 from josefine_broker.engine.groups.consumer.values import WAITING_MS, BeatAnswer
 from josefine_broker.engine.groups.values import GroupSettings
-from josefine_broker.engine.loading_groups import shorten_offsets_log
 from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
 from josefine_broker.engine.metadata.image import GROUP_VERSION, OFFSETS_TOPIC, FeatureRange
-from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import list_groups
 from tests.unit.api import group_clients as classic

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import delete_records as e
 from tests.unit.api.replicas import Replicas
 

@@ -9,7 +9,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.changes import CreateTopic, Decision, PartitionState
 from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import elect_leaders as e
 from tests.unit.api.world import TERM, World
 

@@ -11,7 +11,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import FetchSettings
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import DeleteTopic
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.fetch import (
     FetchPartition,
     FetchPartitionResponse,

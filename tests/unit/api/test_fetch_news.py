@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from josefine_broker.engine.parked import Parked, PartitionKey
+from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.wire.fetch import FetchResponse
 from tests.unit.api.replicas import FETCH, FETCH_VERSION, Replicas
 from tests.unit.api.world import fetch_request

@@ -13,8 +13,8 @@ from josefine_broker.base.acls import Acl, Operation, PatternType, Permission, R
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.hosted import Unopened
 from josefine_broker.engine.metadata.changes import AlterAcls, CreateTopic, Decision, PartitionState
-from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.fetch_wait import MissingBytes, Readable
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.unit.api.world import TERM, World, batch_of, values_in

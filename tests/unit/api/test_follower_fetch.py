@@ -8,7 +8,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.changes import BrokerState, Decision
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.fetch import FetchPartitionResponse
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.unit.api.replicas import FETCH, FETCH_VERSION, PRODUCE, Replicas, fetched

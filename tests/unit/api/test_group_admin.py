@@ -6,7 +6,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.coordinating import expire_offsets
+from josefine_broker.engine.coordinators.groups_host import expire_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
 from josefine_broker.engine.metadata.image import FeatureRange

@@ -6,10 +6,10 @@ from __future__ import annotations
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
+from josefine_broker.engine.coordinators.offsets_topic import store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.offsets_topic import store_offsets
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.support.manual_syncs import ManualSyncs
 from tests.unit.api.replicas import Replicas

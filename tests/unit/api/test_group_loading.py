@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine import loading, loading_groups
-from josefine_broker.engine.loading_groups import begin_loading, groups_moved, unload_groups
-from josefine_broker.engine.offsets_topic import append_records, coordinator_of
-from josefine_broker.observe import check_groups
+from josefine_broker.engine.coordinators import loading, loading_groups
+from josefine_broker.engine.coordinators.loading_groups import (
+    begin_loading,
+    groups_moved,
+    unload_groups,
+)
+from josefine_broker.engine.coordinators.offsets_topic import append_records, coordinator_of
+from josefine_broker.observe.health import check_groups
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import list_groups
@@ -41,7 +45,8 @@ def world() -> World:
 
 
 def lead_anew(world: World) -> None:
-    """As `engine/blocks.py` does when the leadership of the group's partition comes."""
+    """As `engine/metadata_quorum/apply_committed.py` does when the leadership of the group's
+    partition comes."""
     tp, hosted = coordinator_of(world.ctx, GROUP)
     begin_loading(world.ctx, tp, hosted)
     groups_moved(world.ctx)

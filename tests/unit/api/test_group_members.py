@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import join_group
 from tests.unit.api.group_clients import (

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import delete_groups, offset_commit, offset_fetch
 from tests.unit.api.group_clients import At, beat, committed, described, join, said, sync

@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
 from josefine_broker.engine.metadata.image import (
     JOSEFINE_VERSION,
     OFFSETS_TOPIC,
@@ -16,8 +17,7 @@ from josefine_broker.engine.metadata.image import (
     TRANSACTIONS_TOPIC,
     FeatureRange,
 )
-from josefine_broker.engine.offsets_topic import coordinator_of
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import (
     delete_topics,
     find_coordinator,

@@ -13,7 +13,7 @@ from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.replicas.following import HALT_MS, _HaltError, _restart
-from josefine_broker.observe import check_replicas
+from josefine_broker.observe.health import check_replicas
 from tests.unit.api.replicas import Replicas
 from tests.unit.engine.metadata.images import partition
 

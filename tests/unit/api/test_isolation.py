@@ -5,8 +5,8 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.batches import append_built_batch, append_marker
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.control import Marker

@@ -18,8 +18,8 @@ from josefine_broker.engine.metadata.image import (
     Address,
     FeatureRange,
 )
-from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.ports import QuorumMember, QuorumView
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import (
     describe_quorum,
     remove_raft_voter,

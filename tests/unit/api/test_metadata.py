@@ -8,7 +8,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.metadata.changes import CreateTopic, Decision, PartitionState
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import (
     describe_cluster,
     describe_log_dirs,

@@ -10,8 +10,8 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.consumer_protocol import decode_assignment, encode_assignment
-from josefine_broker.compose import group_settings
-from josefine_broker.config import BrokerConfig
+from josefine_broker.compose.settings import group_settings
+from josefine_broker.config.broker_config import BrokerConfig
 from tests.unit.api import group_clients as classic
 from tests.unit.api.consumer_clients import beat, commit, described, parts
 from tests.unit.api.group_clients import committed, group_world, newcomer, said

@@ -10,10 +10,10 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings
-from josefine_broker.engine.loading_groups import begin_loading, groups_moved
+from josefine_broker.engine.coordinators.loading_groups import begin_loading, groups_moved
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.offsets_topic import coordinator_of
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e

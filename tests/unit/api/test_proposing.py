@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.awaiting import Promise
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.metadata.changes import DeleteTopic
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.wire.entities import init_producer_id, metadata
 from tests.unit.api.world import World
 

@@ -9,7 +9,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.changes import CreateTopic, UnregisterBroker
 from josefine_broker.engine.metadata.image import PartitionEntry
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import alter_partition_reassignments as e
 from josefine_broker.wire.entities import list_partition_reassignments as listing
 from tests.unit.api.world import World

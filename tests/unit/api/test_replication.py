@@ -9,8 +9,8 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.changes import DeleteTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
-from josefine_broker.engine.parked import Hangup, Parked
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.replicas.leading import submit_isr_changes
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire import entities as e
@@ -118,7 +118,7 @@ def test_broker_that_is_no_replica_any_more_deletes_its_log(cluster: Replicas) -
     entry = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2))
     ctx = cluster.ctx[3]
     ctx.image = replace(ctx.image, topics={"orders": replace(topic, partitions=(entry,))})
-    from josefine_broker.engine.blocks import reconcile
+    from josefine_broker.engine.metadata_quorum.apply_committed import reconcile
 
     reconcile(ctx)
 

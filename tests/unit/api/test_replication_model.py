@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from josefine_broker.engine.metadata.image import NO_LEADER
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.purgatory.purgatory import Parked
 from tests.unit.api.replicas import Replicas, result_of
 
 BROKERS = st.sampled_from((1, 2, 3))

@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.blocks import replace_image
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import CreateTopic
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.metadata_quorum.apply_committed import replace_image
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import create_partitions, create_topics, delete_topics
 from tests.unit.api.world import World, batch_of, values_in
 

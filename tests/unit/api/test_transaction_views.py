@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.loading_transactions import begin_loading_transactions
+from josefine_broker.engine.coordinators.loading_transactions import begin_loading_transactions
 from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.wire import apis

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.loading_groups import shorten_offsets_log
+from josefine_broker.engine.coordinators.offsets_topic import coordinator_of
+from josefine_broker.engine.coordinators.transactions_host import (
+    expire_transactions,
+    tick_transactions,
+)
 from josefine_broker.engine.metadata.image import (
     OFFSETS_TOPIC,
 )
-from josefine_broker.engine.offsets_topic import coordinator_of
-from josefine_broker.engine.transacting import expire_transactions, tick_transactions
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e

@@ -11,7 +11,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TopicSettings
-from josefine_broker.engine.parked import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.validation import produced_batch, queue
 from josefine_broker.engine.validation.produced_batch import (
     LOOP_ROOM_BYTES,

@@ -9,14 +9,14 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.coordinators.transaction_verification import VERIFY_MS_MAX
 from josefine_broker.engine.metadata.image import (
     JOSEFINE_VERSION,
     TRANSACTIONS_LEVEL,
     FeatureRange,
 )
-from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.questions import WAITING_MAX
-from josefine_broker.engine.verifying import VERIFY_MS_MAX
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
 from tests.unit.api.transaction_clients import GROUP, TXN, V1, Client, Cluster, find, stable
 from tests.unit.api.world import World

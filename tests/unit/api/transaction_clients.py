@@ -8,14 +8,14 @@ from typing import Any
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.transactions_host import tick_transactions
 from josefine_broker.engine.metadata.image import (
     JOSEFINE_VERSION,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     VERIFYING_LEVEL,
 )
-from josefine_broker.engine.parked import Parked
-from josefine_broker.engine.transacting import tick_transactions
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.engine.transactions.values import VERSION_1
 from josefine_broker.wire import apis

@@ -10,7 +10,6 @@ from uuid import UUID
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.blocks import apply_block, reconcile
 from josefine_broker.engine.context import BrokerSettings, Context, RequestInfo, new_context
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import (
@@ -25,11 +24,12 @@ from josefine_broker.engine.metadata.changes import (
 )
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint, FeatureRange, MetadataImage
-from josefine_broker.engine.parked import Parked
+from josefine_broker.engine.metadata_quorum.apply_committed import apply_block, reconcile
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.hosting import Hosting
+from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.reader import read_records

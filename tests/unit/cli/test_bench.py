@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_cli import latencies as latencies_module
-from josefine_cli.latencies import Latencies
+from josefine_cli.base import latencies as latencies_module
+from josefine_cli.base.latencies import Latencies
 
 
 def test_quantiles_are_of_all_samples() -> None:

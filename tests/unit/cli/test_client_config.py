@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from josefine_cli.client_config import configured_security, http_headers
-from josefine_cli.errors import CLIENT_CONFIG, UsageError
+from josefine_cli.base.client_config import configured_security, http_headers
+from josefine_cli.base.errors import CLIENT_CONFIG, UsageError
 
 
 def written(tmp_path: Path, text: str) -> dict[str, str]:

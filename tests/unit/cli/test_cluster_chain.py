@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from josefine_cli.cluster_chain import ASCII, UNICODE, draw
+from josefine_cli.cluster.chain import ASCII, UNICODE, draw
 
 
 def block(id_: str, parent: str, *, dead: bool = False, committed: bool = True) -> dict[str, Any]:

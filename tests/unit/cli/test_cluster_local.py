@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from josefine_cli import cluster_local, waiting
-from josefine_cli.cluster import _note_default_copies
-from josefine_cli.cluster_local import DEFAULT_DIRECTORY, LocalCluster, command_for
-from josefine_cli.cluster_where import admin_urls, bootstrap_of
-from josefine_cli.errors import UsageError, UserError
+from josefine_cli.base import waiting
+from josefine_cli.base.errors import UsageError, UserError
+from josefine_cli.cluster import local
+from josefine_cli.cluster.command import _note_default_copies
+from josefine_cli.cluster.local import DEFAULT_DIRECTORY, LocalCluster, command_for
+from josefine_cli.cluster.target import admin_urls, bootstrap_of
 from josefine_cli.main import run
 
 
@@ -159,7 +160,7 @@ SAYS = "import sys; print('{}', flush=True); {}"
 
 
 def starting(monkeypatch: pytest.MonkeyPatch, says: str, then: str) -> None:
-    monkeypatch.setattr(cluster_local, "COMMAND", SAYS.format(says, then))
+    monkeypatch.setattr(local, "COMMAND", SAYS.format(says, then))
 
 
 def test_a_long_start_says_what_it_waits_for(
@@ -169,7 +170,7 @@ def test_a_long_start_says_what_it_waits_for(
     starting(monkeypatch, "recovering 7 partitions", "import threading; threading.Event().wait()")
     monkeypatch.setattr(waiting, "FIRST_S", 0.0)
     monkeypatch.setattr(waiting, "AGAIN_S", 0.05)
-    monkeypatch.setattr(cluster_local, "START_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(local, "START_TIMEOUT_S", 1.0)
     cluster = laid_out(tmp_path, 1, 0)
 
     with pytest.raises(
@@ -219,7 +220,7 @@ def test_when_one_of_several_fails_the_others_go_on(
     """`up` of a cluster that was there: a majority may serve without the lost one."""
     ends = "sys.argv[-1].endswith('broker-1/broker.yaml') and sys.exit(1)"
     starting(monkeypatch, "x", f"{ends}; import threading; threading.Event().wait()")
-    monkeypatch.setattr(cluster_local, "START_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(local, "START_TIMEOUT_S", 2.0)
     cluster = laid_out(tmp_path, 2, 0)
     try:
         with pytest.raises(UserError, match=r"broker 1 did not start: .*; broker 2 does not serve"):
@@ -238,8 +239,8 @@ def test_without_a_cluster_status_names_the_option_for_the_address(
     with socket.socket() as closed:  # bound and not listening: it refuses
         closed.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        monkeypatch.setattr("josefine_cli.cluster_where.DEFAULT_ADMIN", nowhere)
-        monkeypatch.setattr("josefine_cli.cluster_view.DEFAULT_ADMIN", nowhere)
+        monkeypatch.setattr("josefine_cli.cluster.target.DEFAULT_ADMIN", nowhere)
+        monkeypatch.setattr("josefine_cli.cluster.view.DEFAULT_ADMIN", nowhere)
         assert run(["cluster", "status"]) == 1
 
     said = capsys.readouterr().err

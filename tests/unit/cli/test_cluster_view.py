@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from josefine_cli.cluster_view import Survey, admin_url, problems, role
+from josefine_cli.cluster.view import Survey, admin_url, problems, role
 
 
 def view(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from josefine_cli.cluster_watch import Answer, Scene, changes, rows, scene_of, summary
+from josefine_cli.cluster.watch import Answer, Scene, changes, rows, scene_of, summary
 
 
 def partition(topic: str, index: int, leader: int = 1, epoch: int = 0, isr: Any = (1, 2)) -> Any:

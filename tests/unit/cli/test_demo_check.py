@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import fs, write_deltalake
 
-from josefine_cli import demo_check
+from josefine_cli.dev import demo_check
 
 
 def test_no_file_of_python_is_left_to_arrows_threads(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from josefine_broker.config import BrokerConfig
-from josefine_cli.diagnosis import Facts, diagnose
+from josefine_broker.config.broker_config import BrokerConfig
+from josefine_cli.broker.doctor_checks import Facts, diagnose
 from tests.support.certificates import Authority
 from tests.support.cli import josefine
 

@@ -9,10 +9,10 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient
-from josefine_cli.errors import UsageError, UserError
-from josefine_cli.group_offsets import Shift, TableEnd, Target, moves, parse_topic
-from josefine_cli.groups import _target
-from josefine_cli.when import AtOffset, AtTime
+from josefine_cli.base.errors import UsageError, UserError
+from josefine_cli.kafka.group_offsets import Shift, TableEnd, Target, moves, parse_topic
+from josefine_cli.kafka.groups import _target
+from josefine_cli.kafka.offset_spec import AtOffset, AtTime
 
 T0, T1 = (TopicPartition("t", p) for p in range(2))
 NOBODY = BlockingClient("127.0.0.1:1")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from josefine_cli.lines import lines_and_pauses
+from josefine_cli.kafka.lines import lines_and_pauses
 
 
 def expected(data: bytes) -> list[bytes]:
@@ -56,8 +56,8 @@ def test_a_pause_is_told_once_and_half_a_line_waits_for_its_end() -> None:
 def test_lines_without_a_pause_between_them_wait_no_longer_than_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("josefine_cli.lines.WAIT_SECONDS_MAX", 0.05)
-    monkeypatch.setattr("josefine_cli.lines.PAUSE_SECONDS", 60)
+    monkeypatch.setattr("josefine_cli.kafka.lines.WAIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("josefine_cli.kafka.lines.PAUSE_SECONDS", 60)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe:
         items = lines_and_pauses(pipe)

@@ -13,9 +13,9 @@ import typer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.session import Policy
-from josefine_cli import errors
+from josefine_cli.base import errors
+from josefine_cli.kafka.produce import JSON_FIELDS
 from josefine_cli.main import run
-from josefine_cli.produce import JSON_FIELDS
 from josefine_cli.verbs import VERBS
 
 
@@ -101,7 +101,7 @@ def test_an_unreachable_broker_is_one_sentence_with_its_address(
     monkeypatch: pytest.MonkeyPatch,
     verb: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("josefine_cli.output.PATIENCE", Policy(bootstrap_timeout_ms=50))
+    monkeypatch.setattr("josefine_cli.base.output.PATIENCE", Policy(bootstrap_timeout_ms=50))
     monkeypatch.setenv("JOSEFINE_BOOTSTRAP", "127.0.0.1:1")
 
     code, out, err = outcome(capsys, *verb)

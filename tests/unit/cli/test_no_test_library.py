@@ -17,7 +17,7 @@ TEST_LIBRARIES = ("hypothesis", "pytest", "_pytest")
     "code",
     [
         "import josefine_broker.main",
-        "import josefine_spark.reading",
+        "import josefine_spark.read.task_reader",
         "from josefine_cli.main import run; run(['topics', '--help'])",
         "from josefine_cli.main import run; run(['cluster', '--help'])",
         # A whole round of reading and writing: the schemas of each version are loaded when used.

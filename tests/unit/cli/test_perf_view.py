@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_cli.perf_view import Between, lines_of, samples_of
+from josefine_cli.dev.perf_view import Between, lines_of, samples_of
 
 PAGE = """\
 # TYPE josefine_request_seconds histogram

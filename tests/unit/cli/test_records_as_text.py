@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.records.reader import Record
-from josefine_cli.consume import parse_partitions
-from josefine_cli.consume_records import as_object
-from josefine_cli.errors import UsageError
-from josefine_cli.output import iso_time, printable
-from josefine_cli.produce import parse_json
+from josefine_cli.base.errors import UsageError
+from josefine_cli.base.output import iso_time, printable
+from josefine_cli.kafka.consume import parse_partitions
+from josefine_cli.kafka.consume_records import as_object
+from josefine_cli.kafka.produce import parse_json
 
 TP = TopicPartition("t", 3)
 BYTES = st.none() | st.binary(max_size=30)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from josefine_cli.signals import STOP_SIGNALS, StopSignals
+from josefine_cli.base.signals import STOP_SIGNALS, StopSignals
 
 
 @pytest.fixture(autouse=True)

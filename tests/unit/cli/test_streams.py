@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from josefine_cli.base.output import is_terminal, print_table
 from josefine_cli.main import run
-from josefine_cli.output import is_terminal, print_table
 from tests.support.cli import COMMAND, environment
 
 
@@ -36,7 +36,7 @@ def test_closed_stdin_is_one_sentence(
 
 def test_chain_and_status_bear_a_closed_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = {"blocks": [], "root": "0:0", "head": "0:0", "commit": "0:0", "applied": "0:0"}
-    monkeypatch.setattr("josefine_cli.cluster.ask_first", lambda urls, path: blocks)
+    monkeypatch.setattr("josefine_cli.cluster.command.ask_first", lambda urls, path: blocks)
     monkeypatch.setattr(sys, "stdout", None)
 
     assert run(("cluster", "chain", "--admin", "h:1")) == 0

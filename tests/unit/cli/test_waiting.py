@@ -12,8 +12,8 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.client.session import Policy
-from josefine_cli import output, waiting
-from josefine_cli.waiting import AGAIN_S, FIRST_S, INNER_S, Wait, Waits, sentence
+from josefine_cli.base import output, waiting
+from josefine_cli.base.waiting import AGAIN_S, FIRST_S, INNER_S, Wait, Waits, sentence
 from tests.support.cli import josefine
 from tests.support.waiting import wait_until
 from tests.unit.cli.scripted import ScriptedBroker
@@ -85,7 +85,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("josefine_broker.client.watching.ASKED_MS", 0)
     policy = Policy(request_timeout_ms=600, connect_timeout_ms=400, bootstrap_timeout_ms=150)
     monkeypatch.setattr(output, "PATIENCE", policy)
-    monkeypatch.setattr("josefine_cli.cluster_view.ASK_TIMEOUT_S", 0.4)
+    monkeypatch.setattr("josefine_cli.cluster.view.ASK_TIMEOUT_S", 0.4)
 
 
 @pytest.fixture
@@ -229,6 +229,6 @@ def test_data_directory_that_takes_long_to_read_is_counted(
         wait_until(lambda: "of 2 partitions to be read" in told(), 20, "a word")
         return {"problems": (), "segments": 1, "batches": 0}
 
-    monkeypatch.setattr("josefine_cli.log._verify", slow)
+    monkeypatch.setattr("josefine_cli.broker.log._verify", slow)
 
     assert josefine("", "log", "verify", "--data-dir", str(tmp_path)).code == 0

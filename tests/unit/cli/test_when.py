@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.client.io_blocking import EARLIEST, LATEST
-from josefine_cli.errors import UsageError
-from josefine_cli.when import AtOffset, AtTime, Place, is_after, parse_place
+from josefine_cli.base.errors import UsageError
+from josefine_cli.kafka.offset_spec import AtOffset, AtTime, Place, is_after, parse_place
 
 NOW_MS = 1_700_000_000_000
 

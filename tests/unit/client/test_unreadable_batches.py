@@ -8,8 +8,8 @@ from josefine_broker.base.errors import CorruptData, UnreadableBatchError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.fetch import records_between
 from josefine_broker.records.batch import stamp
-from josefine_cli.consume_records import named_when_damaged
-from josefine_cli.errors import UserError
+from josefine_cli.base.errors import UserError
+from josefine_cli.kafka.consume_records import named_when_damaged
 from tests.compat.produced_batches import STRUCTURE, batch, record
 
 

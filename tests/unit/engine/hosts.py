@@ -15,7 +15,7 @@ from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import Frame, Hello
-from josefine_broker.engine.cluster.speech import encode_said
+from josefine_broker.engine.cluster.messages import encode_said
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
 from josefine_broker.engine.metadata.change_codec import decode_change, encode_change
@@ -23,13 +23,13 @@ from josefine_broker.engine.metadata.changes import Change, CreateTopic, Origin,
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from josefine_broker.engine.proposing import submit_change
-from josefine_broker.engine.quorum import SnapshotLimits
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.engine_host import EngineHost, Hooks
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.net.server import Bound, bind
-from josefine_broker.hosting import Hosting
+from josefine_broker.host.replica_manager import Hosting
 from raft import GENESIS, BlockFile, Config, DiskFiles, NodeId, Result, State, Term
 from raft.messages import VoteRequest
 from tests.simulation.memory_files import MemoryFiles

@@ -20,17 +20,17 @@ from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import FrameError, Hello
 from josefine_broker.engine.cluster.joining import Ask
-from josefine_broker.engine.cluster.speech import Said
+from josefine_broker.engine.cluster.messages import Said
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
 from josefine_broker.engine.metadata.changes import At, Change, RegisterBroker
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata.proposals import Proposal
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from josefine_broker.engine.proposing import submit_change
-from josefine_broker.engine.quorum import SnapshotLimits
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.hosting import Hosting
+from josefine_broker.host.replica_manager import Hosting
 from raft import BlockFile, Config, MemoryFiles, NodeId
 from tests.simulation.memory_files import MemoryFiles as LogFiles
 from tests.unit.api.world import ManualClock

@@ -1,7 +1,7 @@
 """Promises are kept once, for who still waits; what waits for partitions is decided one by one."""
 
-from josefine_broker.engine.awaiting import AwaitEach, Promise
-from josefine_broker.engine.parked import ParkedRequests, PartitionKey
+from josefine_broker.engine.purgatory.promises import AwaitEach, Promise
+from josefine_broker.engine.purgatory.purgatory import ParkedRequests, PartitionKey
 
 A, B = ("a", 0), ("b", 0)
 

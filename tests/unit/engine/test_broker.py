@@ -11,9 +11,9 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.frames import Hello
-from josefine_broker.engine.cluster.speech import Discovered, Said
-from josefine_broker.engine.quorum import SnapshotLimits
-from josefine_broker.engine.raft_work import ROOM_CHECK_MS
+from josefine_broker.engine.cluster.messages import Discovered, Said
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
+from josefine_broker.engine.metadata_quorum.ready_work import ROOM_CHECK_MS
 from raft import Message, NodeId
 from raft.messages import VoteAnswer, VoteRequest
 from tests.unit.engine.members import ELECTION_MS, Group, Member

@@ -17,7 +17,7 @@ from josefine_broker.base.errors import Fatal
 from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.cluster.frames import FrameError, Hello
-from josefine_broker.engine.cluster.speech import (
+from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
     ProposeAnswer,

@@ -8,7 +8,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import HAND_OVER_MS
 from josefine_broker.engine.cluster.enrolment import DismissedError, Place
-from josefine_broker.engine.cluster.speech import Discover
+from josefine_broker.engine.cluster.messages import Discover
 from josefine_broker.engine.metadata.changes import UnregisterBroker
 from raft.messages import TakeOver
 from tests.unit.engine.members import (

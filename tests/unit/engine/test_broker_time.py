@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.joining import PAUSE_MS
-from josefine_broker.engine.raft_work import ROOM_CHECK_MS
+from josefine_broker.engine.metadata_quorum.ready_work import ROOM_CHECK_MS
 from raft import Role
 from tests.unit.engine.members import ELECTION_MS, SESSION_MS, Group, Member
 from tests.unit.engine.scenes import topic, with_learner

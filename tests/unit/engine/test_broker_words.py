@@ -10,7 +10,7 @@ from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import FrameError, Hello
 from josefine_broker.engine.cluster.joining import PAUSE_MS
-from josefine_broker.engine.cluster.speech import (
+from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
     ProposeAnswer,

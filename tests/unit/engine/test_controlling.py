@@ -7,9 +7,14 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.controller.controller import ControllerConfig, Heartbeat
 from josefine_broker.engine.controller.membership import MemberChange, MemberStep
-from josefine_broker.engine.controlling import DECISION_TIMEOUT_MS, NOBODY, Controlling, RaftView
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import Decision
+from josefine_broker.engine.metadata_quorum.controller_host import (
+    DECISION_TIMEOUT_MS,
+    NOBODY,
+    Controlling,
+    RaftView,
+)
 from tests.unit.api.world import TERM, World
 
 LEADS = RaftView(

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from josefine_broker.engine.cluster.door import (
+from josefine_broker.engine.cluster.admission import (
     LISTENS,
     VOUCHED_MAX,
     Roster,

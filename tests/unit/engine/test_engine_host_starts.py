@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from raft import Batch, BlockFile, BlockId, DiskFiles, Height, NodeId, State, Term
 from tests.support.waiting import wait_until
 from tests.unit.engine.hosts import Hosted, chain_of, running, serving

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.frames import Hello, Kind
-from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from tests.support.waiting import wait_until_async
 from tests.unit.engine.hosts import Hosted, address_of, listener
 from tests.unit.engine.scenes import topic

@@ -11,15 +11,15 @@ from josefine_broker.engine import events as e
 from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.frames import FrameError, Hello
-from josefine_broker.engine.cluster.speech import ProposeAnswer, ProposeChange
+from josefine_broker.engine.cluster.messages import ProposeAnswer, ProposeChange
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.controller.controller import ControllerConfig, HeartbeatAnswer
 from josefine_broker.engine.controller.membership import MemberChange, MemberStep
 from josefine_broker.engine.metadata.change_codec import encode_change
 from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
-from josefine_broker.engine.quorum import SnapshotLimits
+from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.hosting import Hosting
+from josefine_broker.host.replica_manager import Hosting
 from raft import BlockFile, Config, NodeId
 from raft import MemoryFiles as ChainFiles
 from raft.messages import AppendAnswer

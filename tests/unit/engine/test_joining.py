@@ -11,7 +11,7 @@ from josefine_broker.engine.cluster.joining import (
     Step,
     why_not_proposed,
 )
-from josefine_broker.engine.cluster.speech import (
+from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
     ProposeAnswer,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.engine.parked import Parked, ParkedRequests, PartitionKey
+from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests, PartitionKey
 
 A, B = ("a", 0), ("b", 0)
 

@@ -7,7 +7,7 @@ import pytest
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.engine.cluster.address_book import AddressBook
-from josefine_broker.engine.cluster.door import Speech
+from josefine_broker.engine.cluster.admission import Speech
 from josefine_broker.engine.cluster.frames import FrameError, Hello
 from josefine_broker.engine.cluster.joining import removed
 from josefine_broker.engine.cluster.peers import Peers, only_on_this_machine

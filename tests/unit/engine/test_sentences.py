@@ -2,7 +2,7 @@
 
 import pytest
 
-from josefine_broker.engine.cluster.sentences import (
+from josefine_broker.engine.cluster.status_text import (
     leaving,
     no_controller,
     other_cluster,

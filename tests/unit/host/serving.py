@@ -9,7 +9,7 @@ from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import Quotas
-from josefine_broker.engine.parked import Parked, ParkedRequests
+from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection import ConnectionLimits, Host

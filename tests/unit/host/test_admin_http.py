@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from josefine_broker.engine.limits import guessing
-from josefine_broker.engine.limits.guessing import FREE
+from josefine_broker.engine.limits import login_backoff
+from josefine_broker.engine.limits.login_backoff import FREE
 from josefine_broker.engine.security.sasl import Users
 from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.metrics import Metrics
@@ -229,7 +229,7 @@ def test_what_is_no_http_is_one_line_without_what_was_sent_and_a_bug_has_its_tra
 def test_a_guesser_of_passwords_waits_is_counted_and_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(guessing, "WAIT_MS_MAX", 0)
+    monkeypatch.setattr(login_backoff, "WAIT_MS_MAX", 0)
     metrics = Metrics()
     door = Door(
         users=lambda: Users({"root": "r"}, b"s", 4096),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from josefine_broker.host.collector import PARTITIONS_PER_FREEZE, Freezer
+from josefine_broker.host.gc_freeze import PARTITIONS_PER_FREEZE, Freezer
 from josefine_broker.wire.entities import delete_topics
 from tests.unit.api.world import World, batch_of
 

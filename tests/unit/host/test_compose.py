@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from josefine_broker.api.shared.broker_configs import BROKER_CONFIGS
-from josefine_broker.compose import (
+from josefine_broker.compose.settings import (
     broker_settings,
     connection_limits,
     controller_config,
@@ -20,8 +20,8 @@ from josefine_broker.compose import (
     slow_validation,
     text_settings,
 )
-from josefine_broker.config import load_config
-from josefine_broker.config_sections import TEXT_LISTENER, TextSection
+from josefine_broker.config.broker_config import load_config
+from josefine_broker.config.sections import TEXT_LISTENER, TextSection
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.features import SUPPORTED
 from josefine_broker.engine.metadata.image import Endpoint

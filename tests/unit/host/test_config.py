@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from conf.generate import NODES, TARGET, files, node_yaml
-from josefine_broker.config import (
+from josefine_broker.config.broker_config import (
     BrokerConfig,
     ConfigError,
     HostPort,
@@ -18,7 +18,7 @@ from josefine_broker.config import (
     key_paths,
     load_config,
 )
-from josefine_broker.config_values import parse_listener
+from josefine_broker.config.values import parse_listener
 
 
 def written(tmp_path: Path, text: str, name: str = "broker.yaml") -> Path:

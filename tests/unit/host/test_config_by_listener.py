@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from josefine_broker.config import BrokerConfig, ConfigError, load_config
+from josefine_broker.config.broker_config import BrokerConfig, ConfigError, load_config
 
 LISTENERS = """\
 broker:

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
-from josefine_broker.engine.parked import Hangup
+from josefine_broker.engine.purgatory.purgatory import Hangup
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.wire.codec import RequestHeader, decode_response
 from tests.unit.host.serving import Held, Serving, groups_answer, serving, until

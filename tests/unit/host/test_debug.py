@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from josefine_broker import observe_debug
-from josefine_broker.observe_debug import debug_view
+from josefine_broker.observe import debug
+from josefine_broker.observe.debug import debug_view
 from tests.unit.host.serving import Serving, serving, until
 
 
@@ -120,7 +120,7 @@ def test_task_and_thread_are_told_with_the_place_where_they_are() -> None:
 def test_of_very_many_the_oldest_are_told_and_how_many_more_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(observe_debug, "TOLD_MAX", 2)
+    monkeypatch.setattr(debug, "TOLD_MAX", 2)
 
     async def scenario() -> None:
         async with serving(lambda *_: served_ref[0].hold("x")) as served:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from josefine_broker.config import BrokerConfig, load_config
+from josefine_broker.config.broker_config import BrokerConfig, load_config
 from josefine_cli.verbs import VERBS
 from pipelines.validate import read_pipeline
 from tests.support.certificates import Authority
@@ -99,7 +99,7 @@ def test_image_is_built_of_what_a_wheel_is_made_of_and_of_nothing_else() -> None
 
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     wanted = {each.rstrip("*") for each in packages["packages"]["find"]["include"]}
-    assert taken == wanted | {"pyproject.toml", "README.md", "LICENSE", "conf"}
+    assert taken == wanted | {"pyproject.toml", "setup.py", "README.md", "LICENSE", "conf"}
     assert [each for each in sorted(taken) if not (ROOT / each).exists()] == []
 
 

@@ -15,9 +15,9 @@ from random import Random
 import pytest
 
 from josefine_broker.api.table import API_VERSIONS, SERVED
+from josefine_broker.compose.routes import routes
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import DisconnectError, Dispatcher, Peer
-from josefine_broker.routes import routes
 from josefine_broker.wire.apis import is_flexible
 from tests.unit.api.world import LISTENER, World
 

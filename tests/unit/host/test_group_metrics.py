@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.observe_groups import register_group_metrics
+from josefine_broker.observe.group_metrics import register_group_metrics
 from tests.unit.api.group_clients import (
     GROUP,
     REBALANCE_MS,

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from josefine_broker.host.lasting import logged
+from josefine_broker.host.ongoing_condition import logged
 
 log = logging.getLogger(__name__)
 

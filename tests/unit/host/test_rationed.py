@@ -6,7 +6,12 @@ import logging
 
 import pytest
 
-from josefine_broker.host.rationed import EVERY_SECONDS, REASONS_MAX, Rationed, RationedByReason
+from josefine_broker.host.rate_limited_log import (
+    EVERY_SECONDS,
+    REASONS_MAX,
+    Rationed,
+    RationedByReason,
+)
 
 log = logging.getLogger("josefine_broker.tests.rationed")
 

@@ -14,9 +14,10 @@ import pytest
 
 from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.client.cluster import Address
+from josefine_broker.compose.routes import routes
 from josefine_broker.engine.metadata.image import Endpoint
-from josefine_broker.engine.parked import Parked
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
@@ -25,7 +26,6 @@ from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server
 from josefine_broker.host.peers.replicator import Replicator
 from josefine_broker.host.ticker import Ticker
-from josefine_broker.routes import routes
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until_async
 from tests.unit.api.replicas import Replicas, result_of

@@ -16,9 +16,9 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.oauth import client_first
 from josefine_broker.base.scram import client_final
 from josefine_broker.base.scram import client_first as scram_first
-from josefine_broker.engine.limits import guessing
-from josefine_broker.engine.limits.guessing import FREE, Guesses, Slot
-from josefine_broker.engine.parked import Hangup
+from josefine_broker.engine.limits import login_backoff
+from josefine_broker.engine.limits.login_backoff import FREE, Guesses, Slot
+from josefine_broker.engine.purgatory.purgatory import Hangup
 from josefine_broker.engine.security.sasl import MECHANISMS, Users
 from josefine_broker.engine.security.tokens import Holder, TokenError
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication
@@ -185,8 +185,8 @@ def test_no_api_key_is_served_behind_a_wrong_proof_and_each_is_behind_a_right_on
 def test_who_was_wrong_too_often_waits_for_a_look_and_a_right_one_comes_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guessing, "EVERY_MS", 300)
-    monkeypatch.setattr(guessing, "WAIT_MS_MAX", 450)
+    monkeypatch.setattr(login_backoff, "EVERY_MS", 300)
+    monkeypatch.setattr(login_backoff, "WAIT_MS_MAX", 450)
     guesses, now_ms = Guesses(), time.monotonic_ns() // 1_000_000
     for _ in range(FREE):
         guesses.wrong("127.0.0.1", now_ms)

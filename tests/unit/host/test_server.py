@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from josefine_broker.engine.limits.room import LOOK_EVERY_MS
+from josefine_broker.engine.limits.connection_limits import LOOK_EVERY_MS
 from josefine_broker.host.net.server import BindError, bind
 from tests.unit.host.serving import Held, groups_answer, serving, until
 from tests.unit.host.test_connection import Holding, echo, on_uvloop

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.config import load_config
+from josefine_broker.config.broker_config import load_config
 from josefine_broker.engine.limits.descriptors import divide
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import DisconnectError, Dispatcher, Peer, Route, Waiting

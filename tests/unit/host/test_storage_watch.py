@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from josefine_broker import observe, storage_watch
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.config_sections import IdentitySection
+from josefine_broker.config.sections import IdentitySection
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.observe_metrics import register_metrics
+from josefine_broker.observe import health, storage
+from josefine_broker.observe.metrics import register_metrics
 from tests.unit.api.world import World
 
 GIB = 2**30
@@ -34,22 +34,22 @@ def test_disk_is_well_with_the_reserve_of_the_configuration(
 ) -> None:
     ctx = World().ctx
 
-    assert observe.check_disk(ctx, reserve(GIB, tmp_path)).ok
-    assert not observe.check_disk(ctx, reserve(GIB + 1, tmp_path)).ok
+    assert health.check_disk(ctx, reserve(GIB, tmp_path)).ok
+    assert not health.check_disk(ctx, reserve(GIB + 1, tmp_path)).ok
     free["bytes"] = 1
-    assert observe.check_disk(ctx, reserve(1, tmp_path)).ok
+    assert health.check_disk(ctx, reserve(1, tmp_path)).ok
 
 
 def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
     free: dict[str, int], tmp_path: Path
 ) -> None:
     ctx, config = World().ctx, reserve(GIB, tmp_path)
-    logs = storage_watch.FailedLogs()
+    logs = storage.FailedLogs()
     seen = []
     for left in (GIB, GIB - 1, GIB, GIB * 5 // 4 - 1, GIB * 5 // 4, GIB):
         free["bytes"] = left
-        storage_watch.look_at_storage(ctx, config, logs)
-        assert observe.check_disk(ctx, config).ok is not ctx.storage.is_full
+        storage.look_at_storage(ctx, config, logs)
+        assert health.check_disk(ctx, config).ok is not ctx.storage.is_full
         seen.append(ctx.storage.is_full)
 
     assert seen == [False, True, True, True, False, False]
@@ -62,7 +62,7 @@ def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match="not begun anew"):
         world.ctx.hosted.partitions["orders", 0].log.restart_at(5)
 
-    storage_watch.look_at_storage(world.ctx, reserve(1, tmp_path), storage_watch.FailedLogs())
+    storage.look_at_storage(world.ctx, reserve(1, tmp_path), storage.FailedLogs())
 
     assert world.ctx.storage.trouble == "storage failed: orders-0"
 
@@ -78,11 +78,11 @@ def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Pat
     world.files.remove("orders-0/00000000000000000000.log")
 
     again = World(world.settings, files=world.files, history=world.raft.committed)
-    storage_watch.look_at_storage(again.ctx, reserve(1, tmp_path), storage_watch.FailedLogs())
+    storage.look_at_storage(again.ctx, reserve(1, tmp_path), storage.FailedLogs())
 
     assert again.produce(topic="another").error_code == 0
     assert again.ctx.storage.trouble == ""
-    check = observe.check_logs(again.ctx, again.manager)
+    check = health.check_logs(again.ctx, again.manager)
     assert not check.ok
     assert "offline, for the log is damaged: orders-0; " in check.detail
     assert "had been synced from 0 to 1: restore the file" in check.detail
@@ -102,7 +102,7 @@ def test_log_that_was_cut_is_told_while_the_process_lives() -> None:
 
     again = World(world.settings, files=world.files, history=world.raft.committed)
 
-    check = observe.check_logs(again.ctx, again.manager)
+    check = health.check_logs(again.ctx, again.manager)
     assert check.ok
     assert check.detail == "cut at this start, records may be lost: orders-0"
     metrics = Metrics()

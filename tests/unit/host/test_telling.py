@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from josefine_broker.host import telling
-from josefine_broker.host.telling import AGAIN_S, FIRST_S, tell_meanwhile
+from josefine_broker.host import slow_start_notice
+from josefine_broker.host.slow_start_notice import AGAIN_S, FIRST_S, tell_meanwhile
 
 
 def test_work_that_lasts_is_told_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "FIRST_S", 0.01)
-    monkeypatch.setattr(telling, "AGAIN_S", 0.01)
+    monkeypatch.setattr(slow_start_notice, "FIRST_S", 0.01)
+    monkeypatch.setattr(slow_start_notice, "AGAIN_S", 0.01)
     said: list[str] = []
 
     async def scenario() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.engine.parked import ParkedRequests
+from josefine_broker.engine.purgatory.purgatory import ParkedRequests
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.ticker import STEP_MS, Duty, Ticker
 from tests.unit.host.serving import Held, until

@@ -6,13 +6,13 @@ import pytest
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.blocks import ToHost, to_be_hosted
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.metadata_quorum.apply_committed import ToHost, to_be_hosted
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.high_watermarks import FILE, HighWatermarks
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.hosting import Hosting, _recovered_epochs
+from josefine_broker.host.replica_manager import Hosting, _recovered_epochs
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.api.replicas import Replicas
 from tests.unit.api.world import ManualClock, World

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass, field
 from random import Random
 
-from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import nested
+from josefine_spark.base.topic_offsets import nested
+from josefine_spark.read.offsets import Bounds
 from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_log import DeltaLogReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from josefine_spark.topic_offsets import TopicOffsets, flat, nested
+from josefine_spark.base.topic_offsets import TopicOffsets, flat, nested
 
 
 class MemoryFiles:

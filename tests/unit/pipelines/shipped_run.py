@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines import failpoints
 from pipelines.advice import Advice
 from pipelines.chain import Batch, Commit

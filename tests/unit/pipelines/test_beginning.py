@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.offsets import Bounds
+from josefine_spark.read.offsets import Bounds
 from pipelines.beginning import ends, named, no_table
 from pipelines.loader import load
 from pipelines.model import End, Start

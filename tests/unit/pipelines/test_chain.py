@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets, flat, nested
+from josefine_spark.base.topic_offsets import TopicOffsets, flat, nested
 from pipelines.chain import (
     Batch,
     Commit,

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from josefine_spark.topic_offsets import flat
+from josefine_spark.base.topic_offsets import flat
 from pipelines.chain import Verdict
 from pipelines.checkpoint import CONTINUES
 from pipelines.delta_log import DeltaLogReader

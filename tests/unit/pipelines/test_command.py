@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from josefine_cli import pipeline_run
-from josefine_cli import pipeline_secrets as secrets
 from josefine_cli.main import run
+from josefine_cli.pipeline import run as pipeline_run
+from josefine_cli.pipeline import secrets
 from pipelines.errors import ConfigError, RunError
 from pipelines.json_schema import json_schema
 from pipelines.reconcile import Trust

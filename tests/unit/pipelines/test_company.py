@@ -129,7 +129,7 @@ def test_a_failed_pipeline_makes_the_exit_code_1_and_the_others_are_summed_up(
 
     monkeypatch.setattr("pipelines.starting.session_of_all", no_spark)
     monkeypatch.setattr("pipelines.starting.arm_failpoints", lambda _: None)
-    monkeypatch.setattr("josefine_cli.pipeline_many.stop_on_signals", lambda _: None)
+    monkeypatch.setattr("josefine_cli.pipeline.run_many.stop_on_signals", lambda _: None)
     monkeypatch.setattr("pipelines.run.run_sinks", run_sinks)
 
     assert run(["pipeline", "run", *files]) == 1

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import HandedOn, Tip
 from pipelines.delta_log import DeltaLogReader, parse_entry
 from pipelines.other_chains import ChainName, OtherChain

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import ByPartition, TopicOffsets
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.chain import Batch, Commit, Stop, Tip, Verdict
 from pipelines.lettering import (
     NOTHING_DUE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.offsets import Bounds
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.read.offsets import Bounds
 from pipelines.chain import Commit, Skip, Stop, Tip, Verdict, decide, decide_by_offset
 from pipelines.losses import LostRange, losses, passing, standing, unrecorded
 from pipelines.reconcile import Checkpoint, Recorded, Start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.messages import (
     Losing,
@@ -119,7 +119,7 @@ def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
         "[STREAM_FAILED] Query [id = 1] terminated with exception: boom\n"
         "Traceback (most recent call last):\n"
         "  File x\n"
-        "josefine_spark.errors.DataLossError: records are lost: t-0 offsets [0, 5)\n\n"
+        "josefine_spark.base.errors.DataLossError: records are lost: t-0 offsets [0, 5)\n\n"
         "At org.apache.spark...\n"
     )
 

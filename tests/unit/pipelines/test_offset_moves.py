@@ -8,7 +8,7 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.model import Mode
 from pipelines.offset_moves import Move, commit_of, of_dead_letters, setting, trusting

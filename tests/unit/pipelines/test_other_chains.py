@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Stop, Verdict
 from pipelines.other_chains import (
     ChainName,

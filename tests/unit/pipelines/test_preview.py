@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.loader import load
 from pipelines.local_records import Lines, Rate
 from pipelines.preview import Preview, _local, input_of, newest

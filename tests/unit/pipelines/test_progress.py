@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from josefine_cli.pipeline_ending import summary
+from josefine_cli.pipeline.run_end import summary
 from pipelines.errors import RunError
 from pipelines.progress import BarReporter, LineReporter, unheard
 from pipelines.reporting import BatchDone

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets, nested
+from josefine_spark.base.topic_offsets import TopicOffsets, nested
 from pipelines.chain import Stop, Tip, Verdict
 from pipelines.reconcile import (
     Checkpoint,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Batch
 from pipelines.shared_rows import KEPT_MAX, SharedRows, place_of
 from tests.support.waiting import wait_until

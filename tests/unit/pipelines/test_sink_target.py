@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Commit, HandedOn, Tip, Verdict
 from pipelines.delta_chain import Link, StoppedError
 from pipelines.finding import SKIPPED

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.errors import OptionError
-from josefine_spark.positions import Kind
-from josefine_spark.source_options import source_options
+from josefine_spark.base.errors import OptionError
+from josefine_spark.options.positions import Kind
+from josefine_spark.read.source_options import source_options
 from pipelines.loader import load
 from pipelines.model import End
 from pipelines.sources import options_of

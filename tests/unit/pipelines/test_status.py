@@ -10,7 +10,7 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.errors import SetupError
 from pipelines.failure_notes import forget, note
 from pipelines.sources import Topics
@@ -184,7 +184,7 @@ def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
 
 def test_the_judgement_needs_no_spark():
     code = (
-        "import sys, pipelines.status, josefine_cli.pipeline_status;print('pyspark' in sys.modules)"
+        "import sys, pipelines.status, josefine_cli.pipeline.status;print('pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

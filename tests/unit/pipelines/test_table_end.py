@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.offsets import Bounds, resolve_start
-from josefine_spark.options import MissingStrategy
-from josefine_spark.source_options import source_options
+from josefine_spark.options.options import MissingStrategy
+from josefine_spark.read.offsets import Bounds, resolve_start
+from josefine_spark.read.source_options import source_options
 from pipelines.errors import PipelineError
 from pipelines.table_end import starting_offsets, table_end
 

@@ -15,11 +15,12 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.groups import ProducerIdentity
-from josefine_spark import sink_state, sink_steps
-from josefine_spark.errors import SinkError
-from josefine_spark.sink_state import Batch as Numbered
-from josefine_spark.sink_state import Phase, SinkState, attempt_id
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.errors import SinkError
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.write import protocol
+from josefine_spark.write import state as sink_state
+from josefine_spark.write.state import Batch as Numbered
+from josefine_spark.write.state import Phase, SinkState, attempt_id
 from pipelines.chain import Batch, Commit, HandedOn, Skip, Stop, Tip, Verdict, decide
 from pipelines.delta_chain import Link, StoppedError
 from pipelines.errors import Place, RunError
@@ -61,7 +62,7 @@ class Brokers:
                 raise Killed
             self.at_last()
 
-    def run(self, sink: str, steps: sink_steps.Steps) -> Any:
+    def run(self, sink: str, steps: protocol.Steps) -> Any:
         result = None
         while True:
             try:
@@ -82,8 +83,8 @@ class Brokers:
 
     def write(self, rows: Any, sink: str, batch: Numbered) -> int:
         """As a batch write does with `delivery=exactly_once` and a batchId."""
-        planned = self.run(sink, sink_steps.plan(sink, batch.query_id, 0, TIMEOUT_MS))
-        if sink_steps.judge(sink, planned.decided, batch) is sink_state.Verdict.WRITE:
+        planned = self.run(sink, protocol.plan(sink, batch.query_id, 0, TIMEOUT_MS))
+        if protocol.judge(sink, planned.decided, batch) is sink_state.Verdict.WRITE:
             name = attempt_id(sink, planned.generation, 0, next(self.attempts))
             epoch = self.of(sink).begin(name)
             for row in rows:
@@ -93,8 +94,8 @@ class Brokers:
                 except SinkError as error:
                     raise RunError(str(error)) from error
             transactions = {name: ProducerIdentity(0, epoch)}
-            written = sink_steps.Written(batch=batch, transactions=transactions)
-            self.run(sink, sink_steps.commit(planned, written, 0))
+            written = protocol.Written(batch=batch, transactions=transactions)
+            self.run(sink, protocol.commit(planned, written, 0))
         return len(rows)
 
     def write_plainly(self, rows: Any, sink: str, batch: Numbered) -> int:
@@ -291,12 +292,12 @@ def test_what_was_decided_before_its_answer_was_lost_is_ours_and_settled() -> No
     chain.load()
 
     def write(rows: Any, sink: str, batch: Numbered) -> int:
-        planned = brokers.run(sink, sink_steps.plan(sink, batch.query_id, 0, TIMEOUT_MS))
+        planned = brokers.run(sink, protocol.plan(sink, batch.query_id, 0, TIMEOUT_MS))
         name = attempt_id(sink, planned.generation, 0, 0)
         epoch = brokers.of(sink).begin(name)
         brokers.of(sink).write(name, epoch, 1)
-        written = sink_steps.Written(batch=batch, transactions={name: ProducerIdentity(0, epoch)})
-        for step in (steps := sink_steps.commit(planned, written, 0)):
+        written = protocol.Written(batch=batch, transactions={name: ProducerIdentity(0, epoch)})
+        for step in (steps := protocol.commit(planned, written, 0)):
             while type(step).__name__ != "Commit":
                 step = steps.send(brokers.of(sink).take(step))
             raise RunError("the broker is gone")
@@ -371,10 +372,10 @@ def test_a_topic_that_was_created_again_has_nothing_of_ours() -> None:
             '{"josefine": 1, "target": {"topic": "out", "id": "id-out"}, "end": {}}',
             "a batch of q-1 that no pipeline wrote",
         ),
-        (sink_steps.NUMBERED, "", "that no pipeline wrote"),
-        (sink_steps.NUMBERED, '{"josefine": 2}', "that no pipeline wrote"),
+        (protocol.NUMBERED, "", "that no pipeline wrote"),
+        (protocol.NUMBERED, '{"josefine": 2}', "that no pipeline wrote"),
         (
-            sink_steps.NUMBERED,
+            protocol.NUMBERED,
             '{"josefine": 1, "target": {"topic": "out", "id": "id-out"}, "end": 5}',
             "no offsets that we can read",
         ),
@@ -385,7 +386,7 @@ def test_a_record_that_is_not_a_chains_is_not_gone_on_from(
 ) -> None:
     brokers = Brokers()
     batch = Numbered(query_id=query, batch_id=7, fingerprint="f", note=note)
-    brokers.run(SINK, sink_steps.decide(SINK, batch, 0))
+    brokers.run(SINK, protocol.decide(SINK, batch, 0))
 
     found = chain_of(brokers).load()
 
@@ -456,7 +457,7 @@ def test_of_several_hands_the_latest_counts(order: tuple[int, ...]) -> None:
             "topic_ids": IDS,
         }
         batch = Numbered(
-            query_id=sink_steps.NUMBERED, batch_id=version, fingerprint="", note=json.dumps(said)
+            query_id=protocol.NUMBERED, batch_id=version, fingerprint="", note=json.dumps(said)
         )
         states.append(SinkState().planned().with_decision(batch, {}).settled())
     where = Target(topic="out", topic_id="id-out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.chain import Batch, Stop, Tip, Verdict
 from pipelines.checkup import Facts, findings
 from pipelines.errors import Place

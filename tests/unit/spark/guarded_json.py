@@ -14,11 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from josefine_spark import json_rows
-from josefine_spark.json_rows import JsonRows
+from josefine_arrow.formats.json import decoder
+from josefine_spark.read.json_rows import JsonRows
 from tests.unit.spark.guarded_kernels import OutOfBoundsError, without_numba
 
-MODULES = ("json_text_kernels", "json_number_kernels", "json_kernels")
+MODULES = (
+    "josefine_arrow.formats.json.text_kernels",
+    "josefine_arrow.formats.json.number_kernels",
+    "josefine_arrow.formats.json.kernels",
+)
 LOOPS = ("parse", "gather")
 
 
@@ -94,5 +98,5 @@ def read_guarded(schema: Any, values: Any, kernels: SimpleNamespace) -> Any:
     rows = JsonRows(schema)
     rows._kernels = kernels
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_rows, "_address", Memory)
+        patch.setattr(decoder, "_address", Memory)
         return rows.read(values)

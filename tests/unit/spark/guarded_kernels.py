@@ -14,11 +14,17 @@ import numpy as np
 import pytest
 from numba import extending
 
-from josefine_spark.decode import import_kernels
+from josefine_arrow.cache.kernels import import_kernels
 
 LOOPS = {
-    "kernels": ("scan", "end_offset", "decode", "count_headers", "decode_headers"),
-    "encode_kernels": ("hash_partitions", "encode"),
+    "josefine_arrow.batches.decode_kernels": (
+        "scan",
+        "end_offset",
+        "decode",
+        "count_headers",
+        "decode_headers",
+    ),
+    "josefine_arrow.batches.encode_kernels": ("hash_partitions", "encode"),
 }
 """By module, those that are called from outside of it."""
 
@@ -57,7 +63,9 @@ def copy_bytes(target: Guarded, at: int, source: Guarded, start: int, size: int)
     target.array[at : at + size] = source.array[start : start + size]
 
 
-def guarded_kernels(source: str | None = None, module: str = "kernels") -> SimpleNamespace:
+def guarded_kernels(
+    source: str | None = None, module: str = "josefine_arrow.batches.decode_kernels"
+) -> SimpleNamespace:
     """What `import_kernels` gives, guarded; `source` stands for the module's own (for mutants)."""
     plain = without_numba(source, module)
     names = {name: getattr(plain, name) for name in dir(plain) if name.isupper()}
@@ -65,7 +73,7 @@ def guarded_kernels(source: str | None = None, module: str = "kernels") -> Simpl
     return SimpleNamespace(**names, **loops)
 
 
-def kernels_source(module: str = "kernels") -> str:
+def kernels_source(module: str = "josefine_arrow.batches.decode_kernels") -> str:
     with open(import_kernels(module).__file__, encoding="utf-8") as file:
         return file.read()
 

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from josefine_broker.client.groups import ProducerIdentity
-from josefine_spark import sink_steps
-from josefine_spark.errors import SinkError
-from josefine_spark.sink_state import Batch, SinkState, Verdict, attempt_id
+from josefine_spark.base.errors import SinkError
+from josefine_spark.write import protocol
+from josefine_spark.write.state import Batch, SinkState, Verdict, attempt_id
 
 SINK, QUERY = "s", "q"
 TIMEOUT_MS = 1_000
@@ -64,7 +64,7 @@ class Broker:
 
     def _TakeOver(self, step: Any) -> Any:  # noqa: N802
         self.epoch, self.sequence = self.epoch + 1, 1
-        return sink_steps.Driver(0, self.epoch, 1, self.open_ms)
+        return protocol.Driver(0, self.epoch, 1, self.open_ms)
 
     def _Read(self, step: Any) -> SinkState:  # noqa: N802
         return self.state or SinkState()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.admission import (
+from josefine_spark.read.admission import (
     Admission,
     OffsetRange,
     limit_bytes,

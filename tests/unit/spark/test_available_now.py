@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from josefine_spark import available_now, run_available_now
-from josefine_spark.environment import NO_WORKER
+from josefine_spark import run_available_now
+from josefine_spark.options.environment import NO_WORKER
+from josefine_spark.sessions import available_now
 
 
 class Query:

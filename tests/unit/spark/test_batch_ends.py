@@ -10,15 +10,15 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark import connections
-from josefine_spark.batch_ends import batch_end, positions
-from josefine_spark.data_loss import find_losses
-from josefine_spark.group_commits import AGAIN_MS, RETRY_MS, GroupCommits
-from josefine_spark.lag import backlog, lag_of, read_lag
-from josefine_spark.offsets import Bounds, parse_offset, to_dict
-from josefine_spark.options import Connection
-from josefine_spark.sizes import RECORD_BYTES_GUESS, Sample, measure, offset_bytes
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.options import connections
+from josefine_spark.options.options import Connection
+from josefine_spark.read.batch_offsets import batch_end, positions
+from josefine_spark.read.data_loss import find_losses
+from josefine_spark.read.group_commits import AGAIN_MS, RETRY_MS, GroupCommits
+from josefine_spark.read.lag import backlog, lag_of, read_lag
+from josefine_spark.read.offsets import Bounds, parse_offset, to_dict
+from josefine_spark.read.record_sizes import RECORD_BYTES_GUESS, Sample, measure, offset_bytes
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 BEGIN = TopicOffsets(ends={A0: 10}, first={A0: 0}, topic_ids={"a": "x"})

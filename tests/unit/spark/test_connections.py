@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from josefine_spark import connections
-from josefine_spark.connections import client_for
+from josefine_spark.options import connections
+from josefine_spark.options.connections import client_for
 
 
 def test_threads_that_ask_at_once_have_one_client(monkeypatch: pytest.MonkeyPatch) -> None:

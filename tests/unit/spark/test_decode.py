@@ -12,17 +12,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from josefine_arrow.batches import decoder as decode
+from josefine_arrow.batches.aborted_transactions import AbortedTransaction
+from josefine_arrow.batches.columns import arrow_schema
+from josefine_arrow.batches.decode_oracle import PythonDecoder
+from josefine_arrow.batches.decoder import Decoder
+from josefine_arrow.batches.row_filter import RowFilter
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark import decode
-from josefine_spark.aborted import AbortedTransaction
-from josefine_spark.columns import arrow_schema, spark_schema
-from josefine_spark.decode import Decoder
-from josefine_spark.decode_oracle import PythonDecoder
-from josefine_spark.row_filter import RowFilter
-from josefine_spark.source_options import COLUMNS
+from josefine_spark.read.columns import spark_schema
+from josefine_spark.read.source_options import COLUMNS
 
 MAYBE_BYTES = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), MAYBE_BYTES), max_size=3)
@@ -464,9 +465,9 @@ def test_a_collector_that_was_off_stays_off() -> None:
 LOADED = """
 import sys
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark.decode import decoder_class
-from josefine_spark.json_rows import JsonRows
-from josefine_spark.source_options import COLUMNS
+from josefine_arrow.batches.decoder import decoder_class
+from josefine_spark.read.json_rows import JsonRows
+from josefine_spark.read.source_options import COLUMNS
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 decoder = decoder_class()("t", 0, include_headers=True, columns=COLUMNS)
 records = [Record(b"k", b'{"n":1,"s":"a"}', headers=(("a", b"b"),)), Record(None, None)]

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from josefine_arrow.batches.aborted_transactions import AbortedTransaction
+from josefine_arrow.batches.columns import arrow_schema
+from josefine_arrow.batches.decode_oracle import PythonDecoder
+from josefine_arrow.batches.decoder import Decoder
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.records.batch import HEADER_BYTES, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark.aborted import AbortedTransaction
-from josefine_spark.columns import arrow_schema
-from josefine_spark.decode import Decoder
-from josefine_spark.decode_oracle import PythonDecoder
-from josefine_spark.source_options import ALWAYS
+from josefine_spark.read.source_options import ALWAYS
 from tests.unit.spark.guarded_kernels import (
     Guarded,
     OutOfBoundsError,
@@ -176,6 +176,17 @@ def check(data: bytes, include_headers: bool, aborted: Any = (), kernels: Any = 
 
 
 FEW = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_header_names_that_are_not_utf8_are_read_with_replacement_characters() -> None:
+    """As Java's client reads them; the bytes of both names together are valid."""
+    record = Record(b"k", b"v", headers=(("ab", b"1"), ("cd", b"2")))
+    data = bytes(build_batch([record])).replace(b"ab", b"a\xc3").replace(b"cd", b"\xa9d")
+
+    check(data, include_headers=True)
+    table, _ = outcome(decoders(True)[0], data, include_headers=True)
+    (headers,) = table.column("headers").to_pylist()
+    assert [each["key"] for each in headers] == ["a\ufffd", "\ufffdd"]
 
 
 @FEW

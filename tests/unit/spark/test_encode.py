@@ -9,13 +9,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from josefine_arrow.batches.columns import HEADERS_FIELD
+from josefine_arrow.batches.encoder import Encoder, Identity
+from josefine_arrow.cache.kernels import import_kernels
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.partitioner import murmur2
 from josefine_broker.records.batch import parse_header, verify
 from josefine_broker.records.builder import Record
 from josefine_broker.records.reader import read_records
-from josefine_spark.columns import HEADERS_FIELD
-from josefine_spark.encode import Encoder, Identity, import_kernels
 
 NOW_MS = 1_700_000_000_000
 MAYBE_BYTES = st.none() | st.binary(max_size=30) | st.binary(min_size=60, max_size=300)
@@ -88,7 +89,7 @@ def test_encoded_rows_are_read_back_in_order(
 @settings(deadline=None)
 @given(keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20))
 def test_keys_hash_as_in_the_client(keys: list[bytes]) -> None:
-    kernels = import_kernels("encode_kernels")
+    kernels = import_kernels("josefine_arrow.batches.encode_kernels")
     data = np.frombuffer(b"".join(keys) or b"\0", dtype=np.uint8)
     data.flags.writeable = False
     end = 0

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from josefine_arrow.batches import encode_oracle
+from josefine_arrow.batches.columns import HEADERS_FIELD
+from josefine_arrow.batches.encoder import Encoder, Identity, encode_loops
 from josefine_broker.records.reader import read_records
-from josefine_spark import encode_oracle
-from josefine_spark.columns import HEADERS_FIELD
-from josefine_spark.encode import Encoder, Identity, encode_loops
 from tests.unit.spark.guarded_kernels import OutOfBoundsError, guarded_kernels, kernels_source
 
 NOW_MS = 1_700_000_000_000
-GUARDED = guarded_kernels(module="encode_kernels")
+GUARDED = guarded_kernels(module="josefine_arrow.batches.encode_kernels")
 
 FIELD = st.tuples(st.booleans(), st.binary(max_size=12) | st.binary(min_size=60, max_size=200))
 """Whether it is there, and its bytes: a null row may span some too."""
@@ -126,9 +126,9 @@ def test_all_three_write_the_same_bytes_and_stay_inside(
 
 
 def test_without_numba_rows_are_encoded_by_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "josefine_spark.encode_kernels")
+    monkeypatch.delitem(sys.modules, "josefine_arrow.batches.encode_kernels")
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.setitem(sys.modules, "josefine_spark.kernels", None)
+    monkeypatch.setitem(sys.modules, "josefine_arrow.batches.decode_kernels", None)
 
     with pytest.warns(UserWarning, match="encoded slowly"):
         encoder = Encoder(Identity(), batch_bytes=1000)
@@ -171,9 +171,9 @@ def corpus() -> Iterator[tuple[Rows, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("text", "mutated"), MUTANTS)
 def test_a_check_that_is_taken_away_is_noticed(text: str, mutated: str) -> None:
-    source = kernels_source("encode_kernels")
+    source = kernels_source("josefine_arrow.batches.encode_kernels")
     assert source.count(text) == 1
-    loops = guarded_kernels(source.replace(text, mutated), "encode_kernels")
+    loops = guarded_kernels(source.replace(text, mutated), "josefine_arrow.batches.encode_kernels")
 
     assert any(differs(loops, rows, given) for rows, given in corpus())
 

@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource")
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_spark import exactly_once
-from josefine_spark.errors import SinkError
-from josefine_spark.exactly_once import LOOKS_S, AttemptWritten, ExactlyOnceWriter
-from josefine_spark.options import Connection, SinkOptions
-from josefine_spark.sink_steps import Driver, Plan
+from josefine_spark.base.errors import SinkError
+from josefine_spark.options.options import Connection, SinkOptions
+from josefine_spark.write import exactly_once
+from josefine_spark.write.exactly_once import LOOKS_S, AttemptWritten, ExactlyOnceWriter
+from josefine_spark.write.protocol import Driver, Plan
 
 PLAN = Plan(
     sink_id="s",

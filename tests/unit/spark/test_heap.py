@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark.sql.datasource")
 
-from josefine_spark.heap import DAEMON, freeze_loaded
+from josefine_spark.base.gc_freeze import DAEMON, freeze_loaded
 from josefine_spark.source import JosefineDataSource
 
 OPTIONS = {"bootstrapservers": "127.0.0.1:1", "subscribe": "t"}

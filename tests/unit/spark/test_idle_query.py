@@ -12,9 +12,9 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST
-from josefine_spark import stream_reader
-from josefine_spark.source_options import source_options
-from josefine_spark.stream_reader import JosefineStreamReader
+from josefine_spark.read import stream_reader
+from josefine_spark.read.source_options import source_options
+from josefine_spark.read.stream_reader import JosefineStreamReader
 
 POLLING_DELAY_S = 0.01
 """Spark's, between two looks of a query with nothing to read."""

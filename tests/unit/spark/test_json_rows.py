@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -28,18 +27,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from josefine_spark import json_rows
-from josefine_spark.errors import OptionError
-from josefine_spark.json_rows import JsonRows, arrow_type
-from josefine_spark.json_types import parse_schema, unreadable
+from josefine_arrow.formats.json import decoder
+from josefine_spark.base.errors import OptionError
+from josefine_spark.read.json_rows import JsonRows, arrow_type
+from josefine_spark.read.json_schema import parse_schema, unreadable
 from tests.unit.spark.guarded_json import guarded_json, read_guarded
+from tests.unit.spark.guarded_kernels import kernels_source
 from tests.unit.spark.json_documents import SCHEMA, damaged, document, documents, strictly
 
 pytest.importorskip("numba")
 COMPILED = JsonRows(SCHEMA)
 GUARDED = guarded_json()
 SEEDS = st.integers(0, 2**32)
-SOURCES = Path(json_rows.__file__).parent
 
 
 def read(values: Sequence[bytes | None], schema: StructType | None = None) -> list[Any]:
@@ -140,7 +139,7 @@ def test_what_is_odd_is_left_to_spark(value: bytes) -> None:
 def test_a_column_that_is_sliced_and_longer_than_is_read_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(json_rows, "ROWS_MAX", 7)
+    monkeypatch.setattr(decoder, "ROWS_MAX", 7)
     values = documents(3, 50)
 
     taken = COMPILED.read(pa.array(values, pa.binary()).slice(11, 30))
@@ -150,7 +149,7 @@ def test_a_column_that_is_sliced_and_longer_than_is_read_at_a_time(
 
 
 def test_a_record_batch_of_a_wide_schema_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_rows, "CELLS_MAX", 300)
+    monkeypatch.setattr(decoder, "CELLS_MAX", 300)
     wide = StructType([StructField(f"c{n}", StringType()) for n in range(10)])
     values = [b'{"c%d":"%d"}' % (n % 10, n) for n in range(25)]
     batch = pa.record_batch({"value": pa.array(values, pa.binary()), "n": list(range(25))})
@@ -167,7 +166,7 @@ def test_without_numba_all_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> 
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(json_rows, "import_kernels", missing)
+    monkeypatch.setattr(decoder, "import_kernels", missing)
     with pytest.warns(UserWarning, match="JSON is left to Spark"):
         rows = JsonRows(SCHEMA)
 
@@ -210,25 +209,37 @@ def test_a_schema_that_is_none_is_refused(text: str) -> None:
 
 
 MUTANTS = [
-    ("json_kernels", "return pos == end", "return True"),
-    ("json_kernels", "if pos < 0 or (field >= 0 and", "if pos < 0 or (False and"),
-    ("json_kernels", "or end - start < 2 or", "or end - start < 0 or"),
-    ("json_kernels", "if whole < low or whole > high", "if whole > high"),
-    ("json_kernels", "if more < 0 or", "if"),
-    ("json_kernels", "if mantissa == 0 and is_negative", "if False"),
-    ("json_kernels", "if pos < 0 or escaped or size", "if pos < 0 or size"),
-    ("json_kernels", "if not is_certain:", "if False:"),
-    ("json_text_kernels", "if byte < 32:", "if byte < 0:"),
-    ("json_text_kernels", "if first == 0xE0:", "if first == 0:"),
-    ("json_text_kernels", "if code < 0 or 0xDC00 <= code <= 0xDFFF", "if code < 0"),
-    ("json_text_kernels", "if day > length", "if day > 31"),
-    ("json_text_kernels", "hours > 17", "hours > 23"),
-    ("json_text_kernels", "if end - pos < size or not", "if not"),
-    ("json_number_kernels", "if digits > 19", "if digits > 29"),
-    ("json_number_kernels", "pos - first > 1", "pos - first > 9"),
-    ("json_number_kernels", "rest == half or", ""),
-    ("json_number_kernels", "(1 if rest > half else 0)", "0"),
-    ("json_number_kernels", "<= np.uint64(1 << 53)", "<= np.uint64(1 << 60)"),
+    ("josefine_arrow.formats.json.kernels", "return pos == end", "return True"),
+    (
+        "josefine_arrow.formats.json.kernels",
+        "if pos < 0 or (field >= 0 and",
+        "if pos < 0 or (False and",
+    ),
+    ("josefine_arrow.formats.json.kernels", "or end - start < 2 or", "or end - start < 0 or"),
+    ("josefine_arrow.formats.json.kernels", "if whole < low or whole > high", "if whole > high"),
+    ("josefine_arrow.formats.json.kernels", "if more < 0 or", "if"),
+    ("josefine_arrow.formats.json.kernels", "if mantissa == 0 and is_negative", "if False"),
+    ("josefine_arrow.formats.json.kernels", "if pos < 0 or escaped or size", "if pos < 0 or size"),
+    ("josefine_arrow.formats.json.kernels", "if not is_certain:", "if False:"),
+    ("josefine_arrow.formats.json.text_kernels", "if byte < 32:", "if byte < 0:"),
+    ("josefine_arrow.formats.json.text_kernels", "if first == 0xE0:", "if first == 0:"),
+    (
+        "josefine_arrow.formats.json.text_kernels",
+        "if code < 0 or 0xDC00 <= code <= 0xDFFF",
+        "if code < 0",
+    ),
+    ("josefine_arrow.formats.json.text_kernels", "if day > length", "if day > 31"),
+    ("josefine_arrow.formats.json.text_kernels", "hours > 17", "hours > 23"),
+    ("josefine_arrow.formats.json.text_kernels", "if end - pos < size or not", "if not"),
+    ("josefine_arrow.formats.json.number_kernels", "if digits > 19", "if digits > 29"),
+    ("josefine_arrow.formats.json.number_kernels", "pos - first > 1", "pos - first > 9"),
+    ("josefine_arrow.formats.json.number_kernels", "rest == half or", ""),
+    ("josefine_arrow.formats.json.number_kernels", "(1 if rest > half else 0)", "0"),
+    (
+        "josefine_arrow.formats.json.number_kernels",
+        "<= np.uint64(1 << 53)",
+        "<= np.uint64(1 << 60)",
+    ),
 ]
 ODD = [
     b"",     b"{", b'{"x":1', b'{"id":1} ', b'{"id":1}}', b'{"id":1,"id":2}', b'{"tiny":-129}',
@@ -244,7 +255,7 @@ ODD = [
 
 @pytest.mark.parametrize(("module", "text", "mutated"), MUTANTS)
 def test_a_loop_that_is_broken_is_found(module: str, text: str, mutated: str) -> None:
-    source = (SOURCES / f"{module}.py").read_text()
+    source = kernels_source(module)
     assert source.count(text) == 1, text
     random = Random(5)
     values = [*ODD, *(damaged(random, each) for each in ODD * 6)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from josefine_spark.lag_listener import LagListener, exposition
+from josefine_spark.read.lag_listener import LagListener, exposition
 
 
 def lag(offsets: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from josefine_spark.launcher import NAME, OPTIONS, quick_launcher
+from josefine_spark.sessions.spark_launcher import NAME, OPTIONS, quick_launcher
 
 HOME = Path(pyspark.__file__).parent
 

@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.errors import LossTableError
-from josefine_spark.loss_table import LostRange, lost_ranges, record
-from josefine_spark.topic_offsets import TopicOffsets
+from josefine_spark.base.errors import LossTableError
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.read.loss_table import LostRange, lost_ranges, record
 
 ONE = LostRange("a", "x", 0, 10, 25)
 OTHER = LostRange("a", "x", 1, 3, None)

@@ -17,17 +17,18 @@ import numpy as np
 import pyarrow as pa
 from josefine_broker.records.builder import Record, build_batch
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-from josefine_spark import encode_kernels, json_kernels, json_text_kernels, kernels
-from josefine_spark.columns import HEADERS_FIELD
-from josefine_spark.decode import Decoder
-from josefine_spark.encode import Encoder, Identity
-from josefine_spark.json_rows import JsonRows
-from josefine_spark.make_kernels import make
+from josefine_arrow.batches import decode_kernels, encode_kernels
+from josefine_arrow.formats.json import kernels as json_kernels, text_kernels
+from josefine_arrow.batches.columns import HEADERS_FIELD
+from josefine_arrow.batches.decoder import Decoder
+from josefine_arrow.batches.encoder import Encoder, Identity
+from josefine_spark.read.json_rows import JsonRows
+from josefine_spark.sessions.compile_kernels import make
 
 def compiled():
     return {
         f"{module.__name__}.{name}": len(loop.signatures)
-        for module in (kernels, encode_kernels, json_kernels, json_text_kernels)
+        for module in (decode_kernels, encode_kernels, json_kernels, text_kernels)
         for name, loop in vars(module).items()
         if hasattr(loop, "signatures") and loop.signatures
     }
@@ -54,10 +55,10 @@ print(json.dumps([made, compiled()]))
 
 
 LOOPS = {
-    "josefine_spark.kernels.decode",
-    "josefine_spark.encode_kernels.encode",
-    "josefine_spark.json_kernels.parse",
-    "josefine_spark.json_text_kernels.gather",
+    "josefine_arrow.batches.decode_kernels.decode",
+    "josefine_arrow.batches.encode_kernels.encode",
+    "josefine_arrow.formats.json.kernels.parse",
+    "josefine_arrow.formats.json.text_kernels.gather",
 }
 
 

@@ -9,9 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.data_loss import Reason, data_loss_error, find_losses
-from josefine_spark.errors import DataLossError, OptionError
-from josefine_spark.offsets import (
+from josefine_spark.base.errors import DataLossError, OptionError
+from josefine_spark.base.topic_offsets import TopicOffsets
+from josefine_spark.options.options import MissingStrategy
+from josefine_spark.options.positions import (
+    EARLIEST,
+    LATEST,
+    at_time,
+    parse_offsets,
+    parse_timestamp,
+    parse_timestamps,
+)
+from josefine_spark.read.data_loss import Reason, data_loss_error, find_losses
+from josefine_spark.read.offsets import (
     Bounds,
     check_order,
     parse_offset,
@@ -21,16 +31,6 @@ from josefine_spark.offsets import (
     timestamp_queries,
     to_dict,
 )
-from josefine_spark.options import MissingStrategy
-from josefine_spark.positions import (
-    EARLIEST,
-    LATEST,
-    at_time,
-    parse_offsets,
-    parse_timestamp,
-    parse_timestamps,
-)
-from josefine_spark.topic_offsets import TopicOffsets
 
 A0, A1, A10 = (TopicPartition("a", n) for n in (0, 1, 10))
 B0 = TopicPartition("b", 0)

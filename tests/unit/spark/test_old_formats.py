@@ -11,11 +11,11 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import FetchedPartition
-from josefine_spark import reading
-from josefine_spark.admission import OffsetRange
-from josefine_spark.errors import ReadError
-from josefine_spark.options import Connection, ReadOptions
-from josefine_spark.reading import read_range
+from josefine_spark.base.errors import ReadError
+from josefine_spark.options.options import Connection, ReadOptions
+from josefine_spark.read import task_reader
+from josefine_spark.read.admission import OffsetRange
+from josefine_spark.read.task_reader import read_range
 
 T0 = TopicPartition("old", 0)
 
@@ -54,7 +54,7 @@ def test_an_old_message_set_is_refused_with_the_first_fetch(
     monkeypatch: pytest.MonkeyPatch, magic: int
 ) -> None:
     brokers = Brokers(b"".join(message(magic, offset) for offset in range(5, 9)))
-    monkeypatch.setattr(reading, "client_for", lambda _: brokers)
+    monkeypatch.setattr(task_reader, "client_for", lambda _: brokers)
     options = ReadOptions(connection=Connection(bootstrap="b:1"), poll_timeout_ms=3_000)
     wanted = OffsetRange(partition=T0, topic_id="", start=5, end=9)
 

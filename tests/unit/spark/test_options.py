@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from josefine_arrow.batches.row_filter import ALL_ROWS
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.errors import OptionError
-from josefine_spark.kafka_options import IGNORED_BY_SOURCE
-from josefine_spark.options import Delivery, NumberedBatch, ReadOptions, UnreadableBatches
-from josefine_spark.positions import Kind
-from josefine_spark.row_filter import ALL_ROWS
-from josefine_spark.sink_options import TWO_PHASE, sink_options
-from josefine_spark.source_options import ALWAYS, COLUMNS, SOURCE_OPTIONS, source_options
+from josefine_spark.base.errors import OptionError
+from josefine_spark.options.kafka_options import IGNORED_BY_SOURCE
+from josefine_spark.options.options import Delivery, NumberedBatch, ReadOptions, UnreadableBatches
+from josefine_spark.options.positions import Kind
+from josefine_spark.read.source_options import ALWAYS, COLUMNS, SOURCE_OPTIONS, source_options
+from josefine_spark.write.sink_options import TWO_PHASE, sink_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
 

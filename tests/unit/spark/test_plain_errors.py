@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from josefine_spark.errors import DataLossError
-from josefine_spark.plain_errors import HIDE, said_plainly
+from josefine_spark.base.errors import DataLossError
+from josefine_spark.base.plain_errors import HIDE, said_plainly
 
 
 class Reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from josefine_spark.sent_files import STREAM_FOLDER, link_for_streams
+from josefine_spark.base.sent_files import STREAM_FOLDER, link_for_streams
 
 
 def test_a_stream_finds_what_was_sent_before_and_what_is_sent_later(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from josefine_spark import class_archive, decode, make_kernels
+from josefine_arrow.cache import kernels
+from josefine_arrow.cache.directory import UNUSED_S, cache_dir, forget_unused, mark_used
 from josefine_spark import session as package_session
-from josefine_spark.cache import UNUSED_S, cache_dir, forget_unused, mark_used
-from josefine_spark.class_archive import OPTIONS
-from josefine_spark.registration import needs_registration
-from josefine_spark.session import (
+from josefine_spark.sessions import class_data_sharing, compile_kernels
+from josefine_spark.sessions.class_data_sharing import OPTIONS
+from josefine_spark.sessions.registration import needs_registration
+from josefine_spark.sessions.session import (
     DELTA_VERSION,
     POM,
     SessionError,
@@ -164,7 +165,7 @@ def test_workers_find_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_environment()
     prepare_environment()
 
-    root = str(POM.resolve().parent.parent)
+    root = str(POM.resolve().parents[2])
     assert os.environ["PYTHONPATH"].split(os.pathsep) == [root, "/elsewhere"]
 
 
@@ -207,12 +208,14 @@ def test_what_setup_removes_is_named_as_what_it_makes(
     program(tmp_path / "jdk" / "bin" / "java", "")
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    made = class_archive.archive()
+    made = class_data_sharing.archive()
     assert made is not None
     with TemporaryDirectory(prefix=make_archive.SCRATCH) as scratch:
         for name in (made.name, Path(scratch).name):
             assert any(fnmatchcase(name, pattern) for pattern in make_archive.NAMES), name
-    assert any(fnmatchcase(decode._sources_digest(), pattern) for pattern in make_kernels.FOLDERS)
+    assert any(
+        fnmatchcase(kernels._sources_digest(), pattern) for pattern in compile_kernels.FOLDERS
+    )
 
 
 def test_without_a_folder_to_cache_in_nothing_is_removed(
@@ -226,11 +229,11 @@ def test_without_a_folder_to_cache_in_nothing_is_removed(
 
 def test_loops_that_are_imported_are_marked_as_used() -> None:
     pytest.importorskip("numba")
-    decode.import_kernels("json_kernels")  # writes into it, or finds it
-    folder = cache_dir(f"numba/{decode._sources_digest()}")
+    kernels.import_kernels("josefine_arrow.formats.json.kernels")  # writes into it, or finds it
+    folder = cache_dir(f"numba/{kernels._sources_digest()}")
     os.utime(folder, (0, 0))
 
-    decode.import_kernels("json_kernels")
+    kernels.import_kernels("josefine_arrow.formats.json.kernels")
 
     assert time.time() - folder.stat().st_mtime < UNUSED_S
 
@@ -245,14 +248,14 @@ def test_a_session_uses_the_archive_of_this_java_and_leaves_a_callers_own_alone(
     program(tmp_path / "jdk" / "bin" / "java", "")
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    path = class_archive.archive()
+    path = class_data_sharing.archive()
     assert path is not None
-    assert class_archive.with_archive({}) == {}
+    assert class_data_sharing.with_archive({}) == {}
     path.touch()
     os.utime(path, (0, 0))
 
-    found = class_archive.with_archive({class_archive.OPTIONS: "-Xss1m"})
-    own = class_archive.with_archive({class_archive.OPTIONS: "-Xshare:off"})
+    found = class_data_sharing.with_archive({class_data_sharing.OPTIONS: "-Xss1m"})
+    own = class_data_sharing.with_archive({class_data_sharing.OPTIONS: "-Xshare:off"})
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="21.0.1"')
 
     assert time.time() - path.stat().st_mtime < UNUSED_S
@@ -261,7 +264,7 @@ def test_a_session_uses_the_archive_of_this_java_and_leaves_a_callers_own_alone(
     assert options.endswith(f" -XX:SharedArchiveFile={path}")
     assert "stdout" not in options
     assert own == {}
-    assert class_archive.with_archive({}) == {}
+    assert class_data_sharing.with_archive({}) == {}
 
 
 @pytest.mark.parametrize(

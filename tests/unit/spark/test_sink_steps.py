@@ -13,9 +13,9 @@ import pytest
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.client.groups import ProducerIdentity
-from josefine_spark import sink_steps
-from josefine_spark.errors import SinkError
-from josefine_spark.sink_state import (
+from josefine_spark.base.errors import SinkError
+from josefine_spark.write import protocol
+from josefine_spark.write.state import (
     BATCH_WRITE,
     NUMBERED,
     Batch,
@@ -34,7 +34,7 @@ SEEDS = 120
 
 
 def world(
-    seed: int, steps: ModuleType = sink_steps, trouble: float = 0.0, *, fences: bool = True
+    seed: int, steps: ModuleType = protocol, trouble: float = 0.0, *, fences: bool = True
 ) -> World:
     rng = Random(seed)
     return World(Broker(rng, trouble, fences=fences), rng, steps)
@@ -67,7 +67,7 @@ def killed_at(kill: int, seed: int, steps: ModuleType) -> bool:
     return True
 
 
-def kill_everywhere(steps: ModuleType = sink_steps) -> int:
+def kill_everywhere(steps: ModuleType = protocol) -> int:
     for seed in range(8):
         for kill in count():
             if not killed_at(kill, seed, steps):
@@ -76,7 +76,7 @@ def kill_everywhere(steps: ModuleType = sink_steps) -> int:
 
 
 def swarm(
-    seed: int, steps: ModuleType = sink_steps, *, fences: bool = True, open_ms: int = 0
+    seed: int, steps: ModuleType = protocol, *, fences: bool = True, open_ms: int = 0
 ) -> None:
     """Several drivers at once: who is new, who goes on and who ends is drawn; answers get lost."""
     one = world(seed, steps, trouble=0.05, fences=fences)
@@ -156,13 +156,13 @@ MUTANTS = {
 
 def mutant(*changes: str) -> ModuleType:
     """With these texts replaced: what, by what, and so on."""
-    text = Path(sink_steps.__file__).read_text()
+    text = Path(protocol.__file__).read_text()
     text = text.replace("from dataclasses import dataclass, field", "from dataclasses import *")
     for before, after in zip(changes[::2], changes[1::2], strict=True):
         assert text.count(before) == 1, before
         text = text.replace(before, after)
     changed = ModuleType("mutant")
-    changed.__dict__["__name__"] = sink_steps.__name__
+    changed.__dict__["__name__"] = protocol.__name__
     exec(compile(text, "mutant", "exec"), changed.__dict__)
     return changed
 
@@ -179,7 +179,7 @@ def test_a_protocol_with_one_rule_less_is_caught(
 
 def test_a_broker_that_fences_no_driver_is_caught() -> None:
     with pytest.raises((AssertionError, SinkError)):
-        many_lives(sink_steps, fences=False)
+        many_lives(protocol, fences=False)
 
 
 def many_lives(steps: ModuleType, *, fences: bool = True) -> None:
@@ -213,27 +213,27 @@ def test_a_batch_is_known_by_query_number_and_source_offsets(
 @pytest.mark.parametrize("decided", [batch(5, "other"), batch(6), batch(5, fingerprint="x")])
 def test_a_batch_that_may_be_there_already_stops_and_names_the_command(decided: Batch) -> None:
     with pytest.raises(SinkError, match=f"josefine sinks forget {SINK}"):
-        sink_steps.judge(SINK, decided, batch(5))
+        protocol.judge(SINK, decided, batch(5))
 
 
 def test_each_batch_write_is_a_new_one() -> None:
     one = batch(0, BATCH_WRITE)
 
-    assert sink_steps.judge(SINK, one, one) is Verdict.WRITE
+    assert protocol.judge(SINK, one, one) is Verdict.WRITE
 
 
 def test_numbered_batch_writes_are_known_by_number_and_fingerprint() -> None:
     one = batch(5, NUMBERED)
 
-    assert sink_steps.judge(SINK, one, one) is Verdict.SKIP
-    assert sink_steps.judge(SINK, one, batch(9, NUMBERED)) is Verdict.WRITE
+    assert protocol.judge(SINK, one, one) is Verdict.SKIP
+    assert protocol.judge(SINK, one, batch(9, NUMBERED)) is Verdict.WRITE
     for other, words in (
         (batch(5, NUMBERED, "other"), "with another batchFingerprint"),
         (batch(4, NUMBERED), "numbers only grow"),
         (batch(6, BATCH_WRITE), "josefine sinks forget"),
     ):
         with pytest.raises(SinkError, match=words):
-            sink_steps.judge(SINK, one, other)
+            protocol.judge(SINK, one, other)
 
 
 def test_a_decisions_note_stays_with_it_until_the_next() -> None:
@@ -255,18 +255,18 @@ def test_who_begins_behind_a_killed_driver_finds_its_decision_settled(kill: int)
     """Wherever it ended: what is decided is in the topic when `begin` has returned it, and what is
     not decided then never is."""
     one = world(kill)
-    planned = run(one, sink_steps.plan(SINK, NUMBERED, 0, TIMEOUT_MS))
+    planned = run(one, protocol.plan(SINK, NUMBERED, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     epoch = one.broker.begin(name)
     one.broker.write(name, epoch, 1)
-    written = sink_steps.Written(
+    written = protocol.Written(
         batch=batch(1, NUMBERED), transactions={name: ProducerIdentity(0, epoch)}
     )
-    dying = one.taken(sink_steps.commit(planned, written, 0))
+    dying = one.taken(protocol.commit(planned, written, 0))
     for _ in range(kill):
         advance(dying, one.broker)
 
-    found = run(one, sink_steps.begin(SINK))
+    found = run(one, protocol.begin(SINK))
     visible = list(one.broker.visible)
     while advance(dying, one.broker):
         pass
@@ -274,7 +274,7 @@ def test_who_begins_behind_a_killed_driver_finds_its_decision_settled(kill: int)
     assert found.phase is not Phase.DECIDED
     assert visible == ([1] if found.decided else [])
     assert one.broker.visible == visible
-    assert run(one, sink_steps.look()).decided == found.decided
+    assert run(one, protocol.look()).decided == found.decided
 
 
 def test_a_state_comes_back_from_its_record() -> None:
@@ -303,37 +303,37 @@ def test_ids_of_one_sink_are_those_of_no_other() -> None:
 
 def test_a_batch_that_took_nearly_as_long_as_its_transactions_may_is_not_decided() -> None:
     one = world(1)
-    planned = run(one, sink_steps.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
-    written = sink_steps.Written(
+    written = protocol.Written(
         batch=batch(0), transactions={name: ProducerIdentity(0, one.broker.begin(name))}
     )
 
     with pytest.raises(SinkError, match="too near to the 1 s of kafka"):
-        run(one, sink_steps.commit(planned, written, TIMEOUT_MS - 1))
-    assert run(one, sink_steps.give_up(planned)) is True
+        run(one, protocol.commit(planned, written, TIMEOUT_MS - 1))
+    assert run(one, protocol.give_up(planned)) is True
     assert one.broker.visible == []
 
 
 def test_what_is_decided_is_settled_by_an_operator_too_or_forgotten() -> None:
     one = world(1)
-    planned = run(one, sink_steps.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     epoch = one.broker.begin(name)
     one.broker.write(name, epoch, 7)
-    written = sink_steps.Written(batch=batch(0), transactions={name: ProducerIdentity(0, epoch)})
-    steps = sink_steps.commit(planned, written, 0)
+    written = protocol.Written(batch=batch(0), transactions={name: ProducerIdentity(0, epoch)})
+    steps = protocol.commit(planned, written, 0)
     result = None
     while one.broker.state is None or one.broker.state.phase is not Phase.DECIDED:
         result = one.broker.take(steps.send(result))
     steps.close()
 
-    assert run(one, sink_steps.settle(SINK)) is True
+    assert run(one, protocol.settle(SINK)) is True
     assert one.broker.visible == [7]
-    assert run(one, sink_steps.settle(SINK)) is False
-    assert run(one, sink_steps.forget(SINK)) is True
-    assert run(one, sink_steps.forget(SINK)) is False
-    assert run(one, sink_steps.plan(SINK, "another query", 0, TIMEOUT_MS)).generation == 2
+    assert run(one, protocol.settle(SINK)) is False
+    assert run(one, protocol.forget(SINK)) is True
+    assert run(one, protocol.forget(SINK)) is False
+    assert run(one, protocol.plan(SINK, "another query", 0, TIMEOUT_MS)).generation == 2
 
 
 def run(one: World, steps) -> object:
@@ -349,30 +349,30 @@ def test_what_is_not_decided_is_aborted_by_an_operator_too() -> None:
     """A participant's stays open for days, where no driver comes back."""
     one = world(1)
     one.broker.open_ms = 10**9
-    planned = run(one, sink_steps.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     one.broker.begin(name)
 
-    assert run(one, sink_steps.settle(SINK)) is False
+    assert run(one, protocol.settle(SINK)) is False
 
     assert one.broker.transactions[name].rows is None
     with pytest.raises(SinkError, match="fenced"):
-        run(one, sink_steps.commit(planned, sink_steps.Written(batch=batch(0)), 0))
+        run(one, protocol.commit(planned, protocol.Written(batch=batch(0)), 0))
 
 
 def test_a_participants_batch_may_take_as_long_as_the_broker_leaves_it_open() -> None:
     one = world(1)
     one.broker.open_ms = 100 * TIMEOUT_MS
-    planned = run(one, sink_steps.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     epoch = one.broker.begin(name)
     one.broker.write(name, epoch, 7)
-    written = sink_steps.Written(batch=batch(0), transactions={name: ProducerIdentity(0, epoch)})
+    written = protocol.Written(batch=batch(0), transactions={name: ProducerIdentity(0, epoch)})
     assert (planned.two_phase, planned.timeout_ms) == (True, 100 * TIMEOUT_MS)
 
     with pytest.raises(SinkError, match="s of the broker's transactions"):
-        run(one, sink_steps.commit(planned, written, 90 * TIMEOUT_MS))
-    run(one, sink_steps.commit(planned, written, 70 * TIMEOUT_MS))
+        run(one, protocol.commit(planned, written, 90 * TIMEOUT_MS))
+    run(one, protocol.commit(planned, written, 70 * TIMEOUT_MS))
 
     assert one.broker.visible == [7]
 

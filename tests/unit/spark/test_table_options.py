@@ -7,15 +7,15 @@ import json
 import pytest
 from pyspark.sql.types import StructType
 
-from josefine_spark.columns import spark_schema, written_schema
-from josefine_spark.errors import OptionError
-from josefine_spark.source import JosefineDataSource
-from josefine_spark.table_options import (
+from josefine_spark.base.errors import OptionError
+from josefine_spark.options.table_options import (
     check_columns_named,
     options_with_table,
     plain_options,
     remember_options,
 )
+from josefine_spark.read.columns import spark_schema, written_schema
+from josefine_spark.source import JosefineDataSource
 
 
 def test_plain_options_stay_as_they_are() -> None:

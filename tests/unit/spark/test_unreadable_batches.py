@@ -11,19 +11,21 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructType
 
+from josefine_arrow.batches import decoder as decode
+from josefine_arrow.batches.columns import UNREADABLE_FIELD, arrow_schema
+from josefine_arrow.batches.decode_oracle import PythonDecoder
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import FetchedPartition
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark import decode, reading
-from josefine_spark.admission import OffsetRange, split_ranges
-from josefine_spark.columns import UNREADABLE_FIELD, arrow_schema, spark_schema
-from josefine_spark.data_loss import Reason
-from josefine_spark.decode_oracle import PythonDecoder
-from josefine_spark.errors import ReadError
-from josefine_spark.options import Connection, ReadOptions, UnreadableBatches
-from josefine_spark.reading import read_range
+from josefine_spark.base.errors import ReadError
+from josefine_spark.options.options import Connection, ReadOptions, UnreadableBatches
+from josefine_spark.read import task_reader
+from josefine_spark.read.admission import OffsetRange, split_ranges
+from josefine_spark.read.columns import spark_schema
+from josefine_spark.read.data_loss import Reason
+from josefine_spark.read.task_reader import read_range
 from pipelines.messages import clear_reason
 from tests.compat.produced_batches import NOW_MS, STRUCTURE, batch, record
 
@@ -69,7 +71,7 @@ def good(offset: int, codec: int = 0) -> bytes:
 @pytest.fixture(params=["compiled", "twin"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = decode.Decoder if request.param == "compiled" else PythonDecoder
-    monkeypatch.setattr(reading, "decoder_class", lambda: chosen)
+    monkeypatch.setattr(task_reader, "decoder_class", lambda: chosen)
 
 
 def read(monkeypatch: pytest.MonkeyPatch, *batches: bytes, **options: Any) -> list[int]:
@@ -82,7 +84,7 @@ def read(monkeypatch: pytest.MonkeyPatch, *batches: bytes, **options: Any) -> li
 def read_rows(
     monkeypatch: pytest.MonkeyPatch, wanted: OffsetRange, *batches: bytes, **options: Any
 ) -> list[dict[str, Any]]:
-    monkeypatch.setattr(reading, "client_for", lambda _: Brokers(*batches))
+    monkeypatch.setattr(task_reader, "client_for", lambda _: Brokers(*batches))
     chosen = ReadOptions(
         connection=Connection(bootstrap="b:1"),
         poll_timeout_ms=3_000,
@@ -139,7 +141,7 @@ def test_by_decision_only_that_batch_is_passed_over_and_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     recorded: list[Any] = []
-    monkeypatch.setattr(reading, "_record", lambda *found: recorded.append(found[2]))
+    monkeypatch.setattr(task_reader, "_record", lambda *found: recorded.append(found[2]))
     broken = at(3, batch(STRUCTURE[kind]))
 
     with caplog.at_level(logging.WARNING, "josefine.spark"):
@@ -174,8 +176,8 @@ def test_an_aborted_transaction_stays_out_beside_a_batch_that_is_passed_over(
     )
     broken = at(4, batch(STRUCTURE["key_beyond"]))
     stopped = [aborted, at(3, bytes(marker)), broken, after]
-    monkeypatch.setattr(reading, "_record", lambda *_: None)
-    monkeypatch.setattr(reading, "_aborted", lambda _: [reading.AbortedTransaction(5, 0)])
+    monkeypatch.setattr(task_reader, "_record", lambda *_: None)
+    monkeypatch.setattr(task_reader, "_aborted", lambda _: [task_reader.AbortedTransaction(5, 0)])
 
     offsets = read(monkeypatch, *stopped, **SKIP, read_committed=True)
 
@@ -280,7 +282,7 @@ def test_a_pipeline_tells_that_sentence_and_not_sparks_first_line() -> None:
     """Spark hands on the error's name and text behind a line of its own."""
     text = (
         "An exception was thrown from the Python worker:\n"
-        "josefine_spark.errors.ReadError: cannot read orders-0 at offset 3: the batch with the"
+        "josefine_spark.base.errors.ReadError: cannot read orders-0 at offset 3: the batch with the"
         " offsets 3 to 5 cannot be read: record 1 of 3: why; and so on"
     )
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from josefine_spark import worker_start
-from josefine_spark.worker_start import NAMES, choose_python
+from josefine_spark.sessions import python_worker
+from josefine_spark.sessions.python_worker import NAMES, choose_python
 
 HOME = Path(pyspark.__file__).parent
 
@@ -97,7 +97,7 @@ def test_a_pyspark_that_is_not_installed_keeps_its_zips(monkeypatch: pytest.Monk
 
 
 def test_a_cache_where_nothing_may_be_run_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_start.os, "access", lambda path, mode: mode != os.X_OK)
+    monkeypatch.setattr(python_worker.os, "access", lambda path, mode: mode != os.X_OK)
 
     choose_python(local=True)
 

@@ -20,10 +20,10 @@ from josefine_broker.client.operations import Outcome
 from josefine_broker.client.produce import Written
 from josefine_broker.records.batch import parse_header, verify
 from josefine_broker.records.reader import Record, read_records
-from josefine_spark.delivery import DeliveryCounts
-from josefine_spark.errors import SinkError
-from josefine_spark.options import Connection, SinkOptions
-from josefine_spark.writing import TaskWriter
+from josefine_spark.base.errors import SinkError
+from josefine_spark.options.options import Connection, SinkOptions
+from josefine_spark.write.delivery import DeliveryCounts
+from josefine_spark.write.task_writer import TaskWriter
 
 NOW_MS = 1_700_000_000_000
 CONNECTION = Connection(bootstrap="b:1", request_timeout_ms=1_000)

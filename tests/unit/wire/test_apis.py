@@ -54,7 +54,7 @@ def test_flexible_versions_are_kafkas(spec: ApiSpec) -> None:
 def test_shapes_are_made_when_they_are_asked_for():
     """Spark starts several Python processes for a query, and each would make all of them."""
     script = (
-        "import sys, josefine_spark.source, josefine_spark.stream_reader\n"
+        "import sys, josefine_spark.source, josefine_spark.read.stream_reader\n"
         "from josefine_broker.wire import apis, entities\n"
         "begins = entities.__name__ + '.'\n"
         "def made(): return sorted(m for m in sys.modules if m.startswith(begins))\n"

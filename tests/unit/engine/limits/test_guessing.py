@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from josefine_broker.engine.limits.guessing import (
+from josefine_broker.engine.limits.login_backoff import (
     ADDRESSES_MAX,
     EVERY_MS,
     FREE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from josefine_broker.engine.limits.room import IDLE_MS_MIN, LOOK_EVERY_MS, Room
+from josefine_broker.engine.limits.connection_limits import IDLE_MS_MIN, LOOK_EVERY_MS, Room
 
 
 class Guest:

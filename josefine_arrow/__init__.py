@@ -1,0 +1,1 @@
+"""Record batches and value formats to and from Arrow, without Spark."""

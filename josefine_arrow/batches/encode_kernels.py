@@ -1,0 +1,183 @@
+"""The loops that turn Arrow buffers into the records of a batch, compiled by numba; nothing else.
+
+The reverse of `decode_kernels.py`, under the same rules. Import through `encoder.py`.
+"""
+# mypy: ignore-errors
+# numba gives these functions their types, from the first call; Python's annotations say nothing.
+
+import numpy as np
+from numba import njit
+
+from josefine_arrow.batches.decode_kernels import copy_bytes
+
+RECORD_OVERHEAD_BYTES_MAX = 36
+"""Varints and attributes of a record, beyond the bytes of its key, value and headers."""
+HEADER_OVERHEAD_BYTES_MAX = 10
+
+
+@njit(cache=True, nogil=True)
+def murmur2(data, start, end):
+    """Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2), as 31 bits."""
+    m = np.uint32(0x5BD1E995)
+    length = end - start
+    h = np.uint32(0x9747B28C) ^ np.uint32(length)
+    pos = start
+    for _ in range(length // 4):
+        k = (
+            np.uint32(data[pos])
+            | (np.uint32(data[pos + 1]) << np.uint32(8))
+            | (np.uint32(data[pos + 2]) << np.uint32(16))
+            | (np.uint32(data[pos + 3]) << np.uint32(24))
+        )
+        k = np.uint32(k * m)
+        k = np.uint32(k ^ (k >> np.uint32(24)))
+        k = np.uint32(k * m)
+        h = np.uint32(np.uint32(h * m) ^ k)
+        pos += 4
+    left = end - pos
+    if left == 3:
+        h = np.uint32(h ^ (np.uint32(data[pos + 2]) << np.uint32(16)))
+    if left >= 2:
+        h = np.uint32(h ^ (np.uint32(data[pos + 1]) << np.uint32(8)))
+    if left >= 1:
+        h = np.uint32(h ^ np.uint32(data[pos]))
+        h = np.uint32(h * m)
+    h = np.uint32(h ^ (h >> np.uint32(13)))
+    h = np.uint32(h * m)
+    h = np.uint32(h ^ (h >> np.uint32(15)))
+    return np.int64(h & np.uint32(0x7FFFFFFF))
+
+
+@njit(cache=True, nogil=True)
+def hash_partitions(rows, keys, key_ends, key_valid, count, sticky, run, partitions):
+    """Partition of each of `rows`: by key, else in turn, `run` keyless rows at a time."""
+    keyless = 0
+    for i in range(rows.size):
+        row = rows[i]
+        if key_valid[row]:
+            partitions[row] = murmur2(keys, key_ends[row], key_ends[row + 1]) % count
+        else:
+            partitions[row] = (sticky + keyless // run) % count
+            keyless += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _size(n):
+    """Bytes of a zig-zag varint of a non-negative number."""
+    size = 1
+    n = n << 1
+    while n > 127:
+        n >>= 7
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put(out, pos, n):
+    """Write a zig-zag varint of `n` >= -1; returns the position behind it."""
+    z = np.int64(1) if n < 0 else n << 1
+    while z > 127:
+        out[pos] = (z & 0x7F) | 0x80
+        pos += 1
+        z >>= 7
+    out[pos] = z
+    return pos + 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put_bytes(out, pos, data, start, end, valid):
+    if not valid:
+        return _put(out, pos, np.int64(-1))
+    pos = _put(out, pos, end - start)
+    copy_bytes(out, pos, data, start, end - start)
+    return pos + end - start
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _field_size(ends, valid, index):
+    """Bytes of a key, value or header value with its length."""
+    if not valid[index]:
+        return np.int64(1)
+    size = np.int64(ends[index + 1]) - np.int64(ends[index])
+    return _size(size) + size
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put_field(out, pos, data, ends, valid, index):
+    start, end = np.int64(ends[index]), np.int64(ends[index + 1])
+    return _put_bytes(out, pos, data, start, end, valid[index])
+
+
+@njit(cache=True, nogil=True)
+def headers_size(begin, end, name_ends, value_ends, value_valid):
+    """Bytes of the headers [begin, end) and their count."""
+    size = np.int64(_size(end - begin))
+    for h in range(begin, end):
+        name_size = np.int64(name_ends[h + 1]) - np.int64(name_ends[h])
+        size += _size(name_size) + name_size + _field_size(value_ends, value_valid, h)
+    return size
+
+
+@njit(cache=True, nogil=True)
+def put_headers(out, pos, begin, end, names, name_ends, values, value_ends, value_valid):
+    """Write the headers [begin, end); returns the position behind them."""
+    pos = _put(out, pos, end - begin)
+    for h in range(begin, end):
+        start, stop = np.int64(name_ends[h]), np.int64(name_ends[h + 1])
+        pos = _put_bytes(out, pos, names, start, stop, True)
+        pos = _put_field(out, pos, values, value_ends, value_valid, h)
+    return pos
+
+
+@njit(cache=True, nogil=True)
+def encode(
+    rows,
+    first,
+    keys,
+    key_ends,
+    key_valid,
+    values,
+    value_ends,
+    value_valid,
+    list_ends,
+    names,
+    name_ends,
+    header_values,
+    header_ends,
+    header_valid,
+    out,
+    bytes_max,
+    offset_delta,
+    position,
+):
+    """Append records of rows[first:] to `out` at `position` until the next would pass `bytes_max`.
+
+    The first record of an empty batch is taken whatever its size: `out` must have room for it.
+    `list_ends` is empty when there are no headers. Returns (rows taken, position behind them).
+    """
+    with_headers = list_ends.size > 0
+    pos = np.int64(position)
+    taken = 0
+    for i in range(first, rows.size):
+        row = rows[i]
+        delta = np.int64(offset_delta + taken)
+        begin, end = np.int64(0), np.int64(0)
+        if with_headers:
+            begin, end = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
+        size = 2 + _size(delta)
+        size += _field_size(key_ends, key_valid, row) + _field_size(value_ends, value_valid, row)
+        size += headers_size(begin, end, name_ends, header_ends, header_valid)
+        whole = size + _size(size)
+        if pos + whole > out.size or (pos + whole > bytes_max and delta > 0):
+            break
+        pos = _put(out, pos, size)
+        out[pos] = 0
+        out[pos + 1] = 0
+        pos = _put(out, pos + 2, delta)
+        pos = _put_field(out, pos, keys, key_ends, key_valid, row)
+        pos = _put_field(out, pos, values, value_ends, value_valid, row)
+        pos = put_headers(
+            out, pos, begin, end, names, name_ends, header_values, header_ends, header_valid
+        )
+        taken += 1
+    return taken, pos

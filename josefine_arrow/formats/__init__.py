@@ -1,0 +1,1 @@
+"""Value formats: one folder each."""

@@ -1,0 +1,334 @@
+"""The loops that read JSON objects into Arrow buffers, compiled by numba; nothing else.
+
+A value is taken only when it is certain what Spark's `from_json` makes of it: it is one object of
+RFC 8259's grammar to its last byte, in UTF-8, and each field fits its type without any leniency.
+Whatever else it is, or where telling would take more (a key with an escape, a field given twice, a
+number that is rounded at a tie), the row is not taken, and Spark is asked.
+
+Rules: addresses and integers in, memory filled; every read is checked against the end of its value,
+because nothing else checks it. Import this module through `decoder.py`.
+"""
+# mypy: ignore-errors
+# numba gives these functions their types, from the first call; Python's annotations say nothing.
+
+import numpy as np
+from numba import njit
+
+from josefine_arrow.batches.memory_access import (
+    byte_at,
+    cell_at,
+    half_at,
+    put_byte,
+    put_cell,
+    put_double,
+    put_word,
+    word_at,
+)
+from josefine_arrow.formats.json.bytes import (
+    CLOSE,
+    CLOSE_LIST,
+    COLON,
+    COMMA,
+    MINUS,
+    NINE,
+    OPEN,
+    OPEN_LIST,
+    QUOTE,
+    ZERO,
+)
+from josefine_arrow.formats.json.number_kernels import POWER_MAX as POWER_MAX
+from josefine_arrow.formats.json.number_kernels import POWER_MIN as POWER_MIN
+from josefine_arrow.formats.json.number_kernels import (
+    double_of,
+    exponent_of,
+    mantissa_of,
+    number_end,
+)
+from josefine_arrow.formats.json.text_kernels import date_of, text, timestamp_of
+from josefine_arrow.formats.json.text_kernels import gather as gather
+
+# What a field may be.
+STRUCT, STRING, INTEGER, DOUBLE, BOOLEAN, TIMESTAMP, DATE, DECIMAL = range(8)
+
+# Columns of the table of fields, its first row the object itself, children one behind the other:
+# kind, first child, how many; the name's place; the slot of its output; the limits and the digits
+# behind the point of a number. And what the loops note: which child they expect, the row that they
+# last met the field in.
+KIND, CHILD, CHILDREN, NAME, NAME_SIZE, SLOT, LOW, HIGH, SCALE, EXPECTED, SEEN = range(11)
+FIELD_COLUMNS = 11
+
+# Of a text: where it starts in the values, its bytes there, whether they have escapes.
+START, SIZE, ESCAPED = range(3)
+SPAN_ROWS = 3
+
+DEPTH_MAX = 64
+VALUE_BYTES_MAX = 1_000_000
+"""Spark's reader has limits for texts, names, digits and depth, all of them above these."""
+NUMBER_BYTES_MAX = 300
+NAME_BYTES_MAX = 10_000
+
+_NULL, _TRUE, _FALSE = (int.from_bytes(word, "little") for word in (b"null", b"true", b"false"))
+
+_ANY, _LIST = -1, -2
+"""What is open and of no field: an object, an array."""
+_FRESH, _BEHIND = 0, 1
+"""What may come next: a first member or the end; a comma or the end."""
+
+
+@njit(cache=True, nogil=True)
+def parse(data, ends, given, rows, schema, stack, out):
+    """Read each value that is `given`; returns how many rows are taken.
+
+    All but `rows` are addresses. `data`, `ends` (32 bits): the values, one behind the other, each
+    from one end to the next. `schema`: the table of fields, how many they are, the names and the
+    powers for doubles. `out`: of each field and row `taken` (bytes) is 1 where there is something,
+    of the first field where the object is taken; by slot and row `words` is what it is, an integer
+    or a double, and `spans` where a text is. Both are zero before; `stack` has room for DEPTH_MAX.
+    """
+    count = 0
+    for row in range(rows):
+        start, end = half_at(ends, row), half_at(ends, row + 1)
+        if byte_at(given, row) == 0 or end - start < 2 or end - start > VALUE_BYTES_MAX:
+            continue
+        if _object(data, start, end, row, rows, schema, stack, out):
+            put_byte(out[2], row, 1)
+            count += 1
+        else:
+            _forget(row, rows, schema, out)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _forget(row, rows, schema, out):
+    """A row that is not taken after all."""
+    for field in range(schema[1]):
+        put_byte(out[2], field * rows + row, 0)
+        if cell_at(schema[0], field, FIELD_COLUMNS, KIND) == STRING:
+            slot = cell_at(schema[0], field, FIELD_COLUMNS, SLOT)
+            put_word(out[1], (slot * SPAN_ROWS + SIZE) * rows + row, 0)
+
+
+@njit(cache=True, nogil=True)
+def _object(data, pos, end, row, rows, schema, stack, out):
+    """Whether the whole value is an object that is taken."""
+    fields = schema[0]
+    if byte_at(data, pos) != OPEN:
+        return False
+    pos += 1
+    depth, state = 0, _FRESH
+    put_word(stack, 0, 0)
+    put_cell(fields, 0, FIELD_COLUMNS, EXPECTED, 0)
+    while True:
+        pos = _behind_space(data, pos, end)
+        if pos >= end:
+            return False
+        inside = word_at(stack, depth)
+        if byte_at(data, pos) == (CLOSE_LIST if inside == _LIST else CLOSE):
+            pos += 1
+            if depth == 0:
+                return pos == end
+            depth -= 1
+            state = _BEHIND
+            continue
+        if state == _BEHIND:
+            if byte_at(data, pos) != COMMA:
+                return False
+            pos = _behind_space(data, pos + 1, end)
+        field = _ANY
+        if inside != _LIST:
+            pos, field = _name(data, pos, end, inside, schema)
+            if pos < 0 or (field >= 0 and cell_at(fields, field, FIELD_COLUMNS, SEEN) == row):
+                return False
+            if field >= 0:
+                put_cell(fields, field, FIELD_COLUMNS, SEEN, row)
+        if pos >= end:
+            return False
+        byte = byte_at(data, pos)
+        if byte in (OPEN, OPEN_LIST):
+            if field >= 0 and (
+                cell_at(fields, field, FIELD_COLUMNS, KIND) != STRUCT or byte != OPEN
+            ):
+                return False
+            depth += 1
+            if depth == DEPTH_MAX:
+                return False
+            put_word(stack, depth, field if byte == OPEN else _LIST)
+            if field >= 0:
+                put_byte(out[2], field * rows + row, 1)
+                put_cell(fields, field, FIELD_COLUMNS, EXPECTED, 0)
+            pos += 1
+            state = _FRESH
+            continue
+        pos = _scalar(data, pos, end, row, rows, field, schema, out)
+        if pos < 0:
+            return False
+        state = _BEHIND
+
+
+@njit(cache=True, nogil=True)
+def _behind_space(data, pos, end):
+    while pos < end and (
+        byte_at(data, pos) == 32
+        or byte_at(data, pos) == 10
+        or byte_at(data, pos) == 13
+        or byte_at(data, pos) == 9
+    ):
+        pos += 1
+    return pos
+
+
+@njit(cache=True, nogil=True)
+def _name(data, pos, end, inside, schema):
+    """(where its value starts or -1, the field that a member of `inside` is or `_ANY`).
+
+    Members mostly come in the order of the fields: the one behind the last is tried first.
+    """
+    fields, names = schema[0], schema[2]
+    start = pos + 1
+    pos, escaped = text(data, pos, end)
+    size = pos - 1 - start
+    if pos < 0 or escaped or size > NAME_BYTES_MAX:
+        return -1, _ANY
+    field = _ANY
+    if inside >= 0:
+        first, count = (
+            cell_at(fields, inside, FIELD_COLUMNS, CHILD),
+            cell_at(fields, inside, FIELD_COLUMNS, CHILDREN),
+        )
+        at = cell_at(fields, inside, FIELD_COLUMNS, EXPECTED)
+        for _ in range(count):
+            at = 0 if at >= count else at
+            if _is_name(data, start, size, first + at, fields, names):
+                field = first + at
+                put_cell(fields, inside, FIELD_COLUMNS, EXPECTED, at + 1)
+                break
+            at += 1
+    pos = _behind_space(data, pos, end)
+    if pos >= end or byte_at(data, pos) != COLON:
+        return -1, field
+    return _behind_space(data, pos + 1, end), field
+
+
+@njit(cache=True, nogil=True)
+def _is_name(data, start, size, field, fields, names):
+    if cell_at(fields, field, FIELD_COLUMNS, NAME_SIZE) != size:
+        return False
+    name = cell_at(fields, field, FIELD_COLUMNS, NAME)
+    index = 0
+    while index < size and byte_at(data, start + index) == byte_at(names, name + index):
+        index += 1
+    return index == size
+
+
+@njit(cache=True, nogil=True)
+def _scalar(data, pos, end, row, rows, field, schema, out):
+    """Read what is neither object nor array; returns where it ends, -1 for a row not to take."""
+    byte = byte_at(data, pos)
+    if byte == QUOTE:
+        return _text_field(data, pos, end, row, rows, field, schema, out)
+    if byte == MINUS or ZERO <= byte <= NINE:
+        return _number_field(data, pos, end, row, rows, field, schema, out)
+    letters, size = _FALSE, 5
+    if byte == _NULL & 0xFF:
+        letters, size = _NULL, 4
+    elif byte == _TRUE & 0xFF:
+        letters, size = _TRUE, 4
+    stop = _literal(data, pos, end, letters, size)
+    if stop < 0 or field < 0 or letters == _NULL:
+        return stop
+    if cell_at(schema[0], field, FIELD_COLUMNS, KIND) != BOOLEAN:
+        return -1
+    put_word(
+        out[0],
+        cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * rows + row,
+        1 if letters == _TRUE else 0,
+    )
+    put_byte(out[2], field * rows + row, 1)
+    return stop
+
+
+@njit(cache=True, nogil=True)
+def _literal(data, pos, end, letters, size):
+    """Behind these letters, the first in the lowest byte; -1 where they are not there."""
+    if end - pos < size:
+        return -1
+    for index in range(size):
+        if byte_at(data, pos + index) != (letters >> (8 * index)) & 0xFF:
+            return -1
+    return pos + size
+
+
+@njit(cache=True, nogil=True)
+def _text_field(data, pos, end, row, rows, field, schema, out):
+    start = pos + 1
+    stop, escaped = text(data, pos, end)
+    if stop < 0 or field < 0:
+        return stop
+    kind, slot = (
+        cell_at(schema[0], field, FIELD_COLUMNS, KIND),
+        cell_at(schema[0], field, FIELD_COLUMNS, SLOT),
+    )
+    size = stop - 1 - start
+    if kind == STRING:
+        span = slot * SPAN_ROWS
+        put_word(out[1], (span + START) * rows + row, start)
+        put_word(out[1], (span + SIZE) * rows + row, size)
+        put_word(out[1], (span + ESCAPED) * rows + row, 1 if escaped else 0)
+    elif escaped or kind not in (TIMESTAMP, DATE):
+        return -1
+    else:
+        if kind == TIMESTAMP:
+            number, is_one = timestamp_of(data, start, size)
+        else:
+            number, is_one = date_of(data, start, size)
+        if not is_one:
+            return -1
+        put_word(out[0], slot * rows + row, number)
+    put_byte(out[2], field * rows + row, 1)
+    return stop
+
+
+@njit(cache=True, nogil=True)
+def _number_field(data, pos, end, row, rows, field, schema, out):
+    stop, digits_end, is_whole = number_end(data, pos, end)
+    if stop < 0 or stop - pos > NUMBER_BYTES_MAX:
+        return -1
+    if field < 0:
+        return stop
+    kind, place = (
+        cell_at(schema[0], field, FIELD_COLUMNS, KIND),
+        cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * rows + row,
+    )
+    mantissa, behind, is_exact = mantissa_of(data, pos, digits_end)
+    is_negative = byte_at(data, pos) == MINUS
+    if not is_exact:
+        return -1
+    if kind == DOUBLE:
+        if mantissa == 0 and is_negative:  # -0 is 0.0 and -0.0 is not
+            return -1
+        exponent = exponent_of(data, digits_end, stop) - behind
+        double, is_certain = double_of(mantissa, exponent, schema[3])
+        if not is_certain:
+            return -1
+        put_double(out[0], place, -double if is_negative else double)
+    elif (kind == INTEGER and is_whole) or (kind == DECIMAL and digits_end == stop):
+        more = cell_at(schema[0], field, FIELD_COLUMNS, SCALE) - behind
+        low, high = (
+            cell_at(schema[0], field, FIELD_COLUMNS, LOW),
+            cell_at(schema[0], field, FIELD_COLUMNS, HIGH),
+        )
+        if more < 0 or mantissa > np.uint64(0x7FFFFFFFFFFFFFFF):
+            return -1
+        whole = np.int64(mantissa)
+        for _ in range(more):
+            if whole > high // 10:
+                return -1
+            whole *= 10
+        whole = -whole if is_negative else whole
+        if whole < low or whole > high:
+            return -1
+        put_word(out[0], place, whole)
+    else:
+        return -1
+    put_byte(out[2], field * rows + row, 1)
+    return stop

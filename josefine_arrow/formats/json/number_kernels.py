@@ -1,0 +1,131 @@
+"""The loops that read JSON's numbers, as integers with a power of ten and as doubles.
+
+Every read is checked against the end of its value.
+"""
+# mypy: ignore-errors
+# numba gives these functions their types, from the first call; Python's annotations say nothing.
+
+import math
+
+import numpy as np
+from numba import njit
+
+from josefine_arrow.batches.memory_access import byte_at, word_at
+from josefine_arrow.formats.json.bytes import MINUS, NINE, PLUS, POINT, ZERO
+
+POWER_MIN, POWER_MAX = -300, 300
+"""Of ten, which `double_of` knows."""
+
+
+@njit(cache=True, nogil=True)
+def number_end(data, pos, end):
+    """(where it ends or -1, where its exponent begins, whether it has neither that nor a point)."""
+    none = -1, -1, False
+    if byte_at(data, pos) == MINUS:
+        pos += 1
+    first = pos
+    pos = _behind_digits(data, pos, end)
+    if pos == first or (byte_at(data, first) == ZERO and pos - first > 1):
+        return none
+    is_whole = True
+    if pos < end and byte_at(data, pos) == POINT:
+        first = pos + 1
+        pos = _behind_digits(data, first, end)
+        is_whole = False
+        if pos == first:
+            return none
+    digits_end = pos
+    if pos < end and (byte_at(data, pos) == 101 or byte_at(data, pos) == 69):
+        pos += 1
+        if pos < end and (byte_at(data, pos) == PLUS or byte_at(data, pos) == MINUS):
+            pos += 1
+        first = pos
+        pos = _behind_digits(data, pos, end)
+        is_whole = False
+        if pos == first:
+            return none
+    return pos, digits_end, is_whole
+
+
+@njit(cache=True, nogil=True)
+def _behind_digits(data, pos, end):
+    while pos < end and ZERO <= byte_at(data, pos) <= NINE:
+        pos += 1
+    return pos
+
+
+@njit(cache=True, nogil=True)
+def mantissa_of(data, pos, end):
+    """(all digits as one number, how many are behind the point, whether they are 19 at most)."""
+    mantissa = np.uint64(0)
+    digits, behind, is_behind = 0, 0, False
+    for at in range(pos, end):
+        byte = byte_at(data, at)
+        if byte == POINT:
+            is_behind = True
+        elif byte != MINUS:
+            digits += 1 if digits > 0 or byte != ZERO else 0
+            if digits > 19:
+                return np.uint64(0), 0, False
+            mantissa = mantissa * np.uint64(10) + np.uint64(byte - ZERO)
+            behind += 1 if is_behind else 0
+    return mantissa, behind, True
+
+
+@njit(cache=True, nogil=True)
+def exponent_of(data, pos, end):
+    """The power of ten that is written out, 0 where none is; what is large is not exact."""
+    if pos == end:
+        return 0
+    pos += 1
+    is_negative = byte_at(data, pos) == MINUS
+    power = 0
+    for at in range(pos, end):
+        if byte_at(data, at) != MINUS and byte_at(data, at) != PLUS and power < 10_000:
+            power = power * 10 + (byte_at(data, at) - ZERO)
+    return -power if is_negative else power
+
+
+@njit(cache=True, nogil=True)
+def double_of(mantissa, exponent, powers):
+    """(`mantissa` times ten to the `exponent`, rounded to the nearest, whether that is certain).
+
+    Up to 2^53 and 10^22 both are doubles, and one operation rounds once. Else the product of 64
+    bits of each is at most two units too small: certain where that does not reach the middle
+    between two doubles.
+    """
+    if mantissa == 0:
+        return 0.0, True
+    if mantissa <= np.uint64(1 << 53) and -22 <= exponent <= 22:
+        number, power = np.float64(mantissa), np.float64(1.0)
+        for _ in range(abs(exponent)):
+            power *= 10.0
+        return (number / power if exponent < 0 else number * power), True
+    if exponent < POWER_MIN or exponent > POWER_MAX:
+        return 0.0, False
+    zeros = 0
+    while mantissa < np.uint64(1 << 63):
+        mantissa = mantissa << np.uint64(1)
+        zeros += 1
+    at = exponent - POWER_MIN
+    product = _upper_product(mantissa, np.uint64(word_at(powers, 2 * at)))
+    dropped = np.uint64(11) if product >= np.uint64(1 << 63) else np.uint64(10)
+    rest = product & ((np.uint64(1) << dropped) - np.uint64(1))
+    half = np.uint64(1) << (dropped - np.uint64(1))
+    if rest == half or rest + np.uint64(1) == half:
+        return 0.0, False
+    digits = np.int64(product >> dropped) + (1 if rest > half else 0)
+    scale = np.int64(dropped) + 64 - (word_at(powers, 2 * at + 1) - 1024) - zeros + exponent
+    if scale < -950 or scale > 900:
+        return 0.0, False
+    return math.ldexp(np.float64(digits), scale), True
+
+
+@njit(cache=True, nogil=True)
+def _upper_product(one, other):
+    """The upper 64 of the 128 bits of a product."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    low = (one & mask) * (other & mask)
+    cross = (one >> half) * (other & mask) + (low >> half)
+    back = (one & mask) * (other >> half) + (cross & mask)
+    return (one >> half) * (other >> half) + (cross >> half) + (back >> half)

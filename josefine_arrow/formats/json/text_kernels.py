@@ -1,0 +1,276 @@
+"""The loops that read JSON's texts: their grammar and UTF-8, what escapes stand for, and the texts
+that are a date or a timestamp.
+
+Every read is checked against the end of its value.
+"""
+# mypy: ignore-errors
+# numba gives these functions their types, from the first call; Python's annotations say nothing.
+
+import numpy as np
+from numba import njit
+
+from josefine_arrow.batches.memory_access import byte_at, move_bytes, put_byte, put_half, word_at
+from josefine_arrow.formats.json.bytes import (
+    BACKSLASH,
+    COLON,
+    MINUS,
+    NINE,
+    PLUS,
+    POINT,
+    QUOTE,
+    ZERO,
+)
+
+
+@njit(cache=True, nogil=True)
+def text(data, pos, end):
+    """(behind its closing quote or -1, whether it has escapes) of a text that is to start there."""
+    if pos >= end or byte_at(data, pos) != QUOTE:
+        return -1, False
+    pos += 1
+    escaped = False
+    while pos < end:
+        byte = byte_at(data, pos)
+        if byte == QUOTE:
+            return pos + 1, escaped
+        if byte < 32:
+            return -1, False
+        if byte == BACKSLASH:
+            escaped = True
+            size = _escape_size(data, pos, end)
+        elif byte < 128:
+            pos += 1
+            continue
+        else:
+            size = _utf8_size(data, pos, end)
+        if size < 0:
+            return -1, False
+        pos += size
+    return -1, False
+
+
+@njit(cache=True, nogil=True)
+def _escape_size(data, pos, end):
+    """Bytes of the escape there, of both halves of a pair; -1 for what is none, or half a pair."""
+    if end - pos < 2:
+        return -1
+    byte = byte_at(data, pos + 1)
+    if byte != 117:
+        return 2 if _plain_escape(byte) >= 0 else -1
+    code = _hex4(data, pos + 2, end)
+    if code < 0 or 0xDC00 <= code <= 0xDFFF:
+        return -1
+    if code < 0xD800 or code > 0xDBFF:
+        return 6
+    if end - pos < 12 or byte_at(data, pos + 6) != BACKSLASH or byte_at(data, pos + 7) != 117:
+        return -1
+    low = _hex4(data, pos + 8, end)
+    return 12 if 0xDC00 <= low <= 0xDFFF else -1
+
+
+@njit(cache=True, nogil=True)
+def _plain_escape(byte):
+    """What an escape of two bytes stands for, -1 where it is none."""
+    if byte in (QUOTE, BACKSLASH, 47):
+        return byte
+    if byte == 110:
+        return 10
+    if byte == 116:
+        return 9
+    if byte == 114:
+        return 13
+    if byte == 98:
+        return 8
+    if byte == 102:
+        return 12
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _hex4(data, pos, end):
+    if end - pos < 4:
+        return -1
+    code = 0
+    for index in range(4):
+        byte = byte_at(data, pos + index)
+        if ZERO <= byte <= NINE:
+            digit = byte - ZERO
+        elif 97 <= byte <= 102:
+            digit = byte - 87
+        elif 65 <= byte <= 70:
+            digit = byte - 55
+        else:
+            return -1
+        code = code * 16 + digit
+    return code
+
+
+@njit(cache=True, nogil=True)
+def _utf8_size(data, pos, end):
+    """Bytes of the character there, -1 where it is none: table 3-7 of Unicode."""
+    first = byte_at(data, pos)
+    low, high = 0x80, 0xBF
+    if 0xC2 <= first <= 0xDF:
+        size = 2
+    elif 0xE0 <= first <= 0xEF:
+        size = 3
+        if first == 0xE0:
+            low = 0xA0
+        elif first == 0xED:
+            high = 0x9F
+    elif 0xF0 <= first <= 0xF4:
+        size = 4
+        if first == 0xF0:
+            low = 0x90
+        elif first == 0xF4:
+            high = 0x8F
+    else:
+        return -1
+    if end - pos < size or not low <= byte_at(data, pos + 1) <= high:
+        return -1
+    for index in range(2, size):
+        if not 0x80 <= byte_at(data, pos + index) <= 0xBF:
+            return -1
+    return size
+
+
+@njit(cache=True, nogil=True)
+def gather(data, spans, rows, ends, texts):
+    """Copy each row's text to `texts`, without its escapes. All but `rows` are addresses; `spans`:
+    of each row where its text starts in `data`, then the sizes, then whether they have escapes;
+    `ends` (32 bits) has a first entry, 0."""
+    at = np.int64(0)
+    for row in range(rows):
+        start, size = word_at(spans, row), word_at(spans, rows + row)
+        if size > 0:
+            if word_at(spans, 2 * rows + row):
+                at = _unescape(data, start, start + size, texts, at)
+            else:
+                move_bytes(texts, at, data, start, size)
+                at += size
+        put_half(ends, row + 1, at)
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _unescape(data, pos, end, texts, at):
+    """Returns the position behind the text, which is never longer than with its escapes."""
+    while pos < end:
+        byte = byte_at(data, pos)
+        if byte != BACKSLASH:
+            put_byte(texts, at, byte)
+            at += 1
+            pos += 1
+            continue
+        size = _escape_size(data, pos, end)
+        if size < 0:
+            return at
+        if size == 2:
+            put_byte(texts, at, _plain_escape(byte_at(data, pos + 1)))
+            at += 1
+        else:
+            code = _hex4(data, pos + 2, end)
+            if size == 12:
+                code = 0x10000 + ((code - 0xD800) << 10) + (_hex4(data, pos + 8, end) - 0xDC00)
+            at = _put_utf8(code, texts, at)
+        pos += size
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _put_utf8(code, texts, at):
+    if code < 0x80:
+        put_byte(texts, at, code)
+        return at + 1
+    if code < 0x800:
+        put_byte(texts, at, 0xC0 | (code >> 6))
+        put_byte(texts, at + 1, 0x80 | (code & 0x3F))
+        return at + 2
+    if code < 0x10000:
+        put_byte(texts, at, 0xE0 | (code >> 12))
+        put_byte(texts, at + 1, 0x80 | ((code >> 6) & 0x3F))
+        put_byte(texts, at + 2, 0x80 | (code & 0x3F))
+        return at + 3
+    put_byte(texts, at, 0xF0 | (code >> 18))
+    put_byte(texts, at + 1, 0x80 | ((code >> 12) & 0x3F))
+    put_byte(texts, at + 2, 0x80 | ((code >> 6) & 0x3F))
+    put_byte(texts, at + 3, 0x80 | (code & 0x3F))
+    return at + 4
+
+
+@njit(cache=True, nogil=True)
+def _two(data, pos):
+    """The number that two digits are, -1 where one is none."""
+    tens, ones = byte_at(data, pos) - ZERO, byte_at(data, pos + 1) - ZERO
+    return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else -1
+
+
+@njit(cache=True, nogil=True)
+def date_of(data, pos, size):
+    """(days since 1970, True) of `YYYY-MM-DD` from the year 1000 on, else (0, False)."""
+    if size != 10:
+        return 0, False
+    century, of_century = _two(data, pos), _two(data, pos + 2)
+    month, day = _two(data, pos + 5), _two(data, pos + 8)
+    if byte_at(data, pos + 4) != MINUS or byte_at(data, pos + 7) != MINUS:
+        return 0, False
+    if century < 10 or of_century < 0 or month < 1 or month > 12 or day < 1:
+        return 0, False
+    year = century * 100 + of_century
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    length = 31
+    if month == 2:
+        length = 29 if leap else 28
+    elif month == 4 or month == 6 or month == 9 or month == 11:
+        length = 30
+    if day > length:
+        return 0, False
+    # Years from March on, so that a leap day is the last one of its year.
+    years = year if month > 2 else year - 1
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return years * 365 + years // 4 - years // 100 + years // 400 + of_year - 719_468, True
+
+
+@njit(cache=True, nogil=True)
+def timestamp_of(data, pos, size):
+    """(microseconds since 1970, True) of `YYYY-MM-DDTHH:MM:SS`, up to six digits of a second, and a
+    zone, `Z` or up to 17:59 hours from it; else (0, False)."""
+    none = 0, False
+    if (
+        size < 20
+        or byte_at(data, pos + 10) != 84
+        or byte_at(data, pos + 13) != COLON
+        or byte_at(data, pos + 16) != COLON
+    ):
+        return none
+    days, is_date = date_of(data, pos, np.int64(10))
+    hour, minute = _two(data, pos + 11), _two(data, pos + 14)
+    second = _two(data, pos + 17)
+    if not is_date or hour < 0 or hour > 23 or minute < 0 or minute > 59:
+        return none
+    if second < 0 or second > 59:
+        return none
+    at, end = pos + 19, pos + size
+    micros, unit = 0, 100_000
+    if byte_at(data, at) == POINT:
+        at += 1
+        first = at
+        while at < end and ZERO <= byte_at(data, at) <= NINE and at - first < 6:
+            micros += (byte_at(data, at) - ZERO) * unit
+            unit //= 10
+            at += 1
+        if at in (first, end):
+            return none
+    zone = 0
+    if byte_at(data, at) == PLUS or byte_at(data, at) == MINUS:
+        if end - at != 6 or byte_at(data, at + 3) != COLON:
+            return none
+        hours, minutes = _two(data, at + 1), _two(data, at + 4)
+        if hours < 0 or hours > 17 or minutes < 0 or minutes > 59:
+            return none
+        zone = hours * 60 + minutes
+        zone = zone if byte_at(data, at) == PLUS else -zone
+    elif byte_at(data, at) != 90 or end - at != 1:
+        return none
+    seconds = days * 86_400 + hour * 3600 + (minute - zone) * 60 + second
+    return seconds * 1_000_000 + micros, True

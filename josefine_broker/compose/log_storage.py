@@ -1,0 +1,77 @@
+"""A broker's logs on a real disk: files, the flusher's thread, the threads of group commit.
+
+Opened before anything is recovered, closed behind everything that appends. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ports import Clock
+from josefine_broker.host.disk.data_dir import boot_id
+from josefine_broker.host.disk.files import RealFiles
+from josefine_broker.host.disk.flusher import Flusher
+from josefine_broker.host.disk.sync_threads import SyncThreads
+from josefine_broker.host.gc_freeze import Freezer
+from josefine_broker.host.latencies import Latencies
+from josefine_broker.host.log.group_sync import GroupSync
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.replica_manager import Hosting
+
+CLOSE_THREADS = 8
+
+log = logging.getLogger(__name__)
+
+
+class LogStorage:
+    """Made on the event loop that owns the logs."""
+
+    def __init__(self, directory: Path, open_max: int, clock: Clock) -> None:
+        """`open_max`: descriptors. Raises OSError."""
+        loop = asyncio.get_running_loop()
+
+        def failed(error: BaseException) -> None:  # on the flusher's thread, or one that syncs
+            loop.call_soon_threadsafe(_disk_job_failed, error)
+
+        files = RealFiles(directory, open_max=open_max)
+        self.syncs: Latencies = files.open_files.syncs
+        self._flusher = Flusher(failed)
+        self._threads = SyncThreads(loop, failed)
+        self._group = GroupSync(loop.call_soon, self._threads.submit)
+        self.manager = LogManager(
+            files,
+            schedule=self._flusher.submit,
+            close_threads=CLOSE_THREADS,
+            boot_id=boot_id(),
+            group=self._group,
+        )
+        self.hosting = Hosting(self.manager, clock, Freezer().opened)
+
+    def when_synced(
+        self, hear: Callable[[TopicPartition], None], on_fatal: Callable[[BaseException], None]
+    ) -> None:
+        """`hear` is called on the event loop after each sync in a group, with the log's partition;
+        `on_fatal` with what it raises."""
+
+        def synced(tp: TopicPartition) -> None:
+            try:
+                hear(tp)
+            except (Exception, Fatal) as error:
+                on_fatal(error)
+
+        self._group.on_synced = synced
+
+    async def stop(self) -> None:
+        """Finish every sync and job of the flusher that was begun."""
+        await asyncio.to_thread(self._threads.stop)
+        await asyncio.to_thread(self._flusher.stop)
+
+
+def _disk_job_failed(error: BaseException) -> None:
+    """The log it belongs to knows and refuses further writes; here it is only told."""
+    log.error("disk job failed", exc_info=error)

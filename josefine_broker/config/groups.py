@@ -1,0 +1,71 @@
+"""The sections `group` and `offsets` of a configuration: consumer groups, and what they commit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from josefine_broker.config.values import Count, DelayMs, Section, TimeoutMs
+
+
+class GroupSection(Section):
+    """Consumer groups, whose members this broker coordinates."""
+
+    initial_rebalance_delay_ms: DelayMs = Field(
+        default=3_000,
+        description="How long the first member of an empty group waits for others, each of whom"
+        " lengthens it: a consumer that comes a moment later costs no second rebalance.",
+    )
+    min_session_timeout_ms: TimeoutMs = Field(
+        default=6_000, description="Shortest session timeout that a member may ask for."
+    )
+    max_session_timeout_ms: TimeoutMs = Field(
+        default=1_800_000, description="Longest session timeout that a member may ask for."
+    )
+    max_size: Count | None = Field(
+        default=None, description="Members of one group; null: no limit."
+    )
+    consumer_session_timeout_ms: TimeoutMs = Field(
+        default=45_000,
+        description="How long a member of the consumer protocol (group.protocol=consumer) may not"
+        " be heard; there the broker says so, and not its client.",
+    )
+    consumer_heartbeat_interval_ms: TimeoutMs = Field(
+        default=5_000, description="How often such a member is told to be heard."
+    )
+    consumer_migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = Field(
+        default="disabled",
+        description="upgrade: a member of the consumer protocol may join a group of classic"
+        " consumers, and these that group, while clients are moved from one protocol to the other;"
+        " not before every broker has this key. downgrade: classic consumers may join a group of"
+        " the consumer protocol, and one that only they are left in becomes a classic one."
+        " bidirectional: both. disabled: a group changes its protocol while it is empty.",
+    )
+
+    @model_validator(mode="after")
+    def _session_timeouts_in_order(self) -> GroupSection:
+        if self.min_session_timeout_ms > self.max_session_timeout_ms:
+            raise ValueError(
+                "min_session_timeout_ms must not be above max_session_timeout_ms, got "
+                f"{self.min_session_timeout_ms} and {self.max_session_timeout_ms}"
+            )
+        if self.consumer_heartbeat_interval_ms >= self.consumer_session_timeout_ms:
+            raise ValueError(
+                "consumer_heartbeat_interval_ms must be below consumer_session_timeout_ms, got "
+                f"{self.consumer_heartbeat_interval_ms} and {self.consumer_session_timeout_ms}"
+            )
+        return self
+
+
+class OffsetsSection(Section):
+    """The committed offsets of consumer groups."""
+
+    retention_ms: TimeoutMs = Field(
+        default=604_800_000,
+        description="How long committed offsets stay when their group has become empty, or does"
+        " not read their topic any more.",
+    )
+    retention_check_interval_ms: TimeoutMs = Field(
+        default=600_000, description="Time between two looks for offsets that are that old."
+    )

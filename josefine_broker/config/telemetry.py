@@ -1,0 +1,40 @@
+"""The section `telemetry` of a configuration: where traces of requests go, and of how many."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field
+
+from josefine_broker.config.values import Count, Section
+
+TRACES_PATH = "/v1/traces"
+"""Of OTLP over HTTP, where an address names none."""
+
+
+def _parse_endpoint(value: object) -> object:
+    parts = urlsplit(value) if isinstance(value, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"must be an http or https address of a collector, got {value!r}")
+    if "@" in parts.netloc:
+        raise ValueError("must be an address without a user's name")
+    return parts._replace(path=TRACES_PATH).geturl() if parts.path in ("", "/") else value
+
+
+class TelemetrySection(Section):
+    """Traces of requests (OpenTelemetry), for which `josefine[otel]` has to be installed."""
+
+    traces: Annotated[str, BeforeValidator(_parse_endpoint)] | None = Field(
+        default=None,
+        description="Where they are sent: a collector's OTLP over HTTP, as http://HOST:4318. They"
+        " name clients and users. null: there are none.",
+    )
+    sample_ratio: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.01,
+        description="Which part of the requests of Kafka's clients has one, by chance.",
+    )
+    queue_max: Annotated[Count, Field(le=1_000_000)] = Field(
+        default=4_096,
+        description="Spans that wait to be sent; past that they are dropped, and counted.",
+    )

@@ -1,0 +1,190 @@
+"""What brokers say to one another, as values, and each as the body of a frame.
+
+Rules: one row per kind in `CODECS`, and nothing else is said behind a greeting; what cannot be read
+is a FrameError, whose sentence ends the connection. Who may say what is in admission.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from josefine_broker.base.addresses import HostPort, parse_host_port
+from josefine_broker.engine.cluster.admission import Speech
+from josefine_broker.engine.cluster.frames import Frame, FrameError, Kind, encode_body
+from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
+from raft import CorruptBlock, Message
+from raft.codec import decode as decode_message
+from raft.codec import encode as encode_message
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discover:
+    """Who are you all?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """What a broker knows of its cluster; `leader` is -1 while there is none."""
+
+    cluster_id: str
+    leader: int
+    addresses: Mapping[int, HostPort] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeChange:
+    """Propose this for me, who am no member: an encoded change, namely my registration."""
+
+    change: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeAnswer:
+    """What came of it: neither text says that it is committed."""
+
+    refused: str = ""
+    """Why the cluster does not take this broker, and will not."""
+    failed: str = ""
+    """Why it is to be asked again."""
+
+
+Said = Message | Heartbeat | HeartbeatAnswer | Discover | Discovered | ProposeChange | ProposeAnswer
+
+
+def encode_said(said: Said) -> tuple[Kind, bytes]:
+    """The frame's kind and its body."""
+    kind = kind_of(said)
+    return kind, CODECS[kind].encode(said)
+
+
+def decode_said(frame: Frame) -> Said:
+    """Raises FrameError."""
+    codec = CODECS.get(frame.kind)
+    if codec is None:
+        raise FrameError(f"an unexpected {frame.kind.name} frame")
+    return codec.decode(frame)
+
+
+def kind_of(said: Said) -> Kind:
+    """The kind of frame that carries it."""
+    return _KINDS.get(type(said), Kind.RAFT)
+
+
+def _encode_beat(beat: Heartbeat) -> bytes:
+    return encode_body(
+        {
+            "broker": beat.broker_id,
+            "epoch": beat.broker_epoch,
+            "applied": beat.applied_height,
+            "stops": beat.wants_shutdown,
+        }
+    )
+
+
+def _decode_beat(plain: dict[str, Any]) -> Heartbeat:
+    return Heartbeat(
+        broker_id=int(plain["broker"]),
+        broker_epoch=int(plain["epoch"]),
+        applied_height=int(plain["applied"]),
+        wants_shutdown=bool(plain["stops"]),
+    )
+
+
+def _encode_beat_answer(answer: HeartbeatAnswer) -> bytes:
+    return encode_body(
+        {"known": answer.known_epoch, "fenced": answer.fenced, "may_stop": answer.may_stop}
+    )
+
+
+def _decode_beat_answer(plain: dict[str, Any]) -> HeartbeatAnswer:
+    return HeartbeatAnswer(
+        known_epoch=bool(plain["known"]),
+        fenced=bool(plain["fenced"]),
+        may_stop=bool(plain["may_stop"]),
+    )
+
+
+def _encode_discovered(found: Discovered) -> bytes:
+    addresses = {str(key): str(each) for key, each in found.addresses.items()}
+    return encode_body(
+        {"cluster": found.cluster_id, "leader": found.leader, "addresses": addresses}
+    )
+
+
+def _decode_discovered(plain: dict[str, Any]) -> Discovered:
+    return Discovered(
+        cluster_id=str(plain["cluster"]),
+        leader=int(plain["leader"]),
+        addresses={int(key): parse_host_port(each) for key, each in plain["addresses"].items()},
+    )
+
+
+def _encode_propose_answer(answer: ProposeAnswer) -> bytes:
+    fields = {"refused": answer.refused, "failed": answer.failed}
+    return encode_body({key: text for key, text in fields.items() if text})
+
+
+def _decode_propose_answer(plain: dict[str, Any]) -> ProposeAnswer:
+    return ProposeAnswer(
+        refused=str(plain.get("refused") or ""), failed=str(plain.get("failed") or "")
+    )
+
+
+def _read_message(frame: Frame) -> Message:
+    try:
+        return decode_message(frame.body)
+    except CorruptBlock as error:
+        raise FrameError(f"an impossible message: {error}") from error
+
+
+def _fields(read: Callable[[dict[str, Any]], T]) -> Callable[[Frame], T]:
+    """A body of JSON fields. The function raises FrameError."""
+
+    def decode(frame: Frame) -> T:
+        plain = frame.fields()
+        try:
+            return read(plain)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise FrameError(f"a {frame.kind.name} frame without its fields: {error!r}") from error
+
+    return decode
+
+
+class Codec(NamedTuple):
+    """One row: how its body is written and read, and what the door calls it (None: an answer to a
+    question of ours, which no door keeps out)."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[Frame], Said]
+    speech: Speech | None
+
+
+CODECS: dict[Kind, Codec] = {
+    Kind.RAFT: Codec(encode_message, _read_message, Speech.RAFT),
+    Kind.HEARTBEAT: Codec(_encode_beat, _fields(_decode_beat), Speech.HEARTBEAT),
+    Kind.HEARTBEAT_ANSWER: Codec(
+        _encode_beat_answer, _fields(_decode_beat_answer), Speech.HEARTBEAT_ANSWER
+    ),
+    Kind.DISCOVER: Codec(lambda _: b"{}", lambda _: Discover(), Speech.DISCOVER),
+    Kind.DISCOVERED: Codec(_encode_discovered, _fields(_decode_discovered), None),
+    Kind.PROPOSE: Codec(
+        lambda said: bytes(said.change),
+        lambda frame: ProposeChange(change=frame.body),
+        Speech.PROPOSE,
+    ),
+    Kind.PROPOSE_ANSWER: Codec(_encode_propose_answer, _fields(_decode_propose_answer), None),
+}
+
+_KINDS: dict[type, Kind] = {
+    Heartbeat: Kind.HEARTBEAT,
+    HeartbeatAnswer: Kind.HEARTBEAT_ANSWER,
+    Discover: Kind.DISCOVER,
+    Discovered: Kind.DISCOVERED,
+    ProposeChange: Kind.PROPOSE,
+    ProposeAnswer: Kind.PROPOSE_ANSWER,
+}
+"""Everything else is a message of Raft's."""

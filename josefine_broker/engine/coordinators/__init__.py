@@ -1,0 +1,1 @@
+"""Hosts of the group and transaction coordinators: loading, writing their topics, timers."""

@@ -1,0 +1,151 @@
+"""Hosts the group coordinator (`engine/groups/coordinator.py`): does what it wants, lets time pass
+for it, and sees to it that old offsets go.
+
+Rules: what it wants is done in its order, by one loop: who is answered may ask again at once, and
+what follows from that waits its turn. A group's record counts once every in-sync replica has it;
+whatever becomes of it is told. A join or sync that waits is answered by the coordinator alone; a
+broker that stops cuts it short with NOT_COORDINATOR.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.rounds import PER_STEP
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.consumer_groups_host import lose
+from josefine_broker.engine.coordinators.offsets_topic import append_deletion, append_records
+from josefine_broker.engine.groups.records import encode_key, encode_value
+from josefine_broker.engine.groups.values import JoinAnswer, Lost, Store, SyncAnswer
+from josefine_broker.engine.purgatory.promises import AwaitEach, Promise
+from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
+from josefine_broker.engine.replicas.committing import answer_when_committed
+
+WAIT_MS_MAX = 24 * 3_600_000
+"""The coordinator answers every join and sync in time, by timeouts that clients choose; no wait is
+longer than this all the same."""
+
+
+class GroupWait(Promise):
+    """A join or sync: the coordinator's ticket, and the token of the request that waits."""
+
+    __slots__ = ("_translate",)
+
+    is_cut_short = True
+
+    def __init__(
+        self,
+        ctx: Context,
+        translate: Callable[[Any], object],
+        unanswered: JoinAnswer | SyncAnswer,
+    ) -> None:
+        """`translate` makes the response of an answer; `unanswered` is that of a broker that
+        stops."""
+        deadline_ms = ctx.clock.monotonic_ms() + WAIT_MS_MAX
+        super().__init__(ctx.parked, deadline_ms, lambda: translate(unanswered))
+        self._translate = translate
+
+    def answer(self, answer: JoinAnswer | SyncAnswer) -> None:
+        """Nothing is done for who waits no longer."""
+        self.keep(lambda: self._translate(answer))
+
+
+class _Alarm(Parked):
+    """Some group may be due at its deadline."""
+
+    __slots__ = ("_ctx",)
+
+    outlives_client = True
+
+    def __init__(self, ctx: Context, deadline_ms: int) -> None:
+        super().__init__(deadline_ms)
+        self._ctx = ctx
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        return False
+
+    def expire(self, now_ms: int) -> None:
+        ctx = self._ctx
+        ctx.clients.groups.alarm = None
+        ctx.clients.groups.coordinator.tick(now_ms)
+        do_groups_work(ctx)
+
+
+def answer_of(ctx: Context, wait: GroupWait) -> object:
+    """What was asked is with the coordinator: the answer if there is one now, else the token."""
+    do_groups_work(ctx)
+    return wait.response if wait.done else wait
+
+
+def do_groups_work(ctx: Context) -> None:
+    """Do what the coordinator wants, until it wants nothing; by whoever began with it."""
+    groups = ctx.clients.groups
+    if groups.is_working:
+        return
+    groups.is_working = True
+    try:
+        while effects := groups.coordinator.take_effects():
+            for effect in effects:
+                if isinstance(effect, Store):
+                    _store(ctx, effect)
+                elif isinstance(effect, Lost):
+                    lose(ctx, effect)
+                else:
+                    assert isinstance(effect.ticket, GroupWait)
+                    effect.ticket.answer(effect.answer)
+    finally:
+        groups.is_working = False
+    _arm(ctx)
+
+
+def _store(ctx: Context, effect: Store) -> None:
+    """Raises nothing: a record that could not be written is told like one that was lost."""
+    group_id, write_id, record = effect
+    stamped_ms = ctx.clock.now_ms()
+
+    def settle(error: KafkaError | None) -> None:
+        code = ErrorCode.none if error is None else error.code
+        if code is ErrorCode.invalid_commit_offset_size:
+            code = ErrorCode.unknown_server_error  # as Kafka: it is the group that is too large
+        now_ms = ctx.clock.monotonic_ms()
+        ctx.clients.groups.coordinator.stored(group_id, write_id, code, stamped_ms, now_ms)
+
+    entry = encode_key(group_id), encode_value(record, stamped_ms)
+    try:
+        appended = append_records(ctx, group_id, [entry], stamped_ms, settle)
+    except KafkaError as error:
+        settle(error)
+        return
+    if not appended.decide():
+        deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.offsets.timeout_ms
+        AwaitEach([appended], deadline_ms, lambda: do_groups_work(ctx)).park(ctx.parked)
+
+
+def _arm(ctx: Context) -> None:
+    """The alarm rings by the time that a group is due; earlier does no harm."""
+    groups = ctx.clients.groups
+    wake_ms, alarm = groups.coordinator.wake_at_ms(), groups.alarm
+    if wake_ms is None or (alarm is not None and alarm.deadline_ms <= wake_ms):
+        return
+    if alarm is not None:
+        ctx.parked.forget(alarm)
+    groups.alarm = _Alarm(ctx, wake_ms)
+    ctx.parked.park(groups.alarm)
+
+
+def expire_offsets(ctx: Context) -> Iterator[object]:
+    """Periodic: delete the offsets that are old, and the groups that nothing holds any more. What
+    cannot be written now is found again the next time."""
+    coordinator = ctx.clients.groups.coordinator
+    for at, group_id in enumerate(coordinator.group_ids, 1):
+        expired = coordinator.expired(group_id, ctx.clock.now_ms())
+        is_forgotten = coordinator.is_forgotten(group_id, expired)
+        if expired or is_forgotten:
+            try:
+                appended = append_deletion(ctx, group_id, expired, and_group=is_forgotten)
+            except KafkaError:
+                return
+            timeout_ms = ctx.settings.offsets.timeout_ms
+            answer_when_committed(ctx, appended, timeout_ms, lambda: None)
+        if at % PER_STEP == 0:
+            yield None

@@ -1,0 +1,248 @@
+"""What the group handlers share: which partition of the offsets topic keeps a group, and writing.
+
+Only the leader of a group's partition serves it, once it has read the partition
+(`engine/coordinators/loading_groups.py`). What is written counts once every in-sync replica has it
+(acks=all), as in Kafka: whether anybody still waits for that or not, so that the coordinator knows
+what the topic says, also of a commit whose client has given up, or was told that it was too late.
+"""
+
+from collections.abc import Callable, Sequence
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.log import (
+    Entry,
+    Settle,
+    append_built,
+    append_entries,
+    led_partition,
+)
+from josefine_broker.engine.groups.consumer.records import changes
+from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent
+from josefine_broker.engine.groups.offsets import CommittedOffset, encode_key, encode_value
+from josefine_broker.engine.groups.records import encode_key as encode_group_key
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
+from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
+from josefine_broker.records.builder import Record, build_batch
+
+DELETIONS_PER_BATCH = 5_000
+"""Of the largest group a batch stays well below `max.message.bytes`."""
+
+
+Place = tuple[TopicPartition, HostedPartition]
+"""The partition of a group, led here."""
+
+
+def coordinator_of(ctx: Context, group_id: str) -> Place:
+    """The partition, led here, that keeps a group. Raises KafkaError(not_coordinator |
+    coordinator_load_in_progress)."""
+    return led_partition(ctx, OFFSETS_TOPIC, group_id, ctx.clients.groups.loading)
+
+
+def check_group_id(group_id: str) -> None:
+    """Raises KafkaError(invalid_group_id): simple consumers alone may have an empty one."""
+    if not group_id:
+        raise KafkaError(ErrorCode.invalid_group_id, "a group with members has a name")
+
+
+def append_records(
+    ctx: Context, group_id: str, entries: Sequence[Entry], now_ms: int, settle: Settle
+) -> Appended:
+    """Append them to the group's partition as one batch. Raises KafkaError when nothing was
+    written; `settle` is not told then."""
+    return _append_at(ctx, coordinator_of(ctx, group_id), entries, now_ms, settle)
+
+
+def _append_at(
+    ctx: Context, place: Place, entries: Sequence[Entry], now_ms: int, settle: Settle
+) -> Appended:
+    try:
+        return append_entries(ctx, *place, entries, now_ms, settle)
+    except KafkaError as error:
+        raise _of_groups(error) from error
+
+
+LOOK_AGAIN_MS = 60_000
+"""News of the partition wake who waits for it; this is only the deadline that it must have."""
+
+
+class _TakeIn(Parked):
+    """What was written counts when it is committed, however late that is. It ends without that when
+    the leadership goes: the next leader reads it, if it is there."""
+
+    __slots__ = ("_appended", "_take_in")
+
+    outlives_client = True
+
+    def __init__(self, appended: Appended, take_in: Callable[[], None]) -> None:
+        super().__init__(0)
+        self._appended = appended
+        self._take_in = take_in
+
+    def look(self) -> bool:
+        """Whether it is decided; what is committed is taken in."""
+        ctx, tp, hosted, end_offset, _ = self._appended
+        if ctx.hosted.partitions.get(tp) is not hosted or not hosted.partition.is_leader:
+            return True
+        if tp in ctx.clients.groups.loading:
+            return True  # it led, did not, and leads again: it reads what is there
+        if hosted.partition.high_watermark < end_offset:
+            return False
+        self._take_in()
+        return True
+
+    def wait(self) -> None:
+        ctx = self._appended.ctx
+        self.deadline_ms = ctx.clock.monotonic_ms() + LOOK_AGAIN_MS
+        ctx.parked.park(self, partitions=(self._appended.tp,))
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        if not self.look():
+            return False
+        self.complete(None)
+        return True
+
+    def expire(self, now_ms: int) -> None:
+        if not self.try_complete(None, now_ms):
+            self.wait()
+
+
+def take_in_when_committed(appended: Appended, take_in: Callable[[], None]) -> None:
+    """To be called before anybody is answered for it: who is answered finds it taken in."""
+    waiting = _TakeIn(appended, take_in)
+    if not waiting.look():
+        waiting.wait()
+
+
+def store_offsets(
+    ctx: Context,
+    group_id: str,
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    build: Callable[[KafkaError | None], object] = lambda error: None,
+    place: Place | None = None,
+) -> object:
+    """Write offsets as one batch, and take them in when it is committed.
+
+    `place` is the group's, where the caller has just asked for it. `build` makes the answer, now
+    or, through the parked token that is returned, later. Raises KafkaError when nothing was
+    written.
+    """
+    entries: list[Entry] = [(encode_key(group_id, tp), encode_value(each)) for tp, each in offsets]
+    outcome: list[KafkaError | None] = []
+
+    def take_in() -> None:
+        coordinator = ctx.clients.groups.coordinator
+        coordinator.counts.offsets_committed += len(offsets)
+        for tp, committed in offsets:
+            coordinator.offsets.store(group_id, tp, committed)
+
+    place = place or coordinator_of(ctx, group_id)
+    appended = _append_at(ctx, place, entries, ctx.clock.now_ms(), outcome.append)
+    if appended.is_committed_at_once:
+        take_in()
+        return build(None)
+    take_in_when_committed(appended, take_in)
+    timeout_ms = ctx.settings.offsets.timeout_ms
+    return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
+
+
+def _gone(ctx: Context, group_id: str) -> list[Entry]:
+    """What says that a group without members is gone, of either protocol."""
+    consumer = ctx.clients.groups.coordinator.consumers.get(group_id)
+    if consumer is not None:
+        return changes(consumer.moved(ConsumerGroupEvent.REMOVED), None)
+    return [(encode_group_key(group_id), None)]
+
+
+def append_deletion(
+    ctx: Context,
+    group_id: str,
+    offsets: Sequence[TopicPartition],
+    *,
+    and_group: bool = False,
+    settle: Settle = lambda error: None,
+) -> list[Appended]:
+    """Write that these offsets are gone, and perhaps the group; they go when that is committed.
+
+    `settle` is told of each batch, and of one that could not be written. Raises KafkaError when
+    nothing was written.
+    """
+    coordinator = ctx.clients.groups.coordinator
+    now_ms = ctx.clock.now_ms()
+    batches = [
+        offsets[at : at + DELETIONS_PER_BATCH] for at in range(0, len(offsets), DELETIONS_PER_BATCH)
+    ]
+    if and_group and not batches:
+        batches = [()]
+    found: list[Appended] = []
+    for batch in batches:
+        entries: list[Entry] = [(encode_key(group_id, tp), None) for tp in batch]
+        if and_group and batch is batches[-1]:
+            entries += _gone(ctx, group_id)
+
+        def take_in(batch: Sequence[TopicPartition] = tuple(batch)) -> None:
+            for tp in batch:
+                coordinator.offsets.store(group_id, tp, None)
+
+        try:
+            appended = append_records(ctx, group_id, entries, now_ms, settle)
+        except KafkaError as error:
+            if not found:
+                raise
+            settle(error)
+            return found
+        take_in_when_committed(appended, take_in)
+        found.append(appended)
+    if and_group and coordinator.may_delete(group_id) is ErrorCode.none:
+        coordinator.delete(group_id)
+    return found
+
+
+def store_pending_offsets(
+    ctx: Context,
+    group_id: str,
+    producer: tuple[ProducerId, ProducerEpoch],
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    build: Callable[[KafkaError | None], object],
+) -> object:
+    """Write offsets as a batch of the producer's transaction; they are pending when it is
+    committed. `build` and errors as in `store_offsets`.
+
+    Its sequences are this broker's: a producer has none for the offsets topic.
+    """
+    tp, hosted = coordinator_of(ctx, group_id)
+    producer_id, epoch = producer
+    entry = hosted.partition.producers.entry(producer_id)
+    is_known = entry is not None and entry.epoch == epoch
+    now_ms = ctx.clock.now_ms()
+    batch = build_batch(
+        [Record(encode_key(group_id, of), encode_value(each), (), now_ms) for of, each in offsets],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=entry.next_sequence if entry is not None and is_known else 0,
+        transactional=True,
+    )
+    outcome: list[KafkaError | None] = []
+    try:
+        appended = append_built(ctx, tp, hosted, batch, now_ms, outcome.append, in_transaction=True)
+    except KafkaError as error:
+        raise _of_groups(error) from error
+
+    def take_in() -> None:
+        for of, committed in offsets:
+            pending = ctx.clients.groups.coordinator.offsets
+            pending.store_pending(producer_id, group_id, of, committed)
+
+    take_in_when_committed(appended, take_in)
+    timeout_ms = ctx.settings.offsets.timeout_ms
+    return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
+
+
+def _of_groups(error: KafkaError) -> KafkaError:
+    """A group's record is too large for what its client asked for."""
+    if error.code is ErrorCode.message_too_large:
+        return KafkaError(ErrorCode.invalid_commit_offset_size, error.message)
+    return error

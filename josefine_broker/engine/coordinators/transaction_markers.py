@@ -1,0 +1,83 @@
+"""Ends transactions in partitions that are led here: for the coordinator here, and for others.
+
+Rules: a marker counts once every in-sync replica has it; offsets that a group committed in the
+transaction count from then on, or never. It goes on for nobody too: who waits for it may be gone,
+the offsets are not. Written again it changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.log import partition_of
+from josefine_broker.engine.coordinators.offsets_topic import take_in_when_committed
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.purgatory.promises import AwaitEach
+from josefine_broker.engine.replicas.batches import append_marker
+from josefine_broker.engine.replicas.committing import Appended
+from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
+from josefine_broker.records.control import Marker
+
+TIMEOUT_MS = 10_000
+"""How long a marker waits for its replicas; the coordinator asks again."""
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+class _AwaitMarkers(AwaitEach):
+    __slots__ = ()
+
+    outlives_client = True
+
+
+def write_markers(
+    ctx: Context,
+    producer: tuple[ProducerId, ProducerEpoch],
+    marker: Marker,
+    tps: Iterable[TopicPartition],
+    build: Callable[[Codes], object],
+    version: int = VERSION_1,
+) -> object:
+    """`version`: of the transaction's protocol. `build` gets what became of each partition: now, or
+    later by the token that is returned."""
+    codes: dict[TopicPartition, ErrorCode] = {}
+    waiting = []
+    now_ms = ctx.clock.now_ms()
+    for tp in tps:
+        try:
+            hosted = ctx.hosted_partition(tp.topic, tp.partition)
+            hosted.partition.check_serves()
+            end_offset = append_marker(
+                ctx, tp, hosted, producer, marker, now_ms, raises_epoch=version >= VERSION_2
+            )
+        except KafkaError as error:
+            codes[tp] = error.code
+            continue
+
+        def settle(error: KafkaError | None, tp: TopicPartition = tp) -> None:
+            codes[tp] = ErrorCode.none if error is None else error.code
+
+        appended = Appended(ctx, tp, hosted, end_offset, settle)
+        if tp.topic == OFFSETS_TOPIC:
+            take_in_when_committed(
+                appended, partial(_settle_offsets, ctx, producer[0], tp, marker.is_commit)
+            )
+        waiting.append(appended)
+    waiting = [each for each in waiting if not each.decide()]
+    if not waiting:
+        return build(codes)
+    deadline_ms = ctx.clock.monotonic_ms() + TIMEOUT_MS
+    return _AwaitMarkers(waiting, deadline_ms, lambda: build(codes)).park(ctx.parked)
+
+
+def _settle_offsets(
+    ctx: Context, producer_id: ProducerId, tp: TopicPartition, is_commit: bool
+) -> None:
+    """What the producer committed for the groups of that partition counts now, or never."""
+    ctx.clients.groups.coordinator.offsets.settle(
+        producer_id,
+        lambda group_id: partition_of(ctx, OFFSETS_TOPIC, group_id) == tp,
+        is_commit=is_commit,
+    )

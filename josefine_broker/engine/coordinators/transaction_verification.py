@@ -1,0 +1,207 @@
+"""Asks a transaction's coordinator before the transaction's first batch is written to a partition
+that is led here: is the partition in it (KIP-890)?
+
+Without that a batch which comes after its transaction was ended would open the next one, and hide
+what follows from read_committed. Producers of version 2 do not add their partitions themselves:
+the leader does, by the same question.
+
+Rules: nothing waits on the event loop: a batch waits for the answer, and those of its producer
+behind it. An answer that is outdated is asked for again (`engine/partition/questions.py`), up to
+the deadline. No answer is one after which every client writes again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.log import partition_of
+from josefine_broker.engine.coordinators.transactions_host import (
+    TransactionWait,
+    do_transactions_work,
+    now_of,
+    transaction_partition,
+)
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import NO_LEADER, TRANSACTIONS_TOPIC
+from josefine_broker.engine.partition.questions import Claim, Then
+from josefine_broker.engine.purgatory.promises import Promise
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.transactions.values import VERSION_2, Producer
+from josefine_broker.records.batch import BatchHeader
+from josefine_broker.wire.apis import ADD_PARTITIONS_TO_TXN
+from josefine_broker.wire.entities import add_partitions_to_txn as e
+
+VERIFY_MS_MAX = 5_000
+"""An answer that takes longer is not waited for: the producer writes again."""
+SLACK_MS = 1_000
+"""What waits for a verification ends by the deadlines of its parts; this is only the last resort
+behind them."""
+
+Codes = Mapping[TopicPartition, ErrorCode]
+Wanted = tuple[TopicPartition, HostedPartition, Then]
+
+
+def must_verify(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    producer: tuple[ProducerId, ProducerEpoch],
+    *,
+    adds: bool,
+) -> bool:
+    """Whether the coordinator is to be asked before that producer writes in a transaction. `adds`:
+    its partitions are added by that; it has not said so itself, whatever this broker's image is
+    at."""
+    if not (adds or ctx.image.verifies_transactions) or not hosted.partition.is_leader:
+        return False
+    producer_id, epoch = producer
+    if (tp, producer_id) in ctx.clients.questions:
+        return True
+    return not hosted.partition.producers.is_in_transaction(producer_id, epoch)
+
+
+def must_verify_batch(
+    ctx: Context, tp: tuple[str, int], hosted: HostedPartition, header: BatchHeader, *, adds: bool
+) -> bool:
+    """The same of a batch; one that is here already, or is refused anyway, needs no answer."""
+    producer = producer_id, _ = header.producer_id, header.producer_epoch
+    if not header.is_transactional or not must_verify(ctx, tp, hosted, producer, adds=adds):
+        return False
+    try:
+        return hosted.partition.producers.check(header) is None
+    except KafkaError:
+        return (tp, producer_id) in ctx.clients.questions
+
+
+def go_on_when_verified(
+    ctx: Context,
+    claim: Claim,
+    wanted: Sequence[Wanted],
+    timeout_ms: int,
+    go_on: Callable[[], object],
+) -> object:
+    """Each of `wanted` is told; then what `go_on` answers: now, or by the token."""
+    left = len(wanted)
+    token: Promise | None = None
+
+    def told(then: Then, code: ErrorCode) -> None:
+        nonlocal left
+        then(code)
+        left -= 1
+        if not left and token is not None and token.is_wanted:
+            pass_on(go_on(), token)
+
+    now_ms = ctx.clock.monotonic_ms()
+    verify_ms = min(timeout_ms, VERIFY_MS_MAX)
+    # Everybody waits before anybody is asked: the answer may come at once.
+    new = []
+    for tp, hosted, then in wanted:
+        if ctx.clients.questions.wait(tp, hosted.partition, claim, partial(told, then)):
+            new.append(tp)
+    if new:
+        _ask(ctx, claim, new, now_ms + verify_ms)
+    if not left:
+        return go_on()
+    late = Hangup("nobody says whether a transaction goes on")
+    token = Promise(ctx.parked, now_ms + verify_ms + timeout_ms + SLACK_MS, lambda: late)
+    return token
+
+
+def pass_on(answer: object, token: Promise) -> None:
+    """Whoever has `token` is answered that, now or when it is known."""
+    if isinstance(answer, Parked) and not answer.done:
+        answer.on_done = lambda done: token.keep(lambda: done.response)
+    else:
+        token.keep(lambda: answer.response if isinstance(answer, Parked) else answer)
+
+
+def _ask(ctx: Context, claim: Claim, tps: Sequence[TopicPartition], deadline_ms: int) -> None:
+    """One question for these partitions; again for those whose answer is outdated."""
+
+    def heard(codes: Codes) -> None:
+        is_late = ctx.clock.monotonic_ms() >= deadline_ms
+        again = []
+        for tp in tps:
+            code = codes.get(tp, ErrorCode.coordinator_not_available)
+            if code is ErrorCode.none and ctx.clients.questions.must_ask_again(tp, claim):
+                if not is_late:
+                    again.append(tp)
+                    continue
+                code = ErrorCode.coordinator_not_available
+            ctx.clients.questions.settle(tp, claim, code)
+        if again:
+            _ask(ctx, claim, again, deadline_ms)
+
+    kept_in = partition_of(ctx, TRANSACTIONS_TOPIC, claim.transactional_id)
+    entry = None if kept_in is None else ctx.image.partition(kept_in.topic, kept_in.partition)
+    coordinator_id = NO_LEADER if entry is None else entry.leader
+    if coordinator_id == ctx.broker_id:
+        _ask_here(ctx, claim, tps, heard)
+    elif coordinator_id == NO_LEADER or ctx.ports.forward is None:
+        heard({})
+    else:
+        request = e.AddPartitionsToTxnRequest(transactions=(_transaction(claim, tps),))
+        ctx.ports.forward(
+            coordinator_id,
+            ADD_PARTITIONS_TO_TXN,
+            request,
+            deadline_ms,
+            lambda answer: heard(_codes(answer)),
+        )
+
+
+def _ask_here(
+    ctx: Context, claim: Claim, tps: Sequence[TopicPartition], heard: Callable[[Codes], None]
+) -> None:
+    """The coordinator is this broker."""
+    producer = Producer(claim.producer_id, claim.epoch)
+    coordinator = ctx.clients.transactions.coordinator
+    try:
+        transaction_partition(ctx, claim.transactional_id)
+    except KafkaError as error:
+        heard(dict.fromkeys(tps, error.code))
+        return
+    if not claim.adds:
+        heard(coordinator.verify(claim.transactional_id, producer, tps))
+        return
+    wait = TransactionWait(ctx, lambda answer: answer.error)
+    coordinator.add(claim.transactional_id, producer, tps, wait, now_of(ctx), VERSION_2)
+    do_transactions_work(ctx)
+    if wait.done:
+        heard(dict.fromkeys(tps, _code(wait.response)))
+    else:
+        wait.on_done = lambda done: heard(dict.fromkeys(tps, _code(done.response)))
+
+
+def _code(answer: object) -> ErrorCode:
+    return answer if isinstance(answer, ErrorCode) else ErrorCode.coordinator_not_available
+
+
+def _transaction(claim: Claim, tps: Iterable[TopicPartition]) -> e.AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for tp in tps:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return e.AddPartitionsToTxnTransaction(
+        transactional_id=claim.transactional_id,
+        producer_id=claim.producer_id,
+        producer_epoch=claim.epoch,
+        verify_only=not claim.adds,
+        topics=tuple(
+            e.AddPartitionsToTxnTopic(name=name, partitions=tuple(indexes))
+            for name, indexes in topics.items()
+        ),
+    )
+
+
+def _codes(answer: Any | None) -> Codes:
+    if answer is None:
+        return {}
+    return {
+        TopicPartition(topic.name, part.partition_index): part.partition_error_code
+        for each in answer.results_by_transaction
+        for topic in each.topic_results
+        for part in topic.results_by_partition
+    }

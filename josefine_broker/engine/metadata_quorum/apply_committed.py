@@ -1,0 +1,253 @@
+"""Committed blocks to metadata, and metadata to hosted partitions.
+
+Rules: called for every committed block, in order, on every broker; the image and the hosted
+partitions follow before anybody who waits for the change is answered. Nothing is hosted before the
+image knows this incarnation of the broker: an image still being replayed may name topics that are
+deleted further on, or a leader that is none any more. A payload that this broker does not
+understand is Fatal: to skip it would be to fork the image. A log that cannot be opened leaves only
+its partition unserved, KAFKA_STORAGE_ERROR: for want of room it is tried again, soon and at the
+next change; a damaged one waits for a restart, for every try may read all of it.
+What did not change is passed over by identity: an image shares what it did not change.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.loading_groups import (
+    begin_loading,
+    forget_missing_topics,
+    groups_moved,
+    unload_groups,
+)
+from josefine_broker.engine.coordinators.loading_transactions import (
+    begin_loading_transactions,
+    transactions_moved,
+    unload_transactions,
+)
+from josefine_broker.engine.hosted import HostedPartition, Unopened
+from josefine_broker.engine.metadata.apply import apply
+from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.changes import AllocateProducerIds, At
+from josefine_broker.engine.metadata.image import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    MetadataImage,
+    TopicEntry,
+)
+from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
+from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
+
+
+class _Coordinates(NamedTuple):
+    """What comes and goes with the leadership of a partition of a coordinator's topic."""
+
+    load: Callable[[Context, TopicPartition, HostedPartition], None]
+    unload: Callable[[Context, TopicPartition], None]
+
+
+class ToHost(NamedTuple):
+    """A partition that the image gives this broker."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    settings: TopicSettings
+    is_only_replica: bool
+    """No other broker has a copy of it."""
+
+
+COORDINATORS = {
+    OFFSETS_TOPIC: _Coordinates(begin_loading, unload_groups),
+    TRANSACTIONS_TOPIC: _Coordinates(begin_loading_transactions, unload_transactions),
+}
+
+
+def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
+    """Apply the payload of the block at `at`. Raises Fatal."""
+    try:
+        change, origin = decode_change(payload)
+    except CorruptData as unknown:
+        raise Fatal(f"a committed block that this broker cannot apply: {unknown}") from unknown
+    error: KafkaError | None = None
+    try:
+        ctx.image = apply(ctx.image, change, at)
+    except KafkaError as refused:
+        error = refused
+    ctx.metadata.applied_height = at.height
+    if error is None:
+        reconcile(ctx)
+    proposal = ctx.metadata.proposals.close(origin)
+    if proposal is None:
+        return
+    if error is None and isinstance(change, AllocateProducerIds):
+        ctx.clients.producer_ids.add(change.first_id, change.count)
+    proposal.settle(error)
+
+
+def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
+    """A snapshot stands for all blocks up to its height, with those that somebody here waits for:
+    made again after a change of leaders, such a change is refused, for it is there."""
+    ctx.image = image
+    ctx.metadata.applied_height = height
+    reconcile(ctx)
+    ctx.metadata.proposals.settle_by(image)
+
+
+def name_cluster(ctx: Context, cluster_id: str) -> None:
+    """The block that gives the cluster its id, of another kind than metadata's, is committed."""
+    if ctx.image.cluster_id != cluster_id:
+        ctx.image = replace(ctx.image, cluster_id=cluster_id)
+
+
+def reconcile(ctx: Context) -> None:
+    """Open, configure and delete hosted partitions until they are those of the image, each in its
+    role; nothing while the image does not know this incarnation."""
+    image = ctx.image
+    if ctx.broker_epoch < 0:
+        return
+    metadata = ctx.metadata
+    previous, metadata.reconciled_image = metadata.reconciled_image, image
+    before = {} if previous is None else previous.topics
+    retried = {tp[0] for tp, unopened in ctx.hosted.unopened.items() if not unopened.is_damaged}
+    changed: list[TopicPartition] = []
+    """Partitions whose waiters must look again: once all is as the image says."""
+    for name, topic in image.topics.items():
+        known = before.get(name)
+        if known is topic and name not in retried:
+            continue
+        if known is not None and known.topic_id != topic.topic_id:
+            _close_topic(ctx, known, changed)  # deleted and made anew within one step
+            known = None
+        _host_topic(ctx, topic, known, changed)
+    gone = [name for name in before if name not in image.topics]
+    for name in gone:
+        _close_topic(ctx, before[name], changed)
+    wake_all(ctx, changed)
+    if previous is None or image.brokers is not previous.brokers:
+        _note_fenced(ctx, previous)
+        brokers_changed(ctx)
+        ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
+    groups_moved(ctx)
+    transactions_moved(ctx)
+    if gone or previous is None:
+        forget_missing_topics(ctx)
+    if previous is None:
+        ctx.ports.logs.remove_strays({*ctx.hosted.partitions, *ctx.hosted.unopened})
+
+
+def _note_fenced(ctx: Context, previous: MetadataImage | None) -> None:
+    """Remember who served in the image before and is fenced in this one."""
+    if previous is None:
+        return
+    for broker_id, broker in ctx.image.brokers.items():
+        before = previous.brokers.get(broker_id)
+        if broker.fenced and before is not None and not before.fenced:
+            ctx.metadata.fenced_ms[broker_id] = ctx.clock.monotonic_ms()
+
+
+def retry_unopened(ctx: Context) -> None:
+    """Periodic: what could not be opened may be now, with no change of the image to wait for."""
+    unopened = ctx.hosted.unopened.values()
+    if not ctx.storage.is_full and any(not each.is_damaged for each in unopened):
+        reconcile(ctx)
+
+
+def to_be_hosted(ctx: Context) -> list[ToHost]:
+    """What `reconcile` would open of the image as it is: to be recovered before it counts."""
+    wanted = []
+    for topic in ctx.image.topics.values():
+        settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
+        for index, entry in enumerate(topic.partitions):
+            if ctx.broker_id in entry.replicas:
+                tp, is_only = TopicPartition(topic.name, index), len(entry.replicas) == 1
+                wanted.append(ToHost(tp, topic.topic_id, settings, is_only))
+    return wanted
+
+
+def _host_topic(
+    ctx: Context, topic: TopicEntry, known: TopicEntry | None, changed: list[TopicPartition]
+) -> None:
+    unopened = ctx.hosted.unopened
+    settings: TopicSettings | None = None
+    same_config = known is not None and known.config == topic.config
+    old = () if known is None else known.partitions
+    for index, entry in enumerate(topic.partitions):
+        is_known = same_config and index < len(old) and old[index] is entry
+        if is_known and not (unopened and (topic.name, index) in unopened):
+            continue
+        tp = TopicPartition(topic.name, index)
+        if ctx.broker_id not in entry.replicas:
+            _close_partition(ctx, tp, changed)
+            continue
+        if tp in unopened and unopened[tp].is_damaged:
+            continue
+        if settings is None:
+            settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
+        try:
+            hosted = _open(ctx, tp, topic, settings, entry.leader_epoch)
+        except (OSError, CorruptData) as error:
+            unopened[tp] = Unopened(str(error), isinstance(error, CorruptData))
+            continue
+        unopened.pop(tp, None)
+        hosted.partition.min_insync_replicas = settings.min_insync_replicas
+        led_in = hosted.partition.leader_epoch if hosted.partition.is_leader else None
+        is_new = take_role(ctx, tp, hosted, entry)
+        changed.append(tp)
+        if topic.name in COORDINATORS and is_new:
+            _coordinate(ctx, tp, hosted, led_in)
+
+
+def _coordinate(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, led_in: int | None
+) -> None:
+    """Who leads a partition of a coordinator's topic has its groups, or transactions. `led_in`: the
+    epoch in which this broker led it before; with others in between, somebody else may have."""
+    coordinates = COORDINATORS[tp.topic]
+    if not hosted.partition.is_leader:
+        coordinates.unload(ctx, tp)
+    elif led_in is None or hosted.partition.leader_epoch > led_in + 1:
+        coordinates.load(ctx, tp, hosted)
+
+
+def _open(
+    ctx: Context,
+    tp: TopicPartition,
+    topic: TopicEntry,
+    settings: TopicSettings,
+    leader_epoch: int,
+) -> HostedPartition:
+    """The hosted partition with these settings, opened when it is not yet."""
+    hosted = ctx.hosted.partitions.get(tp)
+    if hosted is None:
+        hosted = ctx.ports.logs.open(tp, topic.topic_id, settings, leader_epoch)
+        ctx.hosted.partitions[tp] = hosted
+        hosted.traffic = ctx.hosted.traffic.of(topic.name, topic.topic_id)
+        for key in (topic.topic_id, topic.name) if ctx.hosted.early_refusals else ():
+            hosted.partition.refusals.absorb(ctx.hosted.early_refusals.take(key, tp.partition))
+    elif hosted.settings != settings:
+        ctx.ports.logs.configure(tp, settings.log)
+        hosted.settings = settings
+    return hosted
+
+
+def _close_topic(ctx: Context, topic: TopicEntry, changed: list[TopicPartition]) -> None:
+    for index in range(len(topic.partitions)):
+        _close_partition(ctx, TopicPartition(topic.name, index), changed)
+    ctx.hosted.traffic.forget(topic.name, topic.topic_id)
+
+
+def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartition]) -> None:
+    """This broker is no replica (any more): the log goes, its waiters are told."""
+    ctx.hosted.unopened.pop(tp, None)
+    hosted = ctx.hosted.partitions.pop(tp, None)
+    if hosted is None:
+        return
+    ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
+    ctx.ports.logs.delete(tp)
+    if tp.topic in COORDINATORS:
+        COORDINATORS[tp.topic].unload(ctx, tp)
+    changed.append(tp)

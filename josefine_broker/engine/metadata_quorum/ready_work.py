@@ -1,0 +1,140 @@
+"""What Raft asks for, done: store; apply; sync; send; advance (raft.Ready says why in this order).
+
+Rules: a committed block is applied in order, once, and before anybody is told of it; what has to be
+applied does not wait for a sync that it does not depend on; messages leave when their batch is
+durable. A batch that finds no room waits for it, as for a slow disk, and everything else goes on.
+Only what is committed binds this broker to a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from josefine_broker.base.errors import CorruptData, Fatal
+from josefine_broker.base.lasting import Lasting
+from josefine_broker.engine import events as e
+from josefine_broker.engine.cluster.peers import Peers
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata.changes import At
+from josefine_broker.engine.metadata.image import MetadataImage
+from josefine_broker.engine.metadata_quorum.apply_committed import (
+    apply_block,
+    name_cluster,
+    replace_image,
+)
+from josefine_broker.engine.metadata_quorum.quorum import Quorum
+from josefine_broker.engine.outbox import Outbox
+from raft import Block, BlockKind, Ready, Snapshot
+
+ROOM_CHECK_MS = 100
+"""How often a write is made again that found no room."""
+
+Applied = Callable[[At, bytes | None], None]
+"""The image is as of this block, which had this payload; None: by a snapshot."""
+
+
+class RaftWork:
+    """One per broker; the work in hand is the quorum's."""
+
+    def __init__(
+        self, quorum: Quorum, ctx: Context, peers: Peers, outbox: Outbox, on_applied: Applied
+    ) -> None:
+        self._quorum = quorum
+        self._ctx = ctx
+        self._peers = peers
+        self._outbox = outbox
+        self._on_applied = on_applied
+        self._store_again_ms: int | None = None
+        self._lack = Lasting(outbox.tell, "no room for metadata")
+
+    def take(self) -> bool:
+        """Begin the next work, if there is any; what needs no store is done at once."""
+        work = self._quorum.take()
+        if work is None:
+            return False
+        if work.batch is None:
+            self._apply(work)
+            self._finish(work)
+        else:
+            self._put_out()
+        return True
+
+    def tick(self, now_ms: int) -> None:
+        """There may be room by now."""
+        if self._store_again_ms is not None and now_ms >= self._store_again_ms:
+            self._store_again_ms = None
+            self._put_out()
+
+    def wake_at_ms(self) -> int | None:
+        return self._store_again_ms
+
+    def appended(self, now_ms: int) -> None:
+        """The batch in hand is written."""
+        self._quorum.lacks_room = ""
+        self._lack.end(now_ms, "room for metadata again")
+        self._apply(self._in_hand())
+
+    def synced(self) -> None:
+        """The batch in hand is durable."""
+        self._finish(self._in_hand())
+
+    def found_no_room(self, reason: str, now_ms: int) -> None:
+        """Nothing of the batch in hand was written."""
+        self._lack.goes_on(now_ms, reason)
+        self._quorum.lacks_room = reason
+        self._store_again_ms = now_ms + ROOM_CHECK_MS
+
+    # -- the steps
+
+    def _in_hand(self) -> Ready:
+        work = self._quorum.in_hand
+        assert work is not None, "nothing is being stored"
+        return work
+
+    def _put_out(self) -> None:
+        work = self._in_hand()
+        assert work.batch is not None
+        self._outbox.ready.store = e.Store(work.batch, bool(work.committed or work.outcomes))
+
+    def _apply(self, work: Ready) -> None:
+        if work.installed is not None:
+            self._install(work.installed)
+        for block in work.committed:
+            self._apply_block(block)
+        for outcome in work.outcomes:
+            self._quorum.ended(outcome)
+
+    def _install(self, snapshot: Snapshot) -> None:
+        try:
+            image = MetadataImage.from_bytes(snapshot.data)
+        except CorruptData as error:
+            raise Fatal(f"a snapshot that this broker cannot read: {error}") from error
+        replace_image(self._ctx, image, snapshot.last.height)
+        self._born(snapshot.cluster_id)
+        self._quorum.applied = snapshot.last
+        self._on_applied(At(*snapshot.last), None)
+
+    def _apply_block(self, block: Block) -> None:
+        at = At(*block.id)
+        if block.kind is BlockKind.DATA:
+            apply_block(self._ctx, block.payload, at)
+        elif block.kind is BlockKind.BIRTH:
+            self._born(self._quorum.node.status().cluster_id)
+        self._quorum.applied = block.id
+        if block.kind is BlockKind.DATA:
+            self._on_applied(at, block.payload)
+
+    def _born(self, cluster_id: str) -> None:
+        self._peers.cluster_id = self._outbox.ready.belongs_to = cluster_id
+        name_cluster(self._ctx, cluster_id)
+
+    def _finish(self, work: Ready) -> None:
+        for message in work.messages:
+            if message.cluster_id and not self._peers.cluster_id:
+                # It followed the commit, and left before the block that names the cluster is
+                # applied: that one is durable here, and waits behind the next batch.
+                self._outbox.ready.belongs_to = message.cluster_id
+            self._outbox.send(message.to, message)
+        self._quorum.done()
+        if self._quorum.is_snapshot_due():
+            self._quorum.compact(self._ctx.image.to_bytes())

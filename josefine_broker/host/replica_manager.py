@@ -1,0 +1,422 @@
+"""The partitions of this broker: a log and its deciding part, opened together and stopped together.
+
+Rules: recovery replays a log's batch headers into its producers' state, so a retry is recognized
+after a crash too; the leader epochs come from their checkpoint and from the batches themselves, the
+high watermark from its checkpoint, as far as the log still goes.
+
+Logs are recovered before the broker registers, as Kafka loads them, for the registration says what
+may be believed of each (`metadata/log_completeness.py`). It is judged by the disk alone, not by an
+image that may be behind: by recovery, by the high watermarks last stored, and by the directories. A
+partition without a directory is missing if it had records when those were stored, else empty.
+Nothing is made anew, and no high watermark stored, before the registration is in the image; and a
+log that turns out worse later than was said is not hosted: a restart says it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
+from josefine_broker.base.ports import Clock
+from josefine_broker.base.rounds import steps
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.metadata_quorum.apply_committed import ToHost
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.host.log.cleaner import Candidate
+from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.crc import Buffer
+
+NEW_STORED_MS = 1_000
+"""A partition first written to is named among the high watermarks within about this time: before,
+the loss of its directory would be taken for one that never was made."""
+
+log = logging.getLogger(__name__)
+
+
+class _Recovered(NamedTuple):
+    """A log that was recovered, with what that told of its partition."""
+
+    topic_id: UUID
+    log: PartitionLog
+    producers: ProducerState
+    epochs: LeaderEpochs
+
+
+class Hosting:
+    """Implements `engine.ports.LogsPort` over the log manager."""
+
+    def __init__(
+        self, manager: LogManager, clock: Clock, on_opened: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_opened` is called for each log, on the thread that opens it."""
+        self._on_opened = on_opened
+        self._manager = manager
+        self._clock = clock
+        self._high_watermarks = HighWatermarks(manager.files)
+        self._hosted: dict[TopicPartition, tuple[Partition, PartitionLog]] = {}
+        self._ids: dict[TopicPartition, UUID] = {}
+        self._prepared: dict[TopicPartition, _Recovered] = {}
+        self._epochs_due: dict[TopicPartition, PartitionLog] = {}
+        self._claims = LogClaims()
+        self._only_replicas: set[Key] = set()
+        """Partitions of which no other broker has a copy, when this process registered."""
+        self._kept: dict[Key, int] = {}
+        """High watermarks of partitions that could not be opened."""
+        self._is_followed = False
+        """The image knows this process, and its partitions are open."""
+        self._made = 0
+        """Directories made when the high watermarks were last stored,"""
+        self._stored_ms = 0
+        """and when that was."""
+
+    def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
+        """Recover the logs that are going to be opened, on a thread of the caller's: after a crash
+        it may read gigabytes. Returns what may be believed of each log on this disk; what cannot be
+        opened is told by `open`. Raises OSError when the data directory cannot be listed.
+        """
+        logs: dict[Key, Completeness] = {}
+        names = set()
+        for tp, topic_id, settings, is_only_replica in wanted:
+            names.add(str(tp))
+            if is_only_replica:
+                self._only_replicas.add((topic_id, tp.partition))
+            found = self._prepare(tp, topic_id, settings)
+            if found is not None:
+                logs[topic_id, tp.partition] = found
+        found_beside, has_hollow = self._manager.found_beside(names)
+        for found_partition in found_beside:
+            # The image does not know it yet: it was not looked at.
+            index = found_partition.topic_partition.partition
+            logs[found_partition.topic_id, index] = Completeness.UNSYNCED
+        is_explained = has_hollow and self._manager.may_lack_unsynced
+        gone = Completeness.UNSYNCED if is_explained else Completeness.MISSING
+        for key in self._high_watermarks:
+            logs.setdefault(key, gone)
+        default = Completeness.COMPLETE if self._high_watermarks.is_there else Completeness.MISSING
+        logs = {key: each for key, each in logs.items() if each is not default}
+        self._claims = LogClaims(default=default, logs=logs)
+        return self._claims
+
+    def _prepare(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> Completeness | None:
+        """Recover one log; what may be believed of it, None where there is none."""
+        try:
+            if not self._manager.is_there(tp, TopicId(topic_id)):
+                is_hollow = self._manager.may_lack_unsynced and self._manager.has_directory(tp)
+                return Completeness.UNSYNCED if is_hollow else None
+            recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log)
+        except CorruptData:
+            return Completeness.UNREADABLE
+        except OSError:
+            return Completeness.UNSYNCED
+        return self._judged(recovered, tp.partition)
+
+    def _judged(self, recovered: _Recovered, index: int) -> Completeness:
+        """What recovery says, and the high watermark last stored.
+
+        A loss of power explains what recovery finds missing: the log is only unsynced then. It does
+        not excuse a log that ends below its own high watermark: records that were committed are
+        gone, and would it lead, every replica that has them would have to stop. The only copy
+        leads on all the same, for nobody can have more.
+        """
+        key = recovered.topic_id, index
+        found = recovered.log.recovery_report.completeness
+        lacks_committed = recovered.log.log_end_offset < self._high_watermarks.get(*key)
+        if lacks_committed:
+            found = found.or_worse(Completeness.SHORTENED)
+        if found is Completeness.COMPLETE or not self._manager.may_lack_unsynced:
+            return found
+        if lacks_committed and key not in self._only_replicas:
+            return Completeness.SHORTENED
+        return Completeness.UNSYNCED
+
+    @property
+    def prepared(self) -> int:
+        """Logs recovered and not opened yet."""
+        return len(self._prepared)
+
+    def open(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings, leader_epoch: int
+    ) -> HostedPartition:
+        recovered = self._prepared.pop(tp, None)
+        if recovered is not None and recovered.topic_id != topic_id:
+            recovered.log.abandon()
+            recovered = None
+        key = (topic_id, tp.partition)
+        known = self._high_watermarks.get(*key)
+        if recovered is None:
+            if key in self._high_watermarks:
+                self._kept[key] = known
+            try:
+                recovered = self._recover_late(tp, topic_id, settings)
+            except CorruptData:
+                self._kept[key] = known  # there is a log: should it be removed, it is missing then
+                raise
+            self._kept.pop(key, None)
+        self._check_epochs(tp, recovered, leader_epoch)
+        _, partition_log, producers, epochs = recovered
+        if partition_log.recovery_report.completeness is not Completeness.COMPLETE:
+            partition_log.state.forget_completeness()  # the image has it
+        partition_log.config = settings.log
+        partition_log.snapshot_source = lambda: self._snapshot(tp)
+        self._manager.adopt(tp, partition_log)
+        start, end = partition_log.log_start_offset, partition_log.log_end_offset
+        partition = Partition(producers, epochs, min(max(known, start), end))
+        self._hosted[tp] = (partition, partition_log)
+        self._ids[tp] = topic_id
+        return HostedPartition(topic_id, partition, partition_log, settings)
+
+    def _check_epochs(self, tp: TopicPartition, recovered: _Recovered, newest: int) -> None:
+        """A batch of a leader epoch that there was not yet: it lies outside the batch's checksum,
+        and is damaged. The log ends before it, once the image has heard that it is shorter. Raises
+        CorruptData, OSError."""
+        its_log, epochs = recovered.log, recovered.epochs
+        wrong = next((each for each in epochs.starts if each.epoch > newest), None)
+        if wrong is None:
+            return
+        claimed = self._claims.of((recovered.topic_id, tp.partition))
+        if claimed is Completeness.COMPLETE:
+            its_log.state.settle()
+            its_log.state.store_completeness(Completeness.SHORTENED)
+            its_log.abandon()
+            raise CorruptData(
+                f"{tp} has batches of leader epoch {wrong.epoch} from offset {wrong.start_offset} "
+                f"on, the newest is {newest}: the log is damaged there. Restart this broker to "
+                "have the rest copied from another replica"
+            )
+        try:
+            its_log.truncate_to(wrong.start_offset)
+        except KafkaError as error:
+            raise OSError(errno.EIO, str(error)) from error
+        epochs.truncate_end(its_log.log_end_offset)
+        now_ms, producers = self._clock.now_ms(), recovered.producers
+        producers.clear()
+        its_log.replay(
+            producers.restore, lambda header, batch: producers.take(header, batch, now_ms)
+        )
+
+    def _recover_late(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> _Recovered:
+        """A log that was not there, or could not be opened, when this process registered. Raises
+        CorruptData, OSError."""
+        recovered = self._recover(tp, topic_id, settings.log)
+        found = self._judged(recovered, tp.partition)
+        claimed = self._claims.of((topic_id, tp.partition))
+        if not found.may_lead and found.rank > claimed.rank:
+            recovered.log.abandon()
+            raise CorruptData(
+                f"{tp} is {found.value}, which this broker did not know when it registered: "
+                "restart it"
+            )
+        return recovered
+
+    def _recover(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> _Recovered:
+        """Raises CorruptData, OSError."""
+        now_ms = self._clock.now_ms()
+        producers = ProducerState()
+        epoch_starts: list[tuple[LeaderEpoch, int]] = []
+
+        def on_batch(header: BatchHeader, batch: Buffer) -> None:
+            producers.take(header, batch, now_ms)
+            _note_epoch(epoch_starts, header)
+
+        partition_log = self._manager.recover_log(
+            tp,
+            TopicId(topic_id),
+            config,
+            now_ms,
+            on_snapshot=producers.restore,
+            on_batch=on_batch,
+        )
+        epochs = _recovered_epochs(partition_log, epoch_starts)
+        self._on_opened()
+        return _Recovered(topic_id, partition_log, producers, epochs)
+
+    def remove_strays(self, keep: Collection[tuple[str, int]]) -> None:
+        """Once the image is followed: what else is on disk is no partition of this broker."""
+        for recovered in self._prepared.values():
+            recovered.log.abandon()
+        self._prepared.clear()
+        self._is_followed = True
+        self.checkpoint_high_watermarks()
+        removed = self._manager.remove_strays({TopicPartition(*each) for each in keep})
+        if removed:
+            log.info("partitions removed that are not hosted any more", extra={"count": removed})
+
+    def configure(self, tp: TopicPartition, config: LogConfig) -> None:
+        self._manager.configure(tp, config)
+
+    def delete(self, tp: TopicPartition) -> None:
+        self._hosted.pop(tp, None)
+        self._ids.pop(tp, None)
+        self._epochs_due.pop(tp, None)
+        try:
+            self._manager.delete(tp)
+        except OSError as error:  # nobody needs it any more: no reason to end the broker
+            log.warning("not removed before the next start", extra={"log": tp, "reason": error})
+
+    def store_epochs(self, tp: TopicPartition) -> None:
+        partition, partition_log = self._hosted[tp]
+        if partition.is_leader or not self._keep_epochs(tp):
+            return  # an election costs the disk nothing: the batches, or a snapshot, will tell
+        is_scheduled = bool(self._epochs_due)
+        self._epochs_due[tp] = partition_log
+        if not is_scheduled:  # one job for all that changed meanwhile: an election moves hundreds
+            self._manager.schedule(self._store_due_epochs)
+
+    def _keep_epochs(self, tp: TopicPartition) -> bool:
+        partition, partition_log = self._hosted[tp]
+        payload = partition.epochs.to_bytes(partition_log.log_end_offset)
+        return partition_log.state.keep_leader_epochs(payload)
+
+    def _store_due_epochs(self) -> None:
+        """Scheduled. What cannot be stored is kept until the log's next snapshot or close."""
+        while self._epochs_due:
+            try:
+                tp, partition_log = self._epochs_due.popitem()
+            except KeyError:
+                return
+            try:
+                partition_log.state.store_kept_epochs()
+            except OSError as error:
+                log.warning("leader epochs not stored", extra={"partition": tp, "reason": error})
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Periodic: where the replicas stand, for the next start after a crash."""
+        if not self._is_followed:
+            return  # what the process before stored is all that is known
+        self._made = self._manager.directories_made
+        self._stored_ms = self._clock.monotonic_ms()
+        job = self._high_watermarks.due(self._current_high_watermarks())
+        if job is not None:
+            self._manager.schedule(partial(_try_to_store, job))
+
+    def _current_high_watermarks(self) -> dict[tuple[UUID, int], int]:
+        """Of those that have a directory for sure: an empty log has none before its first write."""
+        return self._kept | {
+            (self._ids[tp], tp.partition): partition.high_watermark
+            for tp, (partition, partition_log) in self._hosted.items()
+            if partition_log.log_end_offset > 0
+        }
+
+    def expire_producers(self) -> Iterator[object]:
+        """Periodic, in steps: forget producers silent for a day (KIP-854), and which transactions
+        were aborted in what retention has deleted."""
+        now_ms = self._clock.now_ms()
+        for each in steps(self._hosted):
+            if each is not None:
+                partition, its_log = each[1]
+                partition.producers.expire(now_ms)
+                partition.producers.transactions.forget_before(its_log.log_start_offset)
+            yield each
+
+    def flush_due(self) -> None:
+        self._manager.flush_due(self._clock.now_ms())
+        is_behind = self._made < self._manager.directories_made
+        if is_behind and self._clock.monotonic_ms() >= self._stored_ms + NEW_STORED_MS:
+            self.checkpoint_high_watermarks()
+
+    def apply_retention(self) -> Iterator[object]:
+        """Periodic, in steps."""
+        removed = 0
+        for count in self._manager.apply_retention(self._clock.now_ms(), self._high_watermark):
+            removed += count
+            yield None
+        if removed:
+            log.info("segments expired", extra={"segments": removed})
+
+    def compacted(self) -> Iterator[Candidate | None]:
+        """The logs of compacted topics, None where others may run."""
+        for each in steps(self._hosted):
+            if each is None:
+                yield None
+            elif each[1][1].config.compacts:
+                tp, (partition, partition_log) = each
+                yield Candidate(tp, partition, partition_log)
+
+    def close(self, broker_epoch: int) -> None:
+        """Sync and close every log with its producers' state. Raises OSError."""
+        if self._is_followed:
+            job = self._high_watermarks.due(self._current_high_watermarks())
+            if job is not None:
+                job()
+        self._manager.close(self._snapshot, broker_epoch)
+        self._hosted.clear()
+
+    def _high_watermark(self, tp: TopicPartition) -> int:
+        return self._hosted[tp][0].high_watermark
+
+    def _snapshot(self, tp: TopicPartition) -> bytes:
+        """The producers' state, with the epochs so far kept: a replay begins behind both."""
+        self._keep_epochs(tp)
+        return self._hosted[tp][0].producers.snapshot()
+
+
+def _try_to_store(job: Callable[[], None]) -> None:
+    """A full disk costs nothing here: the next time is soon."""
+    try:
+        job()
+    except OSError as error:
+        log.warning("high watermarks not stored", extra={"reason": error})
+
+
+def _recovered_epochs(
+    partition_log: PartitionLog, seen: list[tuple[LeaderEpoch, int]]
+) -> LeaderEpochs:
+    """The checkpoint's epochs, cut to the log, then those that only the batches know. Raises
+    CorruptData."""
+    if partition_log.log_end_offset == 0:
+        return LeaderEpochs()
+    stored = _stored_epochs(partition_log)
+    epochs = stored or LeaderEpochs()
+    epochs.truncate_end(partition_log.log_end_offset)
+    if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):
+        # A replay behind a snapshot has not seen them all, and an epoch that begins too late would
+        # tell a follower that its log agrees with this one where it does not.
+        seen = _epochs_of_batches(partition_log)
+    if seen:  # where batches were read they are the truth: a truncation may not have been stored
+        epochs.truncate_end(seen[0][1])
+    for epoch, start_offset in seen:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, start_offset)
+    epochs.truncate_start(partition_log.log_start_offset)
+    return epochs
+
+
+def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
+    """None: there is no checkpoint, or none that can be read."""
+    try:
+        stored = partition_log.state.leader_epochs()
+        return None if stored is None else LeaderEpochs.from_bytes(stored)
+    except CorruptData as error:
+        event = {"directory": partition_log.directory, "reason": error}
+        log.warning("leader epochs rebuilt from batches", extra=event)
+        return None
+
+
+def _epochs_of_batches(partition_log: PartitionLog) -> list[tuple[LeaderEpoch, int]]:
+    """Of the whole log. Raises CorruptData."""
+    found: list[tuple[LeaderEpoch, int]] = []
+    partition_log.replay(None, lambda header, _: _note_epoch(found, header))
+    return found
+
+
+def _note_epoch(starts: list[tuple[LeaderEpoch, int]], header: BatchHeader) -> None:
+    if not starts or header.leader_epoch > starts[-1][0]:
+        starts.append((header.leader_epoch, header.base_offset))

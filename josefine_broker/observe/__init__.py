@@ -1,0 +1,1 @@
+"""What `/health`, `/metrics`, `/cluster` and `/debug` read of a running broker. Reads only."""

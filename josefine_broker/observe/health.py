@@ -1,0 +1,132 @@
+"""What `/health` checks and what `/metrics` reads of a running broker. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.config.sections import IdentitySection
+from josefine_broker.engine.broker import Broker
+from josefine_broker.engine.cluster.enrolment import Place
+from josefine_broker.engine.cluster.status_text import leaving
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.loading import Loading
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.host.log.cleaner import Cleaner
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.net.admin_http import Check
+from josefine_broker.host.net.server import Server
+from josefine_broker.observe.cluster import partitions_of, place_of
+from josefine_broker.observe.storage import (
+    damaged_logs,
+    failed_logs,
+    free_bytes,
+    named,
+    needed_bytes,
+)
+
+NOTHING: Mapping[TopicPartition, str] = MappingProxyType({})
+
+
+def health_checks(
+    broker: Broker,
+    server: Server,
+    config: IdentitySection,
+    logs: LogManager,
+    cleaner: Cleaner,
+) -> Mapping[str, Callable[[], Check]]:
+    """The checks of `/health`, by name."""
+    ctx, quorum = broker.ctx, broker.quorum
+
+    def listeners() -> Check:
+        detail = f"{server.connection_count} connections"
+        return Check(ok=server.is_listening, detail=detail)
+
+    def process() -> Check:
+        if broker.failure is not None:
+            return Check(ok=False, detail=f"stopped: {broker.failure}")
+        return Check(ok=True, detail="no broken invariant")
+
+    def metadata() -> Check:
+        if broker.failure is not None:
+            return Check(ok=False, detail=f"stopped: {broker.failure}")
+        if quorum.lacks_room:
+            return Check(ok=False, detail=f"waits: {quorum.lacks_room}")
+        status = quorum.status()
+        if status.leader is None:
+            why = broker.why_no_controller()
+            return Check(ok=False, detail=f"no raft leader in term {status.term}: {why}")
+        return Check(ok=True, detail=f"raft leader {status.leader} in term {status.term}")
+
+    def cluster() -> Check:
+        place = place_of(ctx)
+        if place is Place.SERVING:
+            return Check(
+                ok=True, detail=f"controller {ctx.cluster.controller_id} hears this broker"
+            )
+        if place is Place.LEAVING:
+            return Check(ok=False, detail=leaving(ctx.storage.trouble))
+        return Check(ok=False, detail=broker.describe_wait())
+
+    return {
+        "process": process,
+        "listeners": listeners,
+        "metadata": metadata,
+        "cluster": cluster,
+        "logs": lambda: check_logs(ctx, logs, cleaner.damaged),
+        "replicas": lambda: check_replicas(ctx),
+        "groups": lambda: check_groups(ctx),
+        "disk": lambda: check_disk(ctx, config),
+    }
+
+
+def check_logs(
+    ctx: Context, logs: LogManager, not_cleaned: Mapping[TopicPartition, str] = NOTHING
+) -> Check:
+    """Whether all are served, and are what was written as far as the cleaner has looked. One that
+    was cut is told for as long as this process lives: it is served, and somebody should see it."""
+    trouble = [each for each in (failed_logs(ctx), damaged_logs(ctx)) if each]
+    if not_cleaned:
+        reason = next(iter(not_cleaned.values()))
+        trouble.append(f"not cleaned, for they are damaged: {named(not_cleaned)}: {reason}")
+    cut = [tp for tp, log in logs if log.recovery_report.may_lack]
+    if cut:
+        told = f"cut at this start, records may be lost: {named(cut)}"
+        return Check(ok=not trouble, detail="; ".join([*trouble, told]))
+    if trouble:
+        return Check(ok=False, detail="; ".join(trouble))
+    return Check(ok=True, detail=f"{len(ctx.hosted.partitions)} partitions")
+
+
+def check_replicas(ctx: Context) -> Check:
+    """Whether every follower here follows: one that does not waits for a person."""
+    halted = {tp: each.halt for tp, each in ctx.hosted.partitions.items() if each.halt}
+    if halted:
+        reason = next(iter(halted.values()))
+        return Check(ok=False, detail=f"not followed: {named(halted)}: {reason}")
+    doubts = sum(
+        each.completeness_of(ctx.broker_id) is not Completeness.COMPLETE
+        for _, _, each in partitions_of(ctx.image)
+    )
+    return Check(ok=True, detail=f"{doubts} logs here count again once they are copied")
+
+
+def check_groups(ctx: Context) -> Check:
+    """Whether every group that this broker should coordinate can be read from its log."""
+    groups = ctx.clients.groups
+    troubles = {
+        tp: each.trouble
+        for tp, each in groups.loading.items()
+        if isinstance(each, Loading) and each.trouble
+    }
+    if troubles:
+        reason = next(iter(troubles.values()))
+        return Check(ok=False, detail=f"not read, tried again: {named(troubles)}: {reason}")
+    return Check(ok=True, detail=f"{len(groups.coordinator)} groups")
+
+
+def check_disk(ctx: Context, config: IdentitySection) -> Check:
+    """Whether there is the space that `broker.disk_free_bytes_min` asks for."""
+    free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
+    return Check(ok=free >= needed, detail=f"{free} bytes free, {needed} are to be")

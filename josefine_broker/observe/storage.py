@@ -1,0 +1,91 @@
+"""Looks whether this broker can still write. Reads the file system, and sets two fields."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from josefine_broker.base.rounds import Rounds
+from josefine_broker.config.sections import IdentitySection
+from josefine_broker.engine.context import Context
+
+log = logging.getLogger(__name__)
+
+NAMED_MAX = 10
+ENOUGH_AGAIN = 1.25
+"""Times the reserve must be free before records are taken again: no flapping at the edge."""
+
+
+class FailedLogs:
+    """Which hosted logs cannot be written, as far as was looked: all in turn (`base/rounds.py`)."""
+
+    def __init__(self) -> None:
+        self._rounds = Rounds[tuple[str, int]]()
+        self._failed: dict[tuple[str, int], None] = {}
+
+    def look(self, ctx: Context) -> list[tuple[str, int]]:
+        """Look on."""
+        for tp in (*self._failed, *self._rounds.next(ctx.hosted.partitions)):
+            hosted = ctx.hosted.partitions.get(tp)
+            if hosted is not None and hosted.log.failure:
+                self._failed[tp] = None
+            else:
+                self._failed.pop(tp, None)
+        return list(self._failed)
+
+
+def look_at_storage(ctx: Context, config: IdentitySection, logs: FailedLogs) -> None:
+    """Periodic: is there space, and can every log be written?"""
+    free = free_bytes(config.data_dir)
+    ctx.storage.is_full = free < needed_bytes(ctx, config)
+    trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
+    if not ctx.storage.is_full:
+        trouble = _told(ctx, logs.look(ctx))
+    if bool(trouble) != bool(ctx.storage.trouble):
+        log.warning("storage", extra={"trouble": trouble or "over"})
+    ctx.storage.trouble = trouble
+
+
+def free_bytes(directory: Path) -> int:
+    """Space that this process may still use there. Raises OSError."""
+    stat = os.statvfs(directory)
+    return stat.f_bavail * stat.f_frsize
+
+
+def room_bytes(config: IdentitySection) -> int:
+    """What may be written without touching the reserve. Raises OSError."""
+    return free_bytes(config.data_dir) - config.disk_free_bytes_min
+
+
+def needed_bytes(ctx: Context, config: IdentitySection) -> int:
+    """Space that must be free for this broker to take records, or to take them again."""
+    return int(config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.storage.is_full else 1))
+
+
+def failed_logs(ctx: Context) -> str:
+    """The partitions here that the disk does not let be opened or written, as a sentence; empty:
+    none. It takes the others' logs next, so their leaderships go, too."""
+    return _told(ctx, [tp for tp, each in ctx.hosted.partitions.items() if each.log.failure])
+
+
+def _told(ctx: Context, failed: list[tuple[str, int]]) -> str:
+    unopened = [tp for tp, each in ctx.hosted.unopened.items() if not each.is_damaged]
+    failed = unopened + failed
+    return f"storage failed: {named(failed)}" if failed else ""
+
+
+def damaged_logs(ctx: Context) -> str:
+    """The partitions here whose log is not what was written. The others are served."""
+    damaged = {tp: each.reason for tp, each in ctx.hosted.unopened.items() if each.is_damaged}
+    if not damaged:
+        return ""
+    return f"offline, for the log is damaged: {named(damaged)}; {next(iter(damaged.values()))}"
+
+
+def named(tps: Collection[tuple[str, int]]) -> str:
+    """Partitions in a sentence."""
+    names = ", ".join(f"{topic}-{index}" for topic, index in list(tps)[:NAMED_MAX])
+    more = len(tps) - NAMED_MAX
+    return f"{names} and {more} more" if more > 0 else names

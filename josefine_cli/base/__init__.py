@@ -1,0 +1,1 @@
+"""What every verb may use: errors, output, waiting, signals, client configuration."""

@@ -1,0 +1,97 @@
+"""How commands reach a protected broker: a file of settings in the words of Kafka's clients
+(`security.protocol`, `ssl.ca.location` …), one `name=value` a line.
+
+A secret may stand elsewhere: `ssl.key.password=file:PATH` or `env:NAME`.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+import ssl
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from josefine_broker.client.io_tls import client_context
+from josefine_broker.client.secret_settings import read_secrets
+from josefine_broker.client.security import NAMES, PLAINTEXT, Security, parse_security
+from josefine_cli.base.errors import CLIENT_CONFIG, UsageError
+
+
+def configured_security(env: Mapping[str, str]) -> Security:
+    """As the file says that `env` names. Raises UsageError with file and line."""
+    settings = configured_settings(env)
+    if not settings:
+        return PLAINTEXT
+    try:
+        return parse_security(read_secrets(settings, env))
+    except ValueError as error:
+        raise UsageError(f"{env[CLIENT_CONFIG]}: {error}") from None
+
+
+def configured_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """Those of the file, secrets as they stand there; none without a file. Raises UsageError."""
+    path = env.get(CLIENT_CONFIG)
+    if not path:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            return settings_of(file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {path} ({CLIENT_CONFIG}): {reason.lower()}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
+    """For what is no Kafka but speaks TLS (HTTP, the text protocol): by the settings `ssl.*` of
+    that file, where it has any, else believing the system's authorities. Raises UsageError,
+    TlsError."""
+    return client_context(configured_security(env)) or ssl.create_default_context()
+
+
+def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Who asks for a page of a broker: by the settings `sasl.*` of that file. Nothing is said over
+    a network without TLS. Raises UsageError."""
+    security = configured_security(env)
+    if not security.protocol.is_sasl or not _is_private(url):
+        return {}
+    if security.token is None:
+        said = base64.b64encode(f"{security.username}:{security.password}".encode()).decode()
+        return {"Authorization": f"Basic {said}"}
+    try:
+        return {"Authorization": f"Bearer {security.token.read(env).strip()}"}
+    except ValueError as error:
+        raise UsageError(f"{env[CLIENT_CONFIG]}: sasl.oauthbearer.token: {error}") from None
+
+
+def _is_private(url: str) -> bool:
+    """Whether nobody between here and there reads what is said."""
+    where = urlsplit(url)
+    try:
+        is_here = ipaddress.ip_address(where.hostname or "").is_loopback
+    except ValueError:
+        is_here = where.hostname == "localhost"
+    return where.scheme == "https" or is_here
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """The settings of a file; `#` begins a comment at the begin of a line. Raises ValueError with
+    the line, never with a value."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!")):
+            continue
+        name, equals, value = stripped.partition("=")
+        name = name.strip()
+        if not equals or not re.fullmatch(r"[a-z.]+", name):
+            raise ValueError(f"line {number}: expected name=value")
+        if name not in NAMES:
+            raise ValueError(f"line {number}: no setting {name!r} is known here")
+        if name in found:
+            raise ValueError(f"line {number}: {name} is set twice")
+        found[name] = value.strip()
+    return found

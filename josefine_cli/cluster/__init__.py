@@ -1,0 +1,1 @@
+"""`josefine cluster`: a local cluster, and a running one."""

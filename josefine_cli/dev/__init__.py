@@ -1,0 +1,1 @@
+"""Verbs that measure and demonstrate: `demo`, `bench`, `perf`."""

@@ -1,0 +1,236 @@
+"""What landed, held against what went in. The tables are read without Spark, by delta-rs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from josefine_cli.dev.demo_produce import Produced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTotals:
+    """Aggregates of both tables; all zero before the first run."""
+
+    rows: int = 0
+    distinct_offsets: int = 0
+    null_keys: int = 0
+    distance_miles: int = 0
+    dep_delay_minutes: int = 0
+    merged_flights: int = 0
+    merged_dep_delay_minutes: int = 0
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One statement about the tables, with both sides of it."""
+
+    statement: str
+    expected: int
+    found: int
+
+    @property
+    def ok(self) -> bool:
+        return self.expected == self.found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Everything the demo prints at its end."""
+
+    checks: tuple[Check, ...]
+    produced: Produced
+    pipeline: dict[str, Any]
+    rows: int
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: the checks, the legs' throughput, the pipeline's own summary."""
+        return {
+            "ok": self.ok,
+            "checks": [{**asdict(check), "ok": check.ok} for check in self.checks],
+            "produce": {
+                "events": self.produced.totals.events,
+                "seconds": round(self.produced.seconds, 3),
+            },
+            "pipeline": self.pipeline,
+        }
+
+
+def flights_path(directory: Path) -> Path:
+    """The table with one row for each event."""
+    return directory / "tables" / "flights"
+
+
+def delays_path(directory: Path) -> Path:
+    """The table of partial sums per carrier and scheduled hour, merged by key."""
+    return directory / "tables" / "delays"
+
+
+def dead_letter_path(directory: Path) -> Path:
+    """The table of events that could not be decoded."""
+    return directory / "tables" / "dead_letters"
+
+
+def read_tables(directory: Path) -> TableTotals:
+    """The aggregates of what is in the tables now; a table that is not there counts as empty."""
+    import pyarrow.compute as pc
+
+    flights = _read(flights_path(directory))
+    delays = _read(delays_path(directory))
+    dead = _read(dead_letter_path(directory))
+
+    def total(table: Any, column: str) -> int:
+        return int(pc.sum(table[column]).as_py() or 0)
+
+    totals: dict[str, int] = {"dead_letters": dead.num_rows if dead is not None else 0}
+    if flights is not None:
+        totals |= {
+            "rows": flights.num_rows,
+            "distinct_offsets": flights.group_by(["_partition", "_offset"]).aggregate([]).num_rows,
+            "null_keys": flights["tailnum"].null_count,
+            "distance_miles": total(flights, "distance"),
+            "dep_delay_minutes": total(flights, "dep_delay"),
+        }
+    if delays is not None:
+        totals |= {
+            "merged_flights": total(delays, "flights"),
+            "merged_dep_delay_minutes": total(delays, "dep_delay_sum"),
+        }
+    return TableTotals(**totals)
+
+
+def open_table(path: Path) -> Any:
+    """A Delta table as Arrow's dataset, None where there is none."""
+    from deltalake import DeltaTable
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    if not DeltaTable.is_deltatable(str(path)):
+        return None
+    # deltalake's own file system is Python's: a reading thread of Arrow that still lets go of one
+    # of its files when the interpreter ends takes the process with it ("terminate called without
+    # an active exception", in one of seven runs on a busy machine). Arrow's own is not.
+    files = SubTreeFileSystem(str(path), LocalFileSystem())
+    return DeltaTable(str(path)).to_pyarrow_dataset(filesystem=files)
+
+
+def _read(path: Path) -> Any:
+    rows = open_table(path)
+    return None if rows is None else rows.to_table()
+
+
+def compare(
+    *,
+    before: TableTotals,
+    after: TableTotals,
+    produced: Produced,
+    topic_ends: dict[int, int],
+    pipeline: dict[str, Any],
+) -> Outcome:
+    """Hold the tables against the topic, the input, and each other.
+
+    The sums of the input apply when the tables had caught up with the topic before this run (always
+    so on a fresh one); after an interrupted run, `--keep` holds the tables against the topic alone.
+    """
+    events = sum(topic_ends.values())
+    totals = produced.totals
+    checks = [
+        Check(statement="rows in flights = events in the topic", expected=events, found=after.rows),
+        Check(statement="no event twice", expected=after.rows, found=after.distinct_offsets),
+        Check(statement="flights counted in delays", expected=events, found=after.merged_flights),
+        Check(
+            statement="minutes late: delays = flights",
+            expected=after.dep_delay_minutes,
+            found=after.merged_dep_delay_minutes,
+        ),
+        Check(statement="dead letters", expected=0, found=after.dead_letters),
+    ]
+    if before.rows + totals.events == events:
+        checks += [
+            Check(
+                statement="null keys as in the input",
+                expected=before.null_keys + totals.null_keys,
+                found=after.null_keys,
+            ),
+            Check(
+                statement="miles flown as in the input",
+                expected=before.distance_miles + totals.distance_miles,
+                found=after.distance_miles,
+            ),
+            Check(
+                statement="minutes late as in the input",
+                expected=before.dep_delay_minutes + totals.departure_delay_minutes,
+                found=after.dep_delay_minutes,
+            ),
+        ]
+    return Outcome(checks=tuple(checks), produced=produced, pipeline=pipeline, rows=after.rows)
+
+
+def print_outcome(console: Console, outcome: Outcome, directory: Path) -> None:
+    """The checks, a small table of results, the throughput, and where the tables are."""
+    table = Table("check", "expected", "found", "", title="What landed, against what went in")
+    for check in outcome.checks:
+        verdict = "[green]ok[/]" if check.ok else "[red]WRONG[/]"
+        table.add_row(check.statement, f"{check.expected:,}", f"{check.found:,}", verdict)
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    console.print(table)
+    console.print(_results(delays_path(directory)))
+    _print_throughput(console, outcome)
+    console.print(f"\nThe tables are in {directory / 'tables'}. To ask them:\n")
+    console.print(_how_to_query(directory), markup=False, soft_wrap=True)
+
+
+def _results(path: Path) -> Table:
+    """The carriers by mean departure delay, folded from the merged partial sums."""
+    carriers = (
+        _read(path)
+        .group_by("carrier")
+        .aggregate([("flights", "sum"), ("dep_delay_sum", "sum"), ("departed", "sum")])
+        .to_pylist()
+    )
+    table = Table("carrier", "flights", "mean departure delay", title="Delays by carrier, 2013")
+    for column in table.columns[1:]:
+        column.justify = "right"
+
+    def mean(row: dict[str, Any]) -> float:
+        return float(row["dep_delay_sum_sum"]) / max(1, row["departed_sum"])
+
+    for row in sorted(carriers, key=mean, reverse=True)[:8]:
+        table.add_row(row["carrier"], f"{row['flights_sum']:,}", f"{mean(row):.1f} min")
+    return table
+
+
+def _print_throughput(console: Console, outcome: Outcome) -> None:
+    produced = outcome.produced
+    rate = produced.totals.events / produced.seconds
+    megabytes = produced.totals.bytes / produced.seconds / 1e6
+    console.print(
+        f"produce     {produced.totals.events:,} events in {produced.seconds:.1f} s: "
+        f"{rate:,.0f} events/s, {megabytes:.1f} MB/s"
+    )
+    for name, sink in outcome.pipeline.get("sinks", {}).items():
+        seconds = max(float(sink["seconds"]), 1e-9)
+        console.print(
+            f"{name:<11} {sink['records']:,} events in {seconds:.1f} s: "
+            f"{sink['records'] / seconds:,.0f} events/s, {sink['rows']:,} rows written"
+        )
+
+
+def _how_to_query(directory: Path) -> str:
+    path = flights_path(directory)
+    return (
+        f'  .venv/bin/python -c "from deltalake import DeltaTable, QueryBuilder; '
+        f"table = DeltaTable('{path}'); print(QueryBuilder().register('flights', table)"
+        f".execute('select origin, count(*) from flights group by 1').read_all())\"\n"
+        f'  .venv/bin/python -c "from josefine_spark import session; '
+        f"session('ask').sql('select carrier, count(*) from delta.`{path}` group by 1').show()\""
+    )

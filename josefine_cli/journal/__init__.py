@@ -1,0 +1,1 @@
+"""`josefine journal`: journals of events in a topic, and their store."""

@@ -1,0 +1,179 @@
+"""`josefine journal replicate`: what carries journals into their store. The store is a folder;
+`--store` names it here and in the verbs that read journals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from josefine_broker.base.durations import FORMS, duration_ms
+from josefine_cli.base.errors import EXIT_SIGNAL, UsageError
+from josefine_cli.base.extras import need
+from josefine_cli.base.output import checked_addresses
+from josefine_cli.cluster.target import Bootstrap, bootstrap_of
+from josefine_cli.journal.replicate_run import Asked, replicate_all, replicate_one
+from josefine_cli.journal.spark import session
+from josefine_cli.kafka.config_pairs import parse_configs
+from josefine_journal.failpoints import armed
+
+STORE_HELP = "The folder of the journals' store."
+Store = Annotated[
+    Path | None,
+    typer.Option("--store", envvar="JOSEFINE_JOURNAL_STORE", help=STORE_HELP, metavar="DIRECTORY"),
+]
+TheStore = Annotated[
+    Path,
+    typer.Option("--store", envvar="JOSEFINE_JOURNAL_STORE", help=STORE_HELP, metavar="DIRECTORY"),
+]
+
+
+def check_store(store: Path | None) -> Path | None:
+    """The same, where the packages are there that read it. Raises UserError."""
+    if store is not None:
+        need("the store of journals", "deltalake", "pyarrow")
+    return store
+
+
+def replicate(
+    store: TheStore,
+    topic: Annotated[str | None, typer.Argument(help="The topic; it must exist.")] = None,
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", help="All topics that begin so, shared with others of these."),
+    ] = None,
+    partitions: Annotated[
+        str | None, typer.Option(help="Only these, like 0,2,5; default: all.", metavar="NUMBERS")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when all is replicated.")] = False,
+    interval: Annotated[
+        str, typer.Option(help=f"Between looks at a topic where nothing is new: {FORMS}.")
+    ] = "1s",
+    lost: Annotated[
+        str,
+        typer.Option(
+            help="Records that left the topic before they were stored: 'stop', or 'skip' them.",
+            metavar="stop|skip",
+        ),
+    ] = "stop",
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            "--dead-letters",
+            metavar="TOPIC",
+            help="Takes records that cannot be read, {topic} being theirs; without: they stop it.",
+        ),
+    ] = None,
+    expire: Annotated[
+        str, typer.Option(help="How often journals that expired are purged; 0: never.")
+    ] = "1h",
+    metrics: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Serve metrics; 0: any free port."),
+    ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Fold and write in Spark, which needs Java.")
+    ] = False,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option("--spark-conf", metavar="KEY=VALUE", help="Of Spark; repeatable."),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per commit.")] = False,
+) -> None:
+    """Carry journals into their store, until stopped: those of a topic, or of all with a prefix.
+
+    Each event is stored once, however often this dies; several of these for the same partitions do
+    no harm. Start it again after any error: it goes on where the store ends.
+
+    \b
+    josefine journal replicate accounts --store data/journals
+    """
+    _refuse_mixtures(topic, prefix, partitions, spark_conf, once=once, spark=spark)
+    asked = Asked(
+        store=check_store(store) or store,
+        partitions=None if partitions is None else _numbers(partitions),
+        once=once,
+        interval_ms=_time_ms("--interval", interval),
+        passes_lost=not is_stop("--lost", lost),
+        dead_letters=dead_letters,
+        expire_ms=None if expire == "0" else _time_ms("--expire", expire),
+        metrics_port=metrics,
+        at=_failpoint(),
+        as_json=as_json,
+    )
+    number = _carry(bootstrap, topic, prefix, asked, spark_conf or () if spark else None)
+    if number == signal.SIGINT:
+        raise typer.Exit(EXIT_SIGNAL + number)
+
+
+def _refuse_mixtures(
+    topic: str | None,
+    prefix: str | None,
+    partitions: str | None,
+    spark_conf: Sequence[str] | None,
+    *,
+    once: bool,
+    spark: bool,
+) -> None:
+    """Raises UsageError."""
+    if (topic is None) == (prefix is None):
+        raise UsageError("say a TOPIC or --prefix, one of the two")
+    if prefix is not None and (once or partitions is not None):
+        raise UsageError("--prefix goes with neither --once nor --partitions")
+    if spark and (prefix is not None or partitions is not None):
+        raise UsageError("--spark replicates one topic whole: neither --prefix nor --partitions")
+    if spark_conf and not spark:
+        raise UsageError("--spark-conf goes with --spark")
+
+
+def _carry(
+    bootstrap: str | None,
+    topic: str | None,
+    prefix: str | None,
+    asked: Asked,
+    spark: Sequence[str] | None,
+) -> int | None:
+    """Until it ends; the signal that ended it. `spark`: its settings, where it does the work."""
+    where = checked_addresses(bootstrap_of(bootstrap))
+    if topic is None:
+        return asyncio.run(replicate_all(where, str(prefix), asked))
+    if spark is None:
+        return asyncio.run(replicate_one(where, topic, asked))
+    with session(parse_configs(spark, "--spark-conf ")) as found:
+        return asyncio.run(replicate_one(where, topic, replace(asked, spark=found)))
+
+
+def _time_ms(option: str, text: str) -> int:
+    found = duration_ms(text)
+    if not found:
+        raise UsageError(f"{option} {text}: a time is like {FORMS}")
+    return found
+
+
+def is_stop(option: str, text: str) -> bool:
+    """False: skip. Raises UsageError."""
+    if text not in ("stop", "skip"):
+        raise UsageError(f"{option} {text}: it is stop or skip")
+    return text == "stop"
+
+
+def _failpoint() -> Callable[[str], None]:
+    try:
+        return armed(os.environ.get("JOSEFINE_FAIL"))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _numbers(text: str) -> Sequence[int]:
+    found = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in found):
+        raise UsageError(f"--partitions {text}: numbers with commas between them, like 0,2,5")
+    return sorted({int(part) for part in found})

@@ -1,0 +1,27 @@
+"""The Spark of `josefine journal replicate --spark`: started for it, or the one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from josefine_cli.base.extras import need
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Stopped in the end if it was started here. Raises UserError, PipelineError."""
+    need("a replicator in Spark", "pyspark", "delta", "pyarrow")
+    from pyspark.sql import SparkSession
+
+    from pipelines.jvm import stopping
+    from pipelines.starting import start_named
+
+    is_there = SparkSession.getActiveSession() is not None
+    spark = start_named("josefine journal", conf)
+    with nullcontext() if is_there else stopping(spark):
+        yield spark

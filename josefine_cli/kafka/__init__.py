@@ -1,0 +1,1 @@
+"""Verbs that any Kafka cluster could answer: topics, records, groups, users, configurations."""

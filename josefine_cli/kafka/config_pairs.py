@@ -1,0 +1,40 @@
+"""Configurations as they are typed: NAME=VALUE, times also as people write them, and a hint where
+a name is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from josefine_broker.base.durations import FORMS, duration_ms
+from josefine_cli.base.errors import UsageError
+
+CONFIG_HELP = f"A topic configuration; repeatable. Times (.ms) also like {FORMS}."
+
+
+def parse_configs(pairs: Sequence[str] | None, what: str = "--config ") -> dict[str, str]:
+    """Raises UsageError; `what` stands before the pair that is wrong."""
+    configs = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key.strip():
+            raise UsageError(f"{what}'{pair}' is not KEY=VALUE")
+        configs[key.strip()] = _in_ms(key.strip(), value.strip())
+    return configs
+
+
+def check_known(names: Sequence[str], known: Iterable[str], what: str) -> None:
+    """A reset of what nothing has changes nothing, so the broker does not complain. Raises
+    UsageError."""
+    there = list(known)
+    for name in names:
+        if name not in there:
+            near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
+            hint = f"; the nearest known key is {near[0]}" if near else ""
+            raise UsageError(f"{what}'{name}' is no topic configuration{hint}")
+
+
+def _in_ms(key: str, value: str) -> str:
+    """Kafka's times are numbers of milliseconds; people write 7d."""
+    found = duration_ms(value) if key.endswith(".ms") else None
+    return value if found is None else str(found)

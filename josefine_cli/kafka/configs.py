@@ -1,0 +1,114 @@
+"""`josefine configs`: what topics and brokers are set to, where each value comes from, and whether
+it may change while a broker runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from josefine_broker.client import config_admin
+from josefine_broker.client.admin import RESOURCE_TOPIC
+from josefine_broker.client.config_admin import RESOURCE_BROKER
+from josefine_cli.base.errors import UsageError
+from josefine_cli.base.output import connect, plural, print_json, print_table
+from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.config_pairs import check_known, parse_configs
+
+app = typer.Typer(
+    help="Describe, set and remove configurations of topics and brokers.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic.")]
+Broker = Annotated[int | None, typer.Option("--broker", min=0, help="Of this broker.")]
+Pairs = Annotated[
+    list[str], typer.Argument(help="Times (.ms) also like 7d.", metavar="NAME=VALUE...")
+]
+Keys = Annotated[list[str], typer.Argument(help="Back to their defaults.", metavar="NAME...")]
+
+
+@app.command()
+def describe(
+    topic: Topic = None,
+    broker: Broker = None,
+    all_values: Annotated[bool, typer.Option("--all", help="Defaults, too.")] = False,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is set.
+
+    \b
+    josefine configs describe --topic orders --all
+    josefine configs describe --broker 1
+    """
+    kind, name, said = _resource(topic, broker)
+    with connect(bootstrap_of(bootstrap)) as client:
+        if kind == RESOURCE_BROKER:
+            _check_broker(int(name), {each.broker_id for each in client.describe_cluster().brokers})
+        found = client.run(lambda s, t, d: config_admin.describe_resource(s, kind, name, t, d))
+    shown = [each for each in found if all_values or not each.is_default]
+    if as_json:
+        print_json([asdict(each) for each in shown])
+    elif not shown:
+        print(f"{said} has defaults alone; --all shows them")
+    else:
+        rows = [
+            (each.name, each.value, each.source, "yes" if each.may_change else "at a start")
+            for each in shown
+        ]
+        print_table(("configuration", "value", "from", "may change"), rows)
+
+
+@app.command("set")
+def set_configs(
+    pairs: Pairs, topic: Topic = None, broker: Broker = None, bootstrap: Bootstrap = None
+) -> None:
+    """Set what is named, and leave the rest as it is.
+
+    \b
+    josefine configs set --topic orders retention.ms=7d cleanup.policy=compact
+    """
+    kind, name, said = _resource(topic, broker)
+    changes: dict[str, str | None] = {**parse_configs(pairs, "")}
+    with connect(bootstrap_of(bootstrap)) as client:
+        client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
+    print(f"{said}: {plural(len(changes), 'configuration')} set")
+
+
+@app.command()
+def remove(
+    names: Keys, topic: Topic = None, broker: Broker = None, bootstrap: Bootstrap = None
+) -> None:
+    """Return to the defaults.
+
+    \b
+    josefine configs remove --topic orders retention.ms
+    """
+    kind, name, said = _resource(topic, broker)
+    if kind == RESOURCE_BROKER:
+        raise UsageError("a broker's settings are in its file: nothing of them can be removed here")
+    changes: dict[str, str | None] = dict.fromkeys(names)
+    with connect(bootstrap_of(bootstrap)) as client:
+        check_known(names, client.describe_configs([name])[name], "")
+        client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
+    print(f"{said}: {plural(len(changes), 'configuration')} back to the default")
+
+
+def _resource(topic: str | None, broker: int | None) -> tuple[int, str, str]:
+    """Its type, its name, and both in words. Raises UsageError."""
+    if (topic is None) == (broker is None):
+        raise UsageError("name one of --topic and --broker")
+    if topic is not None:
+        return RESOURCE_TOPIC, topic, f"topic {topic}"
+    return RESOURCE_BROKER, str(broker), f"broker {broker}"
+
+
+def _check_broker(broker: int, known: set[int]) -> None:
+    """Raises UsageError."""
+    if broker not in known:
+        there = ", ".join(map(str, sorted(known)))
+        raise UsageError(f"there is no broker {broker}: there are {there}")

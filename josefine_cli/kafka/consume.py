@@ -1,0 +1,236 @@
+"""`josefine consume`: records of a topic between two places, or from now on.
+
+Rules: offsets of `--to` are exclusive; within a partition records come in order; what a place
+means in each partition is settled before the first record is read, so a bounded read ends;
+compressed, transactional and control batches are understood, control batches not shown.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.fetch import Positions
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
+from josefine_broker.client.membership import Membership
+from josefine_broker.client.operations import partition_error
+from josefine_cli.base.errors import EXIT_SIGNAL, UsageError, UserError
+from josefine_cli.base.output import connect, note
+from josefine_cli.base.signals import StopSignals
+from josefine_cli.base.waiting import waits
+from josefine_cli.cluster.target import Bootstrap, bootstrap_of
+from josefine_cli.kafka.consume_group import GroupReader
+from josefine_cli.kafka.consume_records import (
+    FETCH_BYTES_MAX,
+    FETCH_WAIT_MS,
+    OutputFormat,
+    Write,
+    named_when_damaged,
+    records_of,
+    writer,
+)
+from josefine_cli.kafka.offset_spec import FORMS, Place, is_after, parse_place, resolve
+
+app = typer.Typer(
+    help="Read records of a topic, by offsets or by time.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command()
+def consume(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    start: Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")] = "earliest",
+    end: Annotated[
+        str | None,
+        typer.Option("--to", help="Read up to here, exclusive; the same forms. Default: latest."),
+    ] = None,
+    partitions: Annotated[
+        str | None, typer.Option("--partitions", "-p", help="Like 0,2,5-7. Default: all.")
+    ] = None,
+    max_records: Annotated[
+        int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-F", help="Go on with new records until Ctrl-C.")
+    ] = False,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", "-f", help="What a line of the output is.")
+    ] = OutputFormat.VALUE,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Read as a member of this group, and commit."),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The same as --format json: one object per record.")
+    ] = False,
+) -> None:
+    """Print records of a topic.
+
+    As a member of a group (--group) the broker gives it partitions, --from counts where the group
+    has committed nothing, and what is printed is committed. Ctrl-C leaves the group.
+
+    \b
+    josefine consume orders --from -10m
+    josefine consume orders --from 2026-01-01 --to 2026-01-02 --json
+    josefine consume orders --group readers --follow
+    """
+    _check_together(end, partitions, follow, group)
+    chosen = None if partitions is None else parse_partitions(partitions)
+    now_ms = time.time_ns() // 1_000_000
+    first = parse_place(start, "--from", now_ms)
+    last = parse_place(end, "--to", now_ms) if end is not None else None
+    if last is not None and is_after(first, last):
+        raise UsageError(f"--from {start} is after --to {end}")
+    if sys.stdout is None:  # closed by whoever started this: typeshed does not know
+        raise UserError("stdout is closed: there is nowhere to print records to")
+    write = writer(OutputFormat.JSON if as_json else output_format)
+    if group is not None:
+        _as_member(bootstrap_of(bootstrap), topic, group, first, write, max_records, follow)
+        return
+    with connect(bootstrap_of(bootstrap)) as client:
+        tps = _partitions(client, topic, chosen)
+        earliest = {tp: at.offset for tp, at in _listed(client, tps, EARLIEST).items()}
+        latest = {tp: at.offset for tp, at in _listed(client, tps, LATEST).items()}
+        starts = resolve(client, first, earliest, latest)
+        ends = latest if last is None else resolve(client, last, earliest, latest)
+        positions = Positions()
+        for tp in tps:
+            begin = _begin(tp, starts[tp], earliest[tp], latest[tp], follow)
+            positions.assign(tp, begin, None if follow else min(ends[tp], latest[tp]))
+        try:
+            if follow:
+                _copy(client, positions, write, max_records, flush_each=True)
+                return
+            with waits(lambda: _ahead(positions)) as moved:
+                _copy(client, positions, write, max_records, flush_each=False, moved=moved)
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+
+
+def _check_together(
+    end: str | None, partitions: str | None, follow: bool, group: str | None
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if follow and end is not None:
+        raise UsageError("--follow has no end: leave --to out")
+    if group is not None and (end is not None or partitions is not None):
+        refused = "--to" if end is not None else "--partitions"
+        raise UsageError(f"{refused} is not for a member of a group: leave it out, or --group")
+
+
+def _as_member(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    first: Place,
+    write: Write,
+    max_records: int | None,
+    follow: bool,
+) -> None:
+    with connect(bootstrap) as client:
+        client.partition_count(topic)
+    with StopSignals() as stop:
+        reader = GroupReader(
+            lambda: connect(bootstrap),
+            Membership(group, (topic,)),
+            first,
+            write,
+            max_records=max_records,
+            follow=follow,
+        )
+        reader.run(stop)
+    if stop.number is not None and not (follow and stop.number == signal.SIGINT):
+        raise typer.Exit(EXIT_SIGNAL + stop.number)
+
+
+def _ahead(positions: Positions) -> str:
+    """What a bounded read still waits for: it may be that a log ends earlier than it did."""
+    for tp, offset in positions.wanted().items():
+        return f"records of {tp} from offset {offset} to {positions.end_offset(tp)}"
+    return "the last records"
+
+
+def parse_partitions(text: str) -> list[int]:
+    """`0,2,5-7`. Raises UsageError."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdecimal() or (dash and not high.isdecimal()):
+            raise UsageError(f"--partitions '{text}' is not like 0,2,5-7")
+        if high and int(high) < int(low):
+            raise UsageError(f"--partitions '{text}': {low} is after {high}")
+        numbers.update(range(int(low), int(high or low) + 1))
+    return sorted(numbers)
+
+
+def _partitions(
+    client: BlockingClient, topic: str, chosen: list[int] | None
+) -> list[TopicPartition]:
+    count = client.partition_count(topic)
+    numbers = range(count) if chosen is None else chosen
+    missing = [n for n in numbers if n >= count]
+    if missing:
+        raise UserError(
+            f"topic '{topic}' has no partition {missing[0]}: it has {count}, numbered from 0"
+        )
+    return [TopicPartition(topic, n) for n in numbers]
+
+
+def _listed(client: BlockingClient, tps: list[TopicPartition], timestamp: int) -> dict[Any, Any]:
+    return client.list_offsets(dict.fromkeys(tps, timestamp))
+
+
+def _begin(tp: TopicPartition, wanted: int, earliest: int, latest: int, follow: bool) -> int:
+    """Where to start: never silently elsewhere than asked for."""
+    if wanted < earliest:
+        if wanted > 0:
+            note(f"partition {tp.partition}: records before offset {earliest} are gone")
+        return earliest
+    if wanted > latest and not follow:
+        raise UserError(
+            f"partition {tp.partition} of '{tp.topic}' ends at offset {latest}, before {wanted}"
+        )
+    return wanted
+
+
+def _copy(
+    client: BlockingClient,
+    positions: Positions,
+    write: Write,
+    max_records: int | None,
+    *,
+    flush_each: bool,
+    moved: Callable[[], None] = lambda: None,
+) -> None:
+    """Read until every partition is at its end, `max_records` are written, or for ever."""
+    left = max_records
+    while not positions.finished:
+        fetched = client.fetch(
+            positions.wanted(), partition_bytes_max=FETCH_BYTES_MAX, max_wait_ms=FETCH_WAIT_MS
+        )
+        if any(len(part.records) for part in fetched.values()):
+            moved()
+        for tp, part in fetched.items():
+            if part.error_code is not ErrorCode.none:
+                raise partition_error(tp, part.error_code, None)
+            with named_when_damaged(tp):
+                for record in records_of(tp, part, positions):
+                    write(tp, record)
+                    if left is not None:
+                        left -= 1
+                        if left == 0:
+                            return
+                positions.advance(tp, part.records)
+        if flush_each:
+            sys.stdout.flush()

@@ -1,0 +1,187 @@
+"""`josefine consume --group`: read as a member of a consumer group, with our own client.
+
+Rules: an offset is committed once its record is written out and flushed, so what ends in between is
+printed again and never passed over; what was written is committed before this member joins again
+and before it leaves; the member heartbeats between two fetches, so whoever reads its output more
+slowly than the session's timeout makes it lose its partitions. Ctrl-C and SIGTERM end it after the
+batch at hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import membership
+from josefine_broker.client.fetch import Positions
+from josefine_broker.client.fetched import FetchedPartition
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
+from josefine_broker.client.membership import Membership
+from josefine_broker.client.operations import partition_error
+from josefine_cli.base.output import note
+from josefine_cli.base.signals import StopSignals
+from josefine_cli.kafka.consume_records import (
+    FETCH_BYTES_MAX,
+    FETCH_WAIT_MS,
+    Write,
+    named_when_damaged,
+    records_of,
+)
+from josefine_cli.kafka.offset_spec import Place, resolve
+
+COMMIT_SECONDS = 1.0
+"""What is printed again after a kill is what came in this time."""
+JOIN_MS_MAX = 600_000
+"""A rebalance waits for the slowest member; those of Java's clients may take five minutes."""
+LEAVE_MS_MAX = 5_000
+"""Who does not answer in time loses us by the session's timeout."""
+
+
+class GroupReader:
+    """Mutable: one member, where it stands, and what of it is committed."""
+
+    def __init__(
+        self,
+        open_client: Callable[[], BlockingClient],
+        member: Membership,
+        first: Place,
+        write: Write,
+        *,
+        max_records: int | None,
+        follow: bool,
+    ) -> None:
+        """`first` is where a partition begins of which the group has committed nothing."""
+        self._open_client = open_client
+        self._client = open_client()
+        self._member = member
+        self._first = first
+        self._write = write
+        self._left = max_records
+        self._follow = follow
+        self._positions = Positions()
+        self._is_called = True
+        self._written: dict[TopicPartition, int] = {}
+        self._committed_s = self._heard_s = time.monotonic()
+
+    def run(self, stop: StopSignals) -> None:
+        """Until everything is read, `max_records` are, or a signal came. Raises KafkaError."""
+        try:
+            while stop.number is None:
+                if self._is_called or not self._member.is_of_a_generation:
+                    self._commit()
+                    if not self._join(stop):
+                        break
+                self._step(stop)
+                if self._left == 0 or (self._positions.finished and not self._follow):
+                    break
+            self._commit()
+        finally:
+            with contextlib.suppress(KafkaError):
+                self._client.run(
+                    lambda s, t, d: membership.leave(s, self._member, t, d),
+                    timeout_ms=LEAVE_MS_MAX,
+                )
+            self._client.close()
+
+    def _join(self, stop: StopSignals) -> bool:
+        """A generation, and where to read in it. False: a signal came while it was awaited."""
+        self._written.clear()
+        try:
+            with stop.raising():
+                given = self._client.run(
+                    lambda s, t, d: membership.join(s, self._member, t, d), timeout_ms=JOIN_MS_MAX
+                )
+        except KeyboardInterrupt:
+            # An answer may still come on the old connection, where the next one is expected.
+            self._client.close()
+            self._client = self._open_client()
+            return False
+        self._is_called = False
+        self._heard_s = time.monotonic()
+        self._positions = Positions()
+        self._assign(given, committed=self._client.committed_offsets(self._member.group, given))
+        if not given and not self._follow:
+            note(f"group '{self._member.group}' has more members than partitions: none is left")
+        return True
+
+    def _assign(
+        self, partitions: Iterable[TopicPartition], committed: dict[TopicPartition, int]
+    ) -> None:
+        """Each from its committed offset, or from `first` where there is none or it is gone."""
+        wanted = tuple(partitions)
+        listed = {
+            at: {
+                tp: found.offset
+                for tp, found in self._client.list_offsets(dict.fromkeys(wanted, at)).items()
+            }
+            for at in (EARLIEST, LATEST)
+        }
+        earliest, latest = listed[EARLIEST], listed[LATEST]
+        first = resolve(self._client, self._first, earliest, latest) if wanted else {}
+        for tp in wanted:
+            begin = committed.get(tp)
+            if begin is not None and not earliest[tp] <= begin <= latest[tp]:
+                note(f"partition {tp}: offset {begin} is committed and not there any more")
+                begin = None
+            if begin is None:
+                begin = max(earliest[tp], min(first[tp], latest[tp]))
+            self._positions.assign(tp, begin, None if self._follow else latest[tp])
+
+    def _step(self, stop: StopSignals) -> None:
+        wanted = self._positions.wanted()
+        if wanted:
+            fetched = self._client.fetch(
+                wanted, partition_bytes_max=FETCH_BYTES_MAX, max_wait_ms=FETCH_WAIT_MS
+            )
+            self._take(fetched)
+        elif self._follow:
+            select.select([stop.descriptor], [], [], FETCH_WAIT_MS / 1000)
+        now_s = time.monotonic()
+        if now_s - self._committed_s >= COMMIT_SECONDS:
+            self._commit()
+        if now_s - self._heard_s >= self._member.settings.heartbeat_ms / 1000:
+            goes_on = self._client.run(lambda s, t, d: membership.heartbeat(s, self._member, t, d))
+            self._heard_s, self._is_called = now_s, not goes_on
+
+    def _take(self, fetched: dict[TopicPartition, FetchedPartition]) -> None:
+        """Write what came, out of our hands; then it counts."""
+        read: dict[TopicPartition, int] = {}
+        for tp, part in fetched.items():
+            if part.error_code is ErrorCode.offset_out_of_range:
+                self._assign([tp], committed={})
+                continue
+            if part.error_code is not ErrorCode.none:
+                raise partition_error(tp, part.error_code, None)
+            with named_when_damaged(tp):
+                for record in records_of(tp, part, self._positions):
+                    if self._left == 0:
+                        break
+                    self._write(tp, record)
+                    read[tp] = record.offset + 1
+                    if self._left is not None:
+                        self._left -= 1
+                if self._left == 0:
+                    break
+                self._positions.advance(tp, part.records)
+        sys.stdout.flush()
+        self._written |= read
+
+    def _commit(self) -> None:
+        """A generation that is over commits nothing: its records are somebody's to read again."""
+        self._committed_s = time.monotonic()
+        written, self._written = self._written, {}
+        if not written or not self._member.is_of_a_generation:
+            return
+        is_stored = self._client.run(
+            lambda s, t, d: membership.commit(s, self._member, written, t, d)
+        )
+        if not is_stored:
+            note(
+                f"group '{self._member.group}' went on without this member:"
+                f" {len(written)} offsets are not committed, their records come again"
+            )

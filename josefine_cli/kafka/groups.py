@@ -1,0 +1,345 @@
+"""`josefine groups`: list consumer groups, say who reads what and how far behind, move their
+offsets, delete them.
+
+Moving offsets shows what would change and changes nothing until it is told to (`--execute`); a
+group with members is left alone, for they would go on where they are and commit over it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import group_admin
+from josefine_broker.client.cluster import NO_LEADER
+from josefine_broker.client.group_admin import DEAD, TEXT, GroupDescription
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
+from josefine_cli.base.errors import UsageError, UserError
+from josefine_cli.base.output import agree, connect, note, plural, print_json, print_table
+from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.group_offsets import (
+    Move,
+    Shift,
+    TableEnd,
+    Target,
+    moves,
+    parse_topic,
+    partitions_of,
+)
+from josefine_cli.kafka.offset_spec import FORMS, parse_place
+
+app = typer.Typer(
+    help="List and describe consumer groups, move their offsets, delete them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Group = Annotated[str, typer.Argument(help="The group.")]
+Groups = Annotated[list[str], typer.Argument(help="One or more groups.")]
+
+_PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "owner")
+_TYPES = ("classic", "consumer", TEXT)
+_TYPES_TEXT = f"{', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
+_MEMBER_COLUMNS = ("member", "client", "host", "partitions")
+
+
+@app.command("list")
+def list_groups(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Only groups in this state, like Stable; repeatable."),
+    ] = None,
+    group_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", help=f"Only groups of this type: {_TYPES_TEXT}; repeatable."),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups of all brokers.
+
+    \b
+    josefine groups list --state Stable --json
+    josefine groups list --type consumer
+    """
+    types = [_parse_type(each) for each in group_type or ()]
+    with connect(bootstrap_of(bootstrap)) as client:
+        found = client.run(lambda s, t, d: group_admin.list_groups(s, state or (), t, d, types))
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": each.group,
+                    "state": each.state,
+                    "protocol_type": each.protocol_type,
+                    "type": each.group_type,
+                    "coordinator": each.coordinator,
+                }
+                for each in found
+            ]
+        )
+    elif not found:
+        print("no groups")
+    else:
+        rows = [
+            (g.group, g.group_type or "-", g.state, g.protocol_type or "-", str(g.coordinator))
+            for g in found
+        ]
+        print_table(("group", "type", "state", "protocol", "coordinator"), rows)
+
+
+@app.command()
+def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+    """Show members, offsets and lag of groups, and who owns what.
+
+    \b
+    josefine groups describe readers
+    josefine groups describe readers --json | jq .lag
+    """
+    with connect(bootstrap_of(bootstrap)) as client:
+        described = [_description(client, group) for group in groups]
+    if as_json:
+        print_json(described[0] if len(described) == 1 else described)
+        return
+    for each in described:
+        how = f", by {each['assignor']}" if each["assignor"] else ""
+        how += "" if each["epoch"] is None else f", consumer protocol in epoch {each['epoch']}"
+        print(
+            f"{each['group']}: {each['state']}{how}, {plural(len(each['members']), 'member')}, "
+            f"coordinator {each['coordinator']}, lag {each['lag']:,}"
+        )
+        if each["partitions"]:
+            print_table(_PARTITION_COLUMNS, [_partition_row(p) for p in each["partitions"]])
+        if each["members"]:
+            print_table(_MEMBER_COLUMNS, [_member_row(m) for m in each["members"]])
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    group: Group,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC[:0,2]", help="What to move; repeatable."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Every topic that the group has committed in.")
+    ] = False,
+    to: Annotated[str | None, typer.Option("--to", help=f"Where: {FORMS}.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="On by N records, or back by -N.")
+    ] = None,
+    to_table: Annotated[
+        Path | None,
+        typer.Option("--to-table", metavar="FOLDER", help="Where a pipeline's Delta table ends."),
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; else only what would be done is shown.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the committed offsets of a group without members; shows them first.
+
+    \b
+    josefine groups reset-offsets readers --topic orders --to earliest
+    josefine groups reset-offsets readers --topic orders:0,2 --to 2026-01-01T00:00Z --execute
+    josefine groups reset-offsets readers --all-topics --shift-by -100 --execute
+    josefine groups reset-offsets readers --topic orders --to-table lake/orders --execute
+    """
+    target = _target(to, shift_by, to_table)
+    chosen = [parse_topic(each) for each in topic or ()]
+    if bool(chosen) == all_topics:
+        raise UsageError("which offsets? Give --topic, or --all-topics, and not both")
+    with connect(bootstrap_of(bootstrap)) as client:
+        _check_inactive(client, group)
+        committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
+        tps = sorted(committed) if all_topics else partitions_of(client, chosen)
+        if not tps:
+            raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
+        earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
+        planned = moves(client, target, committed, earliest, latest)
+        if execute:
+            _commit(client, group, planned)
+    _tell_moves(group, planned, execute, as_json)
+
+
+@app.command()
+def delete(
+    groups: Groups,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed when a group is not there.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups without members, and all that they committed.
+
+    \b
+    josefine groups delete readers --yes
+    """
+    agree(f"Delete {', '.join(groups)} and all offsets?", yes, "deleting")
+    deleted: list[str] = []
+    with connect(bootstrap_of(bootstrap)) as client:
+        for group in groups:
+            try:
+                _delete(client, group)
+                deleted.append(group)
+            except KafkaError as error:
+                if error.code is not ErrorCode.group_id_not_found or not if_exists:
+                    if deleted:
+                        _tell_deleted(deleted, as_json)
+                    raise
+    _tell_deleted(deleted, as_json)
+
+
+def _parse_type(text: str) -> str:
+    """Raises UsageError."""
+    if text.lower() not in _TYPES:
+        raise UsageError(f"--type is {_TYPES_TEXT}, not '{text}'")
+    return text.lower()
+
+
+def _delete(client: BlockingClient, group: str) -> None:
+    client.run(lambda s, t, d: group_admin.delete_group(s, group, t, d))
+
+
+def _tell_deleted(deleted: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"deleted": list(deleted)})
+    else:
+        print(f"deleted {', '.join(deleted)}" if deleted else "nothing to delete")
+
+
+def _target(to: str | None, shift_by: int | None, to_table: Path | None) -> Target:
+    given = [each for each in (to, shift_by, to_table) if each is not None]
+    if len(given) != 1:
+        raise UsageError("where to? Give one of --to, --shift-by and --to-table")
+    if to_table is not None:
+        return TableEnd(to_table)
+    if shift_by is not None:
+        return Shift(shift_by)
+    return parse_place(str(to), "--to", time.time_ns() // 1_000_000)
+
+
+def _listed(
+    client: BlockingClient, tps: Iterable[TopicPartition], at: int
+) -> dict[TopicPartition, int]:
+    found = client.list_offsets(dict.fromkeys(tps, at))
+    return {tp: listed.offset for tp, listed in found.items()}
+
+
+def _describe(client: BlockingClient, group: str) -> GroupDescription:
+    return client.run(lambda s, t, d: group_admin.describe_group(s, group, t, d))
+
+
+def _check_inactive(client: BlockingClient, group: str) -> None:
+    """One that is not there can be given offsets, as in Kafka."""
+    described = _describe(client, group)
+    if described.is_active:
+        raise UserError(
+            f"group '{group}' is {described.state} with {plural(len(described.members), 'member')}:"
+            " stop them before its offsets are moved"
+        )
+
+
+def _commit(client: BlockingClient, group: str, planned: Iterable[Move]) -> None:
+    try:
+        client.commit_offsets(group, {move.tp: move.to for move in planned})
+    except KafkaError as error:
+        if error.code is ErrorCode.unknown_member_id:
+            raise UserError(f"group '{group}' has got members meanwhile: nothing moved") from error
+        raise
+
+
+def _tell_moves(group: str, planned: Sequence[Move], executed: bool, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "topic": move.tp.topic,
+                "partition": move.tp.partition,
+                "committed": move.committed,
+                "to": move.to,
+                "note": move.note or None,
+            }
+            for move in planned
+        ]
+        print_json({"group": group, "executed": executed, "partitions": rows})
+        return
+    columns = ("topic", "partition", "committed", "to", "lag then", "")
+    print_table(
+        columns,
+        [
+            (*m.tp, "-" if m.committed is None else m.committed, m.to, m.latest - m.to, m.note)
+            for m in planned
+        ],
+    )
+    if executed:
+        print(f"moved {plural(len(planned), 'offset')} of {group}")
+    else:
+        note("nothing is changed yet: --execute does it")
+
+
+def _description(client: BlockingClient, group: str) -> dict[str, Any]:
+    """Raises KafkaError for a group that is not there."""
+    described = _describe(client, group)
+    if described.state == DEAD:
+        raise KafkaError(ErrorCode.group_id_not_found, f"group '{group}' does not exist")
+    committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
+    owners = {tp: member for member in described.members for tp in member.assigned}
+    tps = sorted({*committed, *owners})
+    known = client.metadata(sorted({tp.topic for tp in tps})) if tps else client.metadata([])
+    led = [tp for tp in tps if (p := known.partition(tp)) is not None and p.leader != NO_LEADER]
+    ends = _listed(client, led, LATEST) if led else {}
+    partitions: list[dict[str, Any]] = []
+    for tp in tps:
+        owner, at, end = owners.get(tp), committed.get(tp), ends.get(tp)
+        partitions.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": at,
+                "end": end,
+                "lag": None if at is None or end is None else max(0, end - at),
+                "owner": owner.member_id if owner else None,
+            }
+        )
+    return {
+        "group": group,
+        "state": described.state,
+        "protocol_type": described.protocol_type,
+        "assignor": described.assignor,
+        "epoch": described.epoch,
+        "coordinator": described.coordinator,
+        "lag": sum(each["lag"] or 0 for each in partitions),
+        "partitions": partitions,
+        "members": [
+            {
+                "member": m.member_id,
+                "instance": m.instance_id,
+                "client": m.client_id,
+                "host": m.host,
+                "partitions": [
+                    {"topic": tp.topic, "partition": tp.partition} for tp in sorted(m.assigned)
+                ],
+            }
+            for m in described.members
+        ],
+    }
+
+
+def _partition_row(partition: dict[str, Any]) -> tuple[Any, ...]:
+    cells = (partition[name] for name in _PARTITION_COLUMNS)
+    return tuple("-" if cell is None else cell for cell in cells)
+
+
+def _member_row(member: dict[str, Any]) -> tuple[Any, ...]:
+    owned = ", ".join(f"{p['topic']}-{p['partition']}" for p in member["partitions"])
+    return member["member"], member["client"], member["host"], owned or "-"

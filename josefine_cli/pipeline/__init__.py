@@ -1,0 +1,1 @@
+"""`josefine pipeline`: pipelines written in YAML."""

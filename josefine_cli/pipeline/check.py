@@ -1,0 +1,46 @@
+"""`josefine pipeline check FILE`: whether a run would find what it needs; without Spark.
+
+Asks the brokers for topics, partitions and rights, and this machine for folders, tables and Java.
+Writes nothing. Exit codes: 0 well, 78 the file is wrong, 79 something else is.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import typer
+
+from josefine_cli.pipeline import file as pipeline_file
+from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
+from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
+from pipelines.errors import EXIT_ENVIRONMENT
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the verb behind those that are there."""
+    app.command()(check)
+
+
+def check(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
+    """Ask brokers, folders and tables whether a run would find what it needs; starts no Spark.
+
+    \b
+    josefine pipeline check orders.yaml
+    josefine pipeline check orders.yaml --env prod
+    """
+    pipeline = pipeline_file.read(file, environment, as_json)
+    from pipelines.checkup import findings
+    from pipelines.finding import ERROR
+    from pipelines.inquiry import inquire
+
+    with hiding(pipeline):
+        found = findings(pipeline, inquire(pipeline, os.environ))
+    well = not any(each.level == ERROR for each in found)
+    if as_json:
+        told = [each._asdict() for each in found]
+        print_hidden_json(pipeline, {"ok": well, "name": pipeline.name, "findings": told})
+    else:
+        say(pipeline, "\n".join(map(str, found)))
+    if not well:
+        raise typer.Exit(EXIT_ENVIRONMENT)

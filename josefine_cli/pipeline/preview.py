@@ -1,0 +1,79 @@
+"""`josefine pipeline preview FILE NODE`: a few rows of a source, a transform or a sink's input.
+
+Needs Spark; touches no table, no checkpoint and no group. Rows go to stdout (JSON with --json),
+what is bad among the records to stderr. Exit codes: 0 well, 1 it failed, 2 no such node, 78 the
+file is wrong, 79 the machine is not ready.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from josefine_cli.pipeline import file as pipeline_file
+from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
+from josefine_cli.pipeline.secrets import hiding, print_hidden_json
+from pipelines.counting import counted
+from pipelines.errors import ConfigError, PipelineError, RunError
+from pipelines.variables import hidden
+
+NODE = typer.Argument(help="A source, transform or sink of the file.", show_default=False)
+ROWS = typer.Option(10, "-n", "--rows", min=1, max=10_000, help="How many rows at most.")
+RECORDS = typer.Option(
+    100, min=1, max=1_000_000, help="Of how many records of each partition: the newest of topics."
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the verb behind those that are there."""
+    app.command()(preview)
+
+
+def preview(
+    file: Path = FILE,
+    node: str = NODE,
+    rows: int = ROWS,
+    records: int = RECORDS,
+    environment: str | None = ENVIRONMENT,
+    as_json: bool = JSON,
+) -> None:
+    """Print rows of a node, made of the newest records; writes nothing and asks no table.
+
+    \b
+    josefine pipeline preview orders.yaml clean -n 10
+    """
+    pipeline = pipeline_file.read(file, environment, as_json)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from josefine_broker.base.errors import KafkaError
+    from pipelines.messages import clear_reason
+    from pipelines.preview import input_of
+    from pipelines.preview import preview as look
+    from pipelines.starting import session_of
+
+    with hiding(pipeline):
+        input_of(pipeline, node)
+        try:
+            with session_of(pipeline) as spark:
+                found = look(spark, pipeline, node, rows=rows, records=records)
+        except ConfigError as error:
+            pipeline_file.refuse(error, as_json)
+        except PipelineError:
+            raise
+        except (KafkaError, OSError, Py4JError, PySparkException) as error:
+            raise RunError(f"`{node}`: {clear_reason(error)}") from error
+    if as_json:
+        print_hidden_json(pipeline, found.to_json())
+        return
+    from josefine_cli.base.output import print_table
+
+    cells = [[hidden(cell, pipeline.secrets) for cell in row] for row in found.cells()]
+    print_table([*found.columns], cells)
+    for reason, count in found.bad.items():
+        bad = f"{counted(count, 'record')} not shown: {reason}"
+        print(hidden(bad, pipeline.secrets), file=sys.stderr)
+    if not found.rows:
+        print(f"no rows of the newest {records} records of each partition", file=sys.stderr)

@@ -1,0 +1,63 @@
+"""`josefine pipeline status FILE`: how far each sink is, and whether a run would stop.
+
+Asks the brokers and reads logs and checkpoints on this machine; starts no Spark. Exit codes: 0
+every sink would go on, 1 one would stop, failed or could not be looked at, 78 the file is wrong.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from josefine_cli.pipeline import file as pipeline_file
+from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON, print_json
+from pipelines.counting import counted
+from pipelines.errors import EXIT_FAILED
+from pipelines.model import Source
+from pipelines.variables import hidden
+
+
+def add_to(app: typer.Typer) -> None:
+    """Put the verb behind those that are there."""
+    app.command()(status)
+
+
+def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
+    """Say how far each sink is and whether a run would stop; without Spark, writes nothing.
+
+    \b
+    josefine pipeline status orders.yaml
+    """
+    pipeline = pipeline_file.read(file, environment, as_json)
+    from josefine_cli.base.output import iso_time
+    from josefine_spark.base.topic_offsets import nested
+    from pipelines.source_kinds import ANY_KIND
+    from pipelines.sources import Topics
+    from pipelines.status import status as status_of
+
+    def look(source: Source) -> Topics:
+        return ANY_KIND.look(source)
+
+    found = status_of(pipeline, look)
+    if as_json:
+        print_json({"name": pipeline.name, "sinks": [each.to_json() for each in found]})
+    else:
+        lines = [pipeline.name]
+        for each in found:
+            behind = "" if each.behind is None else f", {counted(each.behind, 'record')} behind"
+            ends = f"ends at {nested(each.ends)}" if each.ends else "has nothing"
+            lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
+            if each.version is not None:
+                when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
+                lines.append(f"    last commit: version {each.version}{when}")
+            if each.failed:
+                when = "" if each.failed_ms is None else f" ({iso_time(each.failed_ms)})"
+                lines.append(f"    it failed{when}: {each.failed}")
+            if each.stops:
+                lines.append(f"    a run would stop: {each.stops}")
+            if each.unknown:
+                lines.append(f"    not known: {each.unknown}")
+        print(hidden("\n".join(lines), pipeline.secrets))
+    if any(each.stops or each.unknown or each.failed for each in found):
+        raise typer.Exit(EXIT_FAILED)

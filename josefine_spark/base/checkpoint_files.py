@@ -1,0 +1,54 @@
+"""What a streaming checkpoint says of its query and of a batch: files that Spark has written before
+it plans the batch, read on the driver's machine or through Arrow's file systems.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from josefine_spark.base.errors import SinkError
+
+FINGERPRINT_CHARS = 32
+
+
+def query_id(checkpoint: str) -> str:
+    """Raises SinkError."""
+    try:
+        found: str = json.loads(_read(checkpoint, "metadata"))["id"]
+    except (OSError, ValueError, KeyError) as error:
+        raise _unreadable(checkpoint, "metadata", error) from error
+    return found
+
+
+def fingerprint(checkpoint: str, batch_id: int) -> str:
+    """Of the source offsets that the batch ends at: the same when it runs again, because it has the
+    same file. Raises SinkError."""
+    name = f"offsets/{batch_id}"
+    try:
+        data = _read(checkpoint, name)
+    except OSError as error:
+        raise _unreadable(checkpoint, name, error) from error
+    return hashlib.sha256(data).hexdigest()[:FINGERPRINT_CHARS]
+
+
+def _read(checkpoint: str, name: str) -> bytes:
+    if "://" not in checkpoint and not checkpoint.startswith("file:"):
+        return (Path(checkpoint) / name).read_bytes()
+    from pyarrow import fs
+
+    if checkpoint.startswith("file:") and not checkpoint.startswith("file://"):
+        checkpoint = checkpoint.replace("file:", "file://", 1)
+    try:
+        found: tuple[Any, str] = fs.FileSystem.from_uri(checkpoint)
+    except ValueError as error:  # a scheme that Arrow does not know, or was built without
+        raise OSError(str(error)) from error
+    with found[0].open_input_stream(f"{found[1]}/{name}") as stream:
+        data: bytes = stream.read()
+    return data
+
+
+def _unreadable(checkpoint: str, name: str, error: Exception) -> SinkError:
+    return SinkError(
+        f"delivery=exactly_once reads {name} in the checkpoint {checkpoint}, and cannot: {error}"
+    )

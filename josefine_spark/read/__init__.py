@@ -1,0 +1,1 @@
+"""The source: offsets of a micro-batch, its input partitions, their rows."""

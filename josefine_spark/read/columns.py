@@ -1,0 +1,64 @@
+"""The columns of the source as Spark has them; `josefine_arrow/batches/columns.py` has the same as
+Arrow."""
+
+from collections.abc import Sequence
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from josefine_arrow.batches.columns import UNREADABLE, names
+from josefine_spark.read.json_schema import COLUMN
+
+_SPARK_FIELDS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_SPARK_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_SPARK_OPTIONAL = [
+    StructField("headers", ArrayType(_SPARK_HEADER)),
+    StructField("leader_epoch", IntegerType()),
+]
+
+_SPARK_UNREADABLE = StructType(
+    [
+        StructField("start_offset", LongType()),
+        StructField("end_offset", LongType()),
+        StructField("cause", StringType()),
+    ]
+)
+
+
+def spark_schema(
+    include_headers: bool,
+    columns: Sequence[str] | None = None,
+    objects: StructType | None = None,
+    *,
+    marks_unreadable: bool = False,
+) -> StructType:
+    """The source's schema, or `columns` of it, then the column that marks unreadable batches, then
+    the values as objects of a schema; each nullable, as in Spark's Kafka source."""
+    wanted = names(include_headers, columns)
+    fields = [field for field in [*_SPARK_FIELDS, *_SPARK_OPTIONAL] if field.name in wanted]
+    if marks_unreadable:
+        fields.append(StructField(UNREADABLE, _SPARK_UNREADABLE))
+    if objects is not None:
+        fields.append(StructField(COLUMN, objects))
+    return StructType(fields)
+
+
+def written_schema() -> StructType:
+    """The columns of a table that is only written: text, as SQL has it at hand."""
+    return StructType([StructField("key", StringType()), StructField("value", StringType())])

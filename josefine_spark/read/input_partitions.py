@@ -1,0 +1,32 @@
+"""Ranges as the input partitions that PySpark hands to tasks, and what a task does with one.
+
+Light imports: PySpark loads this module in every planner process.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from josefine_spark.options.options import ReadOptions, SourceOptions
+from josefine_spark.read.admission import OffsetRange, split_ranges
+
+
+def input_partitions(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+    """One for each task, by `minPartitions` and `maxRecordsPerPartition`."""
+    pieces = split_ranges(
+        ranges,
+        partitions_min=options.min_partitions,
+        records_max=options.max_records_per_partition,
+    )
+    return [InputPartition(piece) for piece in pieces]
+
+
+def read_task(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:
+    """The Arrow record batches of one task."""
+    if partition is None or partition.value is None:
+        # PySpark's stand-in for "no partitions": 4.1's and 4.2's.
+        return iter(())
+    from josefine_spark.read.task_reader import read_range
+
+    return read_range(options, partition.value)

@@ -1,0 +1,312 @@
+"""A task's read: one range of one partition, from the socket into Arrow record batches.
+
+Rules: one background thread fetches ahead, at most two responses wait; a fetch is not larger than
+what the range still seems to need; nothing outside [start, end) is given out; no progress within
+the poll timeout is an error; a range that is gone is an error or, when asked for, a logged loss.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from josefine_arrow.batches.aborted_transactions import AbortedTransaction
+from josefine_arrow.batches.decoder import decoder_class
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, FetchedPartition
+from josefine_broker.records.batch import MAGIC
+from josefine_spark.base.errors import ReadError
+from josefine_spark.options.connections import client_for, drop_client
+from josefine_spark.options.options import ReadOptions, UnreadableBatches
+from josefine_spark.read.admission import OffsetRange
+from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
+from josefine_spark.read.one_by_one import OneByOne
+from josefine_spark.read.unreadable_rows import with_mark
+
+if TYPE_CHECKING:
+    from josefine_spark.read.json_rows import JsonRows
+
+log = logging.getLogger("josefine.spark")
+
+AHEAD_MAX = 2
+"""Fetched responses that may wait to be decoded: one hides the network, two its jitter."""
+
+FIRST_BYTES_MIN = 256 * 1024
+RECORD_BYTES_GUESS = 1024
+"""Used for the first fetch of a range, before any record of it was seen."""
+
+MISSING = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
+"""The client has waited a while already when it says so: the topic is gone."""
+
+MAGIC_AT = 16
+"""Byte of a record batch, and of a message of before, that says which of them it is."""
+
+WAIT_S = 0.1
+"""How often a thread that waits for the other looks whether it is still wanted."""
+
+PASSING = {
+    ErrorCode.network_exception,
+    ErrorCode.request_timed_out,
+    ErrorCode.leader_not_available,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.coordinator_not_available,
+}
+"""What a broker's restart looks like from here: tried again until the poll timeout."""
+
+
+def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
+    """Yield pyarrow RecordBatches with the records of `wanted`, in offset order."""
+    tp = wanted.partition
+    decoder = decoder_class()(
+        tp.topic,
+        tp.partition,
+        include_headers=options.include_headers,
+        check_crcs=options.check_crcs,
+        columns=options.columns,
+        rows=options.rows,
+    )
+    marks = options.unreadable_batches is UnreadableBatches.AS_ROW
+    objects = None if options.json_schema is None else _objects(options.json_schema)
+    ahead = _FetchAhead(options, wanted, decoder)
+    one_by_one = OneByOne(decoder, wanted, options, ahead.losses)
+    finished = False
+    try:
+        for offset, fetched in ahead:
+            aborted = _aborted(fetched) if options.read_committed else ()
+            try:
+                one_by_one.check_ends(fetched.records, offset)
+                batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+            except (CorruptData, KafkaError) as error:
+                batches = one_by_one.decode(fetched.records, offset, aborted, error)
+            for batch in batches:
+                marked = with_mark(batch) if marks else batch
+                yield from (marked,) if objects is None else objects.beside(marked)
+        _record(options, wanted, ahead.losses)
+        finished = True
+    finally:
+        # Also on GeneratorExit: LIMIT ends a task in the middle of its range.
+        ahead.stop()
+        if not finished:
+            drop_client(options.connection)
+
+
+def _objects(schema: str) -> JsonRows:
+    from josefine_spark.read.json_rows import JsonRows
+    from josefine_spark.read.json_schema import parse_schema
+
+    return JsonRows(parse_schema(schema))
+
+
+def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> None:
+    """At the end, when they are all known: an attempt that fails leaves no row of its own."""
+    if losses and options.loss_table is not None:
+        from josefine_spark.read.loss_table import LostRange, check_writable, record
+
+        check_writable()
+        topic, partition = wanted.partition
+        ranges = [
+            LostRange(topic, wanted.topic_id, partition, one.start, one.end) for one in losses
+        ]
+        record(options.loss_table, ranges, time.time_ns() // 1_000_000)
+
+
+class _FetchAhead:
+    """The background thread and its bounded queue. Iterate for (first offset, response)."""
+
+    def __init__(self, options: ReadOptions, wanted: OffsetRange, decoder: Any) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._decoder = decoder
+        self.losses: list[Loss] = []
+        """What was passed over; whole when the iteration has ended."""
+        self._stopped = threading.Event()
+        self._queue: queue.Queue[Any] = queue.Queue(AHEAD_MAX)
+        self._thread = threading.Thread(target=self._run, name=f"fetch {wanted}", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[tuple[int, FetchedPartition]]:
+        while True:
+            item = self._queue.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=WAIT_S)
+        if self._thread.is_alive():
+            # It is in a long poll: closing the connection ends that.
+            drop_client(self._options.connection)
+            self._thread.join()
+
+    def _run(self) -> None:
+        last: Any = None
+        try:
+            reader = _RangeReader(
+                self._options, self._wanted, self._decoder, self._stopped, self.losses
+            )
+            for item in reader.fetch_all():
+                if not self._put(item):
+                    return
+        except BaseException as error:  # carried over to the task's own thread
+            last = error
+        self._put(last)
+
+    def _put(self, item: Any) -> bool:
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(item, timeout=WAIT_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+class _RangeReader:
+    """Fetches a range response by response: what to ask next, when to give up."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        wanted: OffsetRange,
+        decoder: Any,
+        stopped: threading.Event,
+        losses: list[Loss],
+    ) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._decoder = decoder
+        self._stopped = stopped
+        self._losses = losses
+        self._offset = wanted.start
+        self._record_bytes = float(RECORD_BYTES_GUESS)
+        self._progress_ms = _now_ms()
+
+    def fetch_all(self) -> Iterator[tuple[int, FetchedPartition]]:
+        self._check_topic()
+        while self._offset < self._wanted.end and not self._stopped.is_set():
+            fetched = self._fetch()
+            if fetched is None:
+                continue
+            if fetched.error_code is ErrorCode.offset_out_of_range:
+                self._skip_lost()
+                continue
+            self._refuse_old_format(fetched.records)
+            offset, end = self._offset, self._decoder.end_offset(fetched.records)
+            if end <= offset:
+                if not self._wait_on(fetched):
+                    return
+                continue
+            self._record_bytes = len(fetched.records) / (end - offset)
+            self._offset = end
+            self._progress_ms = _now_ms()
+            yield offset, fetched
+
+    def _client(self) -> BlockingClient:
+        return client_for(self._options.connection)
+
+    def _check_topic(self) -> None:
+        """A topic of the same name is not the topic: its offsets mean other records."""
+        if self._wanted.topic_id:
+            topic = self._wanted.partition.topic
+            self._is_lost_with_its_topic(self._client().metadata([topic]).topic_id(topic))
+
+    def _is_lost_with_its_topic(self, now: UUID | None) -> bool:
+        if not self._wanted.topic_id or now is None or str(now) == self._wanted.topic_id:
+            return False
+        self._lose(self._offset, self._wanted.end, Reason.RECREATED)
+        self._offset = self._wanted.end
+        return True
+
+    def _fetch(self) -> FetchedPartition | None:
+        """One response, None after an error that may pass."""
+        tp = self._wanted.partition
+        size = self._bytes_wanted()
+        try:
+            answers = self._client().fetch(
+                {tp: self._offset},
+                bytes_max=size,
+                partition_bytes_max=size,
+                max_wait_ms=self._options.fetch_wait_ms,
+                isolation_level=1 if self._options.read_committed else 0,
+                rack_id=self._options.rack,
+            )
+        except KafkaError as error:
+            if error.code in MISSING:
+                self._lose(self._offset, self._wanted.end, Reason.GONE)
+                self._offset = self._wanted.end
+                return None
+            if error.code not in PASSING or self._waited_too_long():
+                raise ReadError(f"cannot read {tp} from offset {self._offset}: {error}") from error
+            self._stopped.wait(WAIT_S)
+            return None
+        if self._is_lost_with_its_topic(self._client().known_topic_id(tp.topic)):
+            return None  # the client found the new topic, and read that
+        return answers.get(tp)
+
+    def _refuse_old_format(self, records: memoryview) -> None:
+        """Its lengths and offsets lie elsewhere: nothing further may be read into it."""
+        if len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC:
+            raise ReadError(
+                f"{self._wanted.partition} at offset {self._offset}: the records are in message "
+                f"format {records[MAGIC_AT]}, of before Kafka 0.11, which is not read here; have "
+                "them written again by a newer producer, or start behind them"
+            )
+
+    def _bytes_wanted(self) -> int:
+        left = (self._wanted.end - self._offset) * self._record_bytes * 1.1
+        return int(min(max(left, FIRST_BYTES_MIN), self._options.fetch_bytes))
+
+    def _waited_too_long(self) -> bool:
+        return _now_ms() - self._progress_ms > self._options.poll_timeout_ms
+
+    def _wait_on(self, fetched: FetchedPartition) -> bool:
+        """Nothing came. True to ask again, False to end early; raises when it took too long."""
+        if not self._waited_too_long():
+            return True
+        tp, end = self._wanted.partition, self._wanted.end
+        log_end = fetched.high_watermark
+        if 0 <= log_end < end:
+            self._lose(max(self._offset, log_end), end, Reason.TRUNCATED)
+            return False
+        raise ReadError(
+            f"no record of {tp} in [{self._offset}, {end}) within "
+            f"{self._options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)"
+        )
+
+    def _skip_lost(self) -> None:
+        """The offset is outside the log: go on where the log begins, or end."""
+        tp = self._wanted.partition
+        earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
+        if earliest > self._offset:
+            resume = min(earliest, self._wanted.end)
+            self._lose(self._offset, resume, Reason.RETENTION)
+            self._offset = resume
+            return
+        latest = self._client().list_offsets({tp: LATEST})[tp].offset
+        if latest < self._offset:
+            self._lose(self._offset, self._wanted.end, Reason.TRUNCATED)
+            self._offset = self._wanted.end
+
+    def _lose(self, start: int, end: int, reason: Reason) -> None:
+        loss = Loss(partition=self._wanted.partition, start=start, end=end, reason=reason)
+        if self._options.fail_on_data_loss:
+            raise data_loss_error([loss])
+        self._losses.append(loss)
+        log.warning("records are lost: %s", loss)
+
+
+def _aborted(fetched: FetchedPartition) -> list[AbortedTransaction]:
+    return [AbortedTransaction(one.producer_id, one.first_offset) for one in fetched.aborted]
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

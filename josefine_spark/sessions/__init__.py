@@ -1,0 +1,1 @@
+"""Spark sessions: their settings, jars, compiled kernels and Python workers."""

@@ -1,0 +1,55 @@
+"""Runs a query to the end of what is there, with PySpark 4.1 too, and on a busy machine.
+
+PySpark 4.1 ends an `availableNow` run of a Python source after one batch, also when a limit left
+something behind. And Spark gives a Python process 10 s to start, which cannot be set: a query that
+ends of that is started again, from its checkpoint.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from josefine_spark.options.environment import NO_WORKER
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+STARTS_MAX = 3
+"""Of one run whose Python process does not come."""
+
+
+def run_available_now(start: "Callable[[], StreamingQuery]") -> "list[StreamingQuery]":
+    """Start, wait for the end, and with PySpark 4.1 again until a run reads nothing more.
+
+    `start` starts a query with `trigger(availableNow=True)` and the same `checkpointLocation` each
+    time. Returns the queries that ran, in order. Raises what a query raised.
+    """
+    ran = [_ended(start)]
+    while not _knows_limits() and any(map(_moved, ran[-1].recentProgress)):
+        ran.append(_ended(start))
+    return ran
+
+
+def _ended(start: "Callable[[], StreamingQuery]") -> "StreamingQuery":
+    from pyspark.errors import StreamingQueryException
+
+    for left in reversed(range(STARTS_MAX)):
+        query = start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if left == 0 or NO_WORKER not in str(error):
+                raise
+        else:
+            return query
+    raise AssertionError("the last start returns or raises")
+
+
+def _knows_limits() -> bool:
+    from pyspark.sql.datasource import DataSourceStreamReader
+
+    return hasattr(DataSourceStreamReader, "getDefaultReadLimit")
+
+
+def _moved(progress: Any) -> bool:
+    """Whether that batch passed offsets: rows it need not have, in a compacted topic."""
+    return any(each.startOffset != each.endOffset for each in progress.sources)

@@ -1,0 +1,49 @@
+"""Compiles the loops that readers and writers run into the cache, so that a session's first rows do
+not wait for the compiler: `python -m josefine_spark.sessions.compile_kernels`, quick when they are
+there. Loops of other versions that nobody has run for long are removed.
+"""
+
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from josefine_arrow.batches.columns import HEADERS_FIELD
+from josefine_arrow.batches.decoder import Decoder, decoder_class
+from josefine_arrow.batches.encoder import Encoder, Identity
+from josefine_arrow.cache.directory import forget_unused
+from josefine_broker.records.builder import Record, build_batch
+from josefine_spark.read.json_rows import JsonRows
+
+FOLDERS = ("[0-9a-f]" * 16, "josefine_spark_" + "[0-9a-f]" * 40)
+"""How those of the cache are named: by our sources, and, before that was so, by numba."""
+
+RECORD = Record(b"key", b"value", headers=(("name", b"value"),))
+
+
+def make() -> bool:
+    """Decode, read and encode one record in every way that has loops of its own. False without
+    numba."""
+    if decoder_class() is not Decoder:
+        return False
+    records = memoryview(bytes(build_batch([RECORD])))
+    for include_headers in (False, True):
+        decoder = Decoder("topic", 0, include_headers=include_headers)
+        decoder.end_offset(records)
+        decoder.decode(records, 0, 1)
+    text = StructType([StructField("text", StringType())])
+    JsonRows(text).read(pa.array([b'{"text":"json"}']))
+    columns = pa.array([RECORD.key]), pa.array([RECORD.value])
+    for headers in (None, pa.array([[{"key": "name", "value": b"value"}]], HEADERS_FIELD.type)):
+        encoder = Encoder(Identity(), batch_bytes=1024)
+        rows = np.zeros(1, dtype=np.int64)
+        encoder.add(*columns, headers, np.full(1, -1), {"topic": (rows, 1)}, 0)
+        encoder.seal_all(0)
+    return True
+
+
+if __name__ == "__main__":
+    forget_unused("numba", FOLDERS, time.time())
+    sys.exit(0 if make() else 1)

@@ -1,0 +1,295 @@
+"""`delivery=exactly_once`: a transaction per task attempt, one decision for all of them on the
+driver (`sink_steps`, which decides; here is only when Spark has what done).
+
+Rules: a batch is planned when its writer is pickled for the tasks, which is the one moment that is
+the driver's and comes once per batch: for `commit` Spark makes another writer in another process;
+so the plan travels to the tasks and comes back with what they wrote. A task without rows opens no
+transaction. Rows that a batch has committed already are not written again.
+"""
+
+import logging
+import pickle
+import random
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.client.groups import ProducerIdentity
+from josefine_broker.client.transactions import end_transactions, take_ids
+from josefine_spark.base.checkpoint_files import fingerprint, query_id
+from josefine_spark.base.errors import OptionError, SinkError, reason
+from josefine_spark.options.connections import client_for, drop_client
+from josefine_spark.options.options import SinkOptions
+from josefine_spark.write.columns import check_columns
+from josefine_spark.write.coordinator_store import SinkStore
+from josefine_spark.write.delivery_log import TaskWritten, check_delivery_log, log_delivery
+from josefine_spark.write.protocol import Plan, Written, commit, give_up, judge, plan
+from josefine_spark.write.state import BATCH_WRITE, NUMBERED, Batch, Verdict, attempt_id
+
+log = logging.getLogger("josefine.spark")
+
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties of Spark's streaming tasks."""
+
+
+class PlanError(SinkError, pickle.PicklingError):
+    """Planning failed; a PicklingError, because PySpark hands that on as it is."""
+
+
+@dataclass
+class AttemptWritten(TaskWritten):
+    """What one task attempt wrote, and for which plan and batch."""
+
+    planned: Plan | None = None
+    batch: Batch | None = None
+    skipped: bool = False
+    transactional_id: str | None = None
+    """None: it had no rows."""
+    producer: ProducerIdentity | None = None
+
+
+LOOKS_S = (0.0, 1.0, 2.0)
+"""Pauses before each look for what a failed batch left open: Spark tells of the failure while other
+tasks run on, and may begin a transaction, until it has ended them (two seconds,
+`spark.python.task.killTimeout`)."""
+
+
+class _ExactlyOnce:
+    """What both writers share. `streaming` writers know their query by its checkpoint."""
+
+    streaming: bool
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(options, schema)
+        check_delivery_log(options)
+        if self.streaming and options.checkpoint is None:
+            raise OptionError(
+                "delivery=exactly_once needs the option checkpointLocation of this query"
+            )
+        if self.streaming and options.batch is not None:
+            raise OptionError("batchId is for batch writes: Spark numbers a query's batches")
+        self._options = options if self.streaming else replace(options, checkpoint=None)
+        self._plan: Plan | None = None
+        self._decided_is_ours = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._plan is None:
+            try:
+                self._plan = self._new_plan()
+            except SinkError as error:
+                raise PlanError(str(error)) from error
+        return self.__dict__
+
+    def _new_plan(self) -> Plan:
+        options = self._options
+        if options.checkpoint is not None:
+            query = query_id(options.checkpoint)
+        else:
+            query = BATCH_WRITE if options.batch is None else NUMBERED
+        sink_id = options.sink_id or (query if self.streaming else f"batch-{uuid.uuid4()}")
+        steps = plan(sink_id, query, _wall_ms(), options.transaction_timeout_ms)
+        planned: Plan = self._store(sink_id).run(steps)
+        decided = planned.decided
+        if decided is not None and options.checkpoint is not None:
+            with suppress(SinkError):  # long gone: then no batch of that number will run
+                found = fingerprint(options.checkpoint, decided.batch_id)
+                self._decided_is_ours = found == decided.fingerprint
+        return planned
+
+    def _store(self, sink_id: str) -> SinkStore:
+        options = self._options
+        client = client_for(options.connection, writing=True)
+        return SinkStore(
+            client,
+            sink_id,
+            options.transaction_timeout_ms,
+            options.delivery_timeout_ms,
+            two_phase=options.two_phase,
+        )
+
+    def write(self, iterator: Iterator[Any]) -> AttemptWritten:
+        """In a task: all rows, in a transaction that stays open."""
+        assert self._plan is not None
+        batch = self._batch_of_task(self._plan)
+        message = AttemptWritten(planned=self._plan, batch=batch)
+        if judge(self._plan.sink_id, self._plan.decided, batch) is Verdict.SKIP:
+            message.skipped = True
+            for _ in iterator:
+                pass
+            return message
+        first = next((each for each in iterator if each.num_rows), None)
+        if first is not None:
+            self._write_rows(message, self._plan, first, iterator)
+        return message
+
+    def _batch_of_task(self, planned: Plan) -> Batch:
+        if not self.streaming:
+            return _batch_of_write(self._options, planned)
+        context = _task_context()
+        query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if query is None or number is None:
+            raise SinkError(
+                "delivery=exactly_once: this Spark does not tell its tasks which batch they write"
+            )
+        if query != planned.query_id:
+            raise SinkError(
+                f"checkpointLocation={self._options.checkpoint} is of query {planned.query_id}, "
+                f"and this is query {query}: give the option the checkpoint of this query"
+            )
+        decided = planned.decided
+        is_decided = decided is not None and self._decided_is_ours
+        known = decided.fingerprint if decided is not None and is_decided else "another"
+        return Batch(query_id=query, batch_id=int(number), fingerprint=known)
+
+    def _write_rows(
+        self, message: AttemptWritten, planned: Plan, first: Any, rest: Iterator[Any]
+    ) -> None:
+        from josefine_arrow.batches.encoder import Identity
+        from josefine_spark.write.task_writer import TaskWriter
+
+        options, connection = self._options, self._options.connection
+        context = _task_context()
+        name = attempt_id(
+            planned.sink_id, planned.generation, context.partitionId(), context.taskAttemptId()
+        )
+        client = client_for(connection, writing=True)
+        producer: ProducerIdentity | None = None
+        try:
+            outcome = client.run(
+                lambda s, t, d: take_ids(
+                    s, (name,), options.transaction_timeout_ms, t, d, two_phase=planned.two_phase
+                ),
+                timeout_ms=options.max_block_ms,
+            )[name]
+            if outcome.error is not None:
+                raise outcome.error
+            producer = outcome.result
+            assert producer is not None
+            identity = Identity(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transactional_id=name,
+            )
+            turn = random.randrange(1 << 16)
+            writer = TaskWriter(client, self._options, turn, identity=identity)
+            writer.add(first, _wall_ms())
+            for batch in rest:
+                writer.add(batch, _wall_ms())
+            writer.flush(_wall_ms())
+        except BaseException as error:
+            if producer is not None:
+                _abort_quietly(client, name, producer)
+            drop_client(connection, writing=True)
+            if isinstance(error, KafkaError):
+                raise SinkError(f"rows could not be written: {reason(error)}") from error
+            raise
+        message.delivery = writer.delivery
+        message.transactional_id, message.producer = name, producer
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> None:
+        written = [each for each in messages if isinstance(each, AttemptWritten)]
+        planned = next(each.planned for each in written if each.planned is not None)
+        if not all(each.skipped for each in written):
+            batch = self._decided_batch(planned, number)
+            transactions = {
+                each.transactional_id: each.producer
+                for each in written
+                if each.transactional_id is not None and each.producer is not None
+            }
+            forgets = not self.streaming and self._options.sink_id is None
+            steps = commit(
+                planned,
+                Written(batch=batch, transactions=transactions),
+                _wall_ms(),
+                forgets=forgets,
+            )
+            self._store(planned.sink_id).run(steps)
+        log_delivery(messages, number, self._options.delivery_log)
+
+    def _decided_batch(self, planned: Plan, number: int | None) -> Batch:
+        if number is None or self._options.checkpoint is None:
+            return _batch_of_write(self._options, planned)
+        found = fingerprint(self._options.checkpoint, number)
+        return Batch(query_id=planned.query_id, batch_id=number, fingerprint=found)
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Without a message nobody knows the plan: the next one aborts what is open."""
+        for each in messages:
+            if isinstance(each, AttemptWritten) and each.planned is not None:
+                try:
+                    self._give_up(each.planned)
+                except SinkError as error:
+                    log.warning("what the batch wrote is not aborted yet: %s", error)
+                return
+
+    def _give_up(self, planned: Plan) -> None:
+        for pause_s in LOOKS_S:
+            time.sleep(pause_s)
+            if not self._store(planned.sink_id).run(give_up(planned)):
+                return
+
+
+class ExactlyOnceWriter(_ExactlyOnce, DataSourceArrowWriter):
+    """`df.write.format("josefine")`: all rows become visible, or none."""
+
+    streaming = False
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._commit(messages, None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._plan is not None:
+            messages = [*messages, AttemptWritten(planned=self._plan)]
+        self._abort(messages)
+
+
+class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("josefine")`: each batch once, also when it runs again."""
+
+    streaming = True
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._commit(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._abort(messages)
+
+
+def _batch_of_write(options: SinkOptions, planned: Plan) -> Batch:
+    said = options.batch
+    if said is None:
+        return Batch(query_id=planned.query_id, batch_id=0, fingerprint="")
+    return Batch(
+        query_id=planned.query_id,
+        batch_id=said.number,
+        fingerprint=said.fingerprint,
+        note=said.note,
+    )
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "a write runs in a task"
+    return context
+
+
+def _abort_quietly(client: Any, name: str, producer: ProducerIdentity) -> None:
+    """So that readers do not wait for it; the next plan would do the same."""
+    with suppress(KafkaError):
+        client.run(lambda s, t, d: end_transactions(s, {name: producer}, False, t, d))
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

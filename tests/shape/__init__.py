@@ -1,0 +1,1 @@
+"""Marks of the product's shape, measured and held: `./build.sh lint --shape` prints them."""
