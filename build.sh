@@ -122,7 +122,7 @@ ensure_jars() {
 
 # Sessions start in half the time with it, and as they did without.
 ensure_classes() {
-  "$PY" -m pipelines.make_archive >/dev/null || say "no archive of Spark's classes: sessions start without it"
+  "$PY" -m pipelines.run.make_class_archive >/dev/null || say "no archive of Spark's classes: sessions start without it"
 }
 
 # A session's first rows and its first write do not wait for the compiler then.

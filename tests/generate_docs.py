@@ -16,8 +16,8 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from josefine_broker.host.metric_table import SECTIONS
-from pipelines.json_schema import json_schema
-from pipelines.metric_table import ROWS
+from pipelines.config.json_schema import json_schema
+from pipelines.report.metric_table import ROWS
 from tests import state_machines
 from tests.checklist import Row, rows
 from tests.compat import config_candidates, matrix
@@ -374,7 +374,8 @@ def pipeline_schema() -> str:
 
 
 def metrics_page() -> str:
-    """docs/metrics.md: the tables of `host/metric_table.py` and `pipelines/metric_table.py`."""
+    """docs/metrics.md: the tables of `host/metric_table.py` and
+    `pipelines/report/metric_table.py`."""
     lines = [
         "# Metrics",
         "",
@@ -386,7 +387,7 @@ def metrics_page() -> str:
         "maximum. A topic's rate: `sum by (topic) (rate(josefine_topic_bytes_in_total[5m]))`; its",
         "size: `sum by (topic) (josefine_log_size_bytes)`.",
         "The last section is no broker's: a run of a pipeline whose file says `metrics` tells it",
-        "(`pipelines/metric_table.py`).",
+        "(`pipelines/report/metric_table.py`).",
     ]
     for section, metrics in (SECTIONS | {"Runs of pipelines": ROWS}).items():
         lines += [

@@ -1,4 +1,4 @@
-"""Write pipelines/spark_keys.txt: every setting that the installed Spark and Delta know.
+"""Write pipelines/spark/spark_keys.txt: every setting that the installed Spark and Delta know.
 
 `python -m tests.spark_keys` reads the strings of their classes, without a JVM: Spark writes its
 settings out in full, Delta only what comes behind `spark.databricks.delta.`, as the argument of
@@ -17,7 +17,7 @@ import pyspark
 
 from josefine_arrow.cache.directory import cache_dir
 from josefine_spark.sessions.session import DELTA_VERSION
-from pipelines.spark_keys import LIST
+from pipelines.spark.settings import LIST
 
 _KEY = re.compile(r"spark\.[A-Za-z][\w.-]*[\w]")
 _DELTA_KEY = re.compile(r"[A-Za-z][\w.]*")

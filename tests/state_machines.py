@@ -28,7 +28,7 @@ from josefine_broker.engine.security import sasl
 from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
 from josefine_spark.write import state as sink_state
-from pipelines import sink_lives
+from pipelines.run import sink_lifecycle
 from raft import Height, progress, roles
 
 _MEMBER = re.compile(r"^\s+([A-Z_]+) = [^#]*(?:#\s*(.+))?$")
@@ -264,10 +264,10 @@ MACHINES = (
     ),
     StateMachine(
         title="A sink in a pipeline's run",
-        states=sink_lives.Life,
-        events=sink_lives.Turn,
-        transitions=sink_lives.TRANSITIONS,
-        step=sink_lives.next_life,
+        states=sink_lifecycle.Life,
+        events=sink_lifecycle.Turn,
+        transitions=sink_lifecycle.TRANSITIONS,
+        step=sink_lifecycle.next_life,
     ),
 )
 

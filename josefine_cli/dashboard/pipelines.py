@@ -12,8 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.model import Pipeline
-    from pipelines.status import SinkStatus
+    from pipelines.inspect.status import SinkStatus
+    from pipelines.model.pipeline import Pipeline
 
 Json = dict[str, Any]
 REST_S = 5.0
@@ -24,7 +24,7 @@ SHARE = 20
 
 def rows(pipeline: Pipeline, found: Sequence[SinkStatus]) -> list[Json]:
     """A row for each sink."""
-    from pipelines.variables import hidden
+    from pipelines.base.variables import hidden
 
     def told(text: str) -> str:
         return hidden(text, pipeline.secrets)
@@ -68,10 +68,10 @@ class PipelineWatcher:
 
 def asker(pipeline: Pipeline) -> Callable[[], list[Json]]:
     """The rows of one file, asked now; what cannot be asked is one row that says why."""
-    from pipelines.errors import PipelineError
-    from pipelines.source_kinds import ANY_KIND
-    from pipelines.status import status
-    from pipelines.variables import hidden
+    from pipelines.base.errors import PipelineError
+    from pipelines.base.variables import hidden
+    from pipelines.inspect.status import status
+    from pipelines.sources.kinds import ANY_KIND
 
     def ask() -> list[Json]:
         try:

@@ -11,7 +11,7 @@ from josefine_cli.base.output import note, plural, print_json
 
 if TYPE_CHECKING:
     from josefine_journal.replicator import Replicator, Round
-    from pipelines.journal_rounds import SparkReplicator
+    from pipelines.journal.spark_rounds import SparkReplicator
 
 TELL_MS = 10_000
 """A replicator at work says so as often; one with nothing to do is silent."""

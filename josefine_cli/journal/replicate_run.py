@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from josefine_journal.metrics import Metrics
     from josefine_journal.replicating import Replicating
-    from pipelines.journal_rounds import SparkReplicator
+    from pipelines.journal.spark_rounds import SparkReplicator
 
 REPLICATOR = "josefine-replicator"
 """As brokers see it."""
@@ -137,7 +137,7 @@ async def _opened(
     if asked.spark is None:
         replicator = Replicator(log, store, **options)
     else:
-        from pipelines.journal_rounds import SparkReplicator
+        from pipelines.journal.spark_rounds import SparkReplicator
 
         options |= {"bootstrap": bootstrap, "options": spark_options(os.environ)}
         replicator = SparkReplicator(asked.spark, log, store, asked.store, **options)

@@ -18,8 +18,8 @@ def session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     need("a replicator in Spark", "pyspark", "delta", "pyarrow")
     from pyspark.sql import SparkSession
 
-    from pipelines.jvm import stopping
-    from pipelines.starting import start_named
+    from pipelines.run.session import start_named
+    from pipelines.spark.jvm import stopping
 
     is_there = SparkSession.getActiveSession() is not None
     spark = start_named("josefine journal", conf)

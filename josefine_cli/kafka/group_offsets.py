@@ -124,7 +124,7 @@ def _asked(
 
 
 def _table_ends(client: BlockingClient, folder: Path, wanted: Offsets) -> Offsets:
-    from pipelines.table_end import table_end
+    from pipelines.sinks.delta_end_offsets import table_end
 
     end = table_end(folder)
     topics = {tp.topic for tp in wanted}

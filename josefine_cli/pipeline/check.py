@@ -14,7 +14,7 @@ import typer
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
-from pipelines.errors import EXIT_ENVIRONMENT
+from pipelines.base.errors import EXIT_ENVIRONMENT
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,9 +30,9 @@ def check(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: boo
     josefine pipeline check orders.yaml --env prod
     """
     pipeline = pipeline_file.read(file, environment, as_json)
-    from pipelines.checkup import findings
-    from pipelines.finding import ERROR
-    from pipelines.inquiry import inquire
+    from pipelines.base.finding import ERROR
+    from pipelines.inspect.preflight import findings
+    from pipelines.inspect.preflight_probe import inquire
 
     with hiding(pipeline):
         found = findings(pipeline, inquire(pipeline, os.environ))

@@ -15,7 +15,7 @@ from josefine_cli.pipeline import check, dlq, export, offsets, preview, run, sta
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
-from pipelines.errors import EXIT_FAILED, ConfigError
+from pipelines.base.errors import EXIT_FAILED, ConfigError
 
 app = typer.Typer(
     help="Check and run pipelines written in YAML.",
@@ -38,8 +38,8 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     josefine pipeline plan orders.yaml
     """
     pipeline = pipeline_file.read(file, environment, as_json)
-    from pipelines.plan import plan as build
-    from pipelines.starting import session_of
+    from pipelines.inspect.plan import plan as build
+    from pipelines.run.session import session_of
 
     with hiding(pipeline):
         try:
@@ -73,8 +73,8 @@ def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: b
     josefine pipeline test orders.yaml
     """
     pipeline = pipeline_file.read(file, environment, as_json)
-    from pipelines.starting import session_of
-    from pipelines.trial import lines, run_cases
+    from pipelines.inspect.file_tests import lines, run_cases
+    from pipelines.run.session import session_of
 
     with hiding(pipeline):
         try:

@@ -17,16 +17,16 @@ from josefine_cli.base.errors import UsageError
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
-from pipelines.counting import counted
-from pipelines.errors import ConfigError, RunError
-from pipelines.model import Pipeline
-from pipelines.reader import nearest
-from pipelines.variables import hidden
+from pipelines.base.errors import ConfigError, RunError
+from pipelines.base.plurals import counted
+from pipelines.base.variables import hidden
+from pipelines.config.section import nearest
+from pipelines.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.outlook import Outlook
+    from pipelines.dead_letters.replay_plan import Outlook
 
 app = typer.Typer(
     help="The records that a pipeline could not take; put them in after a fix.",
@@ -58,7 +58,7 @@ def show(
     """
     pipeline = _read(file, environment, as_json)
     from josefine_cli.base.output import print_table
-    from pipelines.dead_letters import newest, waiting
+    from pipelines.dead_letters.summary import newest, waiting
 
     with _spark(pipeline, as_json) as spark:
         counts = waiting(spark, pipeline, every=every)
@@ -109,8 +109,8 @@ def replay(
             known = ", ".join(pipeline.sinks)
             hint = nearest(name, pipeline.sinks) or f"; expected one of: {known}"
             raise UsageError(f"--sink {name}: the file has no such sink{hint}")
-    from pipelines.replay import Replay, replays
-    from pipelines.starting import arm_failpoints
+    from pipelines.dead_letters.replay import Replay, replays
+    from pipelines.run.session import arm_failpoints
 
     with _spark(pipeline, as_json) as spark:
         arm_failpoints(spark)
@@ -158,8 +158,8 @@ def _spark(pipeline: Pipeline, as_json: bool) -> Iterator[SparkSession]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from pipelines.messages import clear_reason
-    from pipelines.starting import session_of
+    from pipelines.exactly_once.verdict_messages import clear_reason
+    from pipelines.run.session import session_of
 
     with hiding(pipeline):
         try:

@@ -13,7 +13,7 @@ import typer
 
 from josefine_cli.base.errors import UsageError
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON, print_json
-from pipelines.errors import ConfigError, RunError
+from pipelines.base.errors import ConfigError, RunError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,9 +36,9 @@ def export(
     \b
     josefine pipeline export orders.yaml --sdp orders_sdp
     """
-    from pipelines.sdp import export as exported
-    from pipelines.validate import examine, read_text
-    from pipelines.variables import Variables
+    from pipelines.base.variables import Variables
+    from pipelines.config.validate import examine, read_text
+    from pipelines.inspect.sdp import export as exported
 
     text = read_text(file)
     variables = Variables(env=os.environ, with_secrets=False)

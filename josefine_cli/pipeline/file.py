@@ -15,9 +15,9 @@ import typer
 
 from josefine_cli.base.errors import UsageError
 from josefine_cli.base.lazy_import import nothing_collected
-from pipelines.counting import counted
-from pipelines.errors import ConfigError, Problem
-from pipelines.model import Pipeline
+from pipelines.base.errors import ConfigError, Problem
+from pipelines.base.plurals import counted
+from pipelines.model.pipeline import Pipeline
 
 FILE = typer.Argument(help="The pipeline's YAML file.", show_default=False)
 JSON = typer.Option(False, "--json", help="Print JSON for scripts.")
@@ -41,7 +41,7 @@ def init(
     \b
     josefine pipeline init orders.yaml
     """
-    from pipelines.example import EXAMPLE
+    from pipelines.config.example import EXAMPLE
 
     try:
         with file.open("w" if force else "x", encoding="utf-8") as out:
@@ -62,7 +62,7 @@ def lint(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     """
     try:
         with nothing_collected():
-            from pipelines.lint import lint_file
+            from pipelines.lint.lint import lint_file
 
             examined = lint_file(file, os.environ, environment)
         if examined.problems:
@@ -91,10 +91,10 @@ def show(
     \b
     josefine pipeline show orders.yaml --env prod --resolved
     """
-    from pipelines.loader import load_all
-    from pipelines.show import as_yaml
-    from pipelines.validate import read_text
-    from pipelines.variables import Variables
+    from pipelines.base.variables import Variables
+    from pipelines.config.loader import load_all
+    from pipelines.config.show import as_yaml
+    from pipelines.config.validate import read_text
 
     variables = Variables(env=os.environ, with_secrets=False, must_exist=resolved)
     loaded = load_all(read_text(file), str(file), variables, environment)
@@ -122,9 +122,9 @@ def graph(
     """
     if mermaid + dot + svg > 1:
         raise UsageError("--mermaid, --dot and --svg are three ways to print the same: take one")
-    from pipelines import graph as graphs
-    from pipelines.validate import examine, read_text
-    from pipelines.variables import Variables
+    from pipelines.base.variables import Variables
+    from pipelines.config.validate import examine, read_text
+    from pipelines.inspect import graph as graphs
 
     draw = graphs.as_dot if dot else graphs.as_svg if svg else graphs.as_mermaid
     variables = Variables(env=os.environ, with_secrets=False)
@@ -138,8 +138,8 @@ def graph(
 def _live(file: Path, environment: str | None) -> dict[str, str]:
     """Sink → how far it is; its secrets go to the brokers and nowhere else."""
     pipeline = read(file, environment, as_json=False)
-    from pipelines.source_kinds import ANY_KIND
-    from pipelines.status import status
+    from pipelines.inspect.status import status
+    from pipelines.sources.kinds import ANY_KIND
 
     return {each.sink: each.in_short for each in status(pipeline, ANY_KIND.look)}
 
@@ -150,15 +150,15 @@ def schema() -> None:
     \b
     josefine pipeline schema > pipeline.schema.json
     """
-    from pipelines.json_schema import json_schema
+    from pipelines.config.json_schema import json_schema
 
     print(json.dumps(json_schema(), indent=2))
 
 
 def read(file: Path, environment: str | None, as_json: bool) -> Pipeline:
     """The pipeline with its secrets, for who goes on with it; what a run is told is told."""
-    from pipelines.notices import notices
-    from pipelines.validate import read_pipeline
+    from pipelines.config.validate import read_pipeline
+    from pipelines.lint.warnings import notices
 
     try:
         pipeline = read_pipeline(file, os.environ, environment)

@@ -16,7 +16,7 @@ import typer
 from josefine_cli.base.errors import UsageError
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
-from pipelines.errors import EXIT_FAILED
+from pipelines.base.errors import EXIT_FAILED
 
 app = typer.Typer(
     help="Where each sink of a pipeline stands in its topics; put it elsewhere.",
@@ -83,7 +83,7 @@ def reconcile(
         raise UsageError("--execute does what --trust says: give --trust table or checkpoint")
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.pipeline.sink_offsets import reconcile_sinks
-    from pipelines.reconcile import Trust
+    from pipelines.exactly_once.reconcile import Trust
 
     sides = [Trust(trust.value)] if trust else [Trust.TABLE, Trust.CHECKPOINT]
     _end(well=reconcile_sinks(pipeline, sink, sides, execute=execute, as_json=as_json))

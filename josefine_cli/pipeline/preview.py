@@ -15,9 +15,9 @@ import typer
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json
-from pipelines.counting import counted
-from pipelines.errors import ConfigError, PipelineError, RunError
-from pipelines.variables import hidden
+from pipelines.base.errors import ConfigError, PipelineError, RunError
+from pipelines.base.plurals import counted
+from pipelines.base.variables import hidden
 
 NODE = typer.Argument(help="A source, transform or sink of the file.", show_default=False)
 ROWS = typer.Option(10, "-n", "--rows", min=1, max=10_000, help="How many rows at most.")
@@ -49,10 +49,10 @@ def preview(
     from pyspark.errors import PySparkException
 
     from josefine_broker.base.errors import KafkaError
-    from pipelines.messages import clear_reason
-    from pipelines.preview import input_of
-    from pipelines.preview import preview as look
-    from pipelines.starting import session_of
+    from pipelines.exactly_once.verdict_messages import clear_reason
+    from pipelines.inspect.preview import input_of
+    from pipelines.inspect.preview import preview as look
+    from pipelines.run.session import session_of
 
     with hiding(pipeline):
         input_of(pipeline, node)

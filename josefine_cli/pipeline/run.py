@@ -21,11 +21,11 @@ from josefine_cli.pipeline import run_many
 from josefine_cli.pipeline.file import ENVIRONMENT, JSON
 from josefine_cli.pipeline.run_end import stop_on_signals, summary
 from josefine_cli.pipeline.secrets import hiding
-from pipelines.model import Pipeline
+from pipelines.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pipelines.tally import RunResult
-    from pipelines.wishes import Wishes
+    from pipelines.report.totals import RunResult
+    from pipelines.run.options import Wishes
 
 
 class OnDataLoss(Enum):
@@ -114,10 +114,10 @@ def run(
         run_many.run(pipelines, skip_losses=on_data_loss is not None, as_json=as_json)
         return
     (pipeline,) = pipelines
-    from pipelines.folders import refuse_unwritable
-    from pipelines.reconcile import Trust
-    from pipelines.sink_lives import together
-    from pipelines.wishes import wishes
+    from pipelines.exactly_once.reconcile import Trust
+    from pipelines.inspect.writable_folders import refuse_unwritable
+    from pipelines.run.options import wishes
+    from pipelines.run.sink_lifecycle import together
 
     side = Trust(trust.value) if trust else Trust.NEITHER
     with hiding(pipeline):
@@ -136,10 +136,10 @@ def run(
 def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from rich.console import Console
 
-    from pipelines.metrics import told
-    from pipelines.progress import reporter_for, unheard
-    from pipelines.run import run_sinks
-    from pipelines.starting import arm_failpoints, session_of, what_begins
+    from pipelines.report.metrics import told
+    from pipelines.report.progress import reporter_for, unheard
+    from pipelines.run.run import run_sinks
+    from pipelines.run.session import arm_failpoints, session_of, what_begins
 
     stop = threading.Event()
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.

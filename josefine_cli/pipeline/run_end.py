@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_cli.pipeline.secrets import print_hidden_json, say
-from pipelines.counting import counted
-from pipelines.model import Mode, Pipeline
+from pipelines.base.plurals import counted
+from pipelines.model.pipeline import Mode, Pipeline
 
 if TYPE_CHECKING:
-    from pipelines.tally import RunResult
+    from pipelines.report.totals import RunResult
 
 _WROTE = {
     Mode.APPEND: "appended",
@@ -39,7 +39,7 @@ def stop_on_signals(stop: threading.Event) -> None:
 def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
     """What each sink did: on stdout, as one line of JSON with `as_json`."""
     from josefine_spark.base.topic_offsets import nested
-    from pipelines.checking import told as checks_told
+    from pipelines.transforms.checks import told as checks_told
 
     if as_json:
         sinks: dict[str, Any] = {

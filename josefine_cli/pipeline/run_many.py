@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 from josefine_cli.pipeline import file
 from josefine_cli.pipeline.run_end import stop_on_signals, summary
 from josefine_cli.pipeline.secrets import hiding
-from pipelines.errors import ConfigError, RunError
-from pipelines.model import Pipeline
-from pipelines.variables import hidden
+from pipelines.base.errors import ConfigError, RunError
+from pipelines.base.variables import hidden
+from pipelines.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pipelines.reporting import Reporter
-    from pipelines.tally import RunResult
+    from pipelines.report.events import Reporter
+    from pipelines.report.totals import RunResult
 
 
 def run(pipelines: Sequence[Pipeline], *, skip_losses: bool, as_json: bool) -> None:
     """Raises ConfigError for files that cannot be together, RunError in the end when any failed."""
-    from pipelines.company import refuse_strangers
-    from pipelines.folders import refuse_unwritable
+    from pipelines.inspect.writable_folders import refuse_unwritable
+    from pipelines.run.multi_run import refuse_strangers
 
     try:
         refuse_strangers(pipelines)
@@ -48,12 +48,12 @@ def _run(
     """What each pipeline did, and what failed, without secrets."""
     from rich.console import Console
 
-    from pipelines.company import run_all
-    from pipelines.metrics import told
-    from pipelines.progress import reporter_for, unheard
-    from pipelines.run import run_sinks
-    from pipelines.starting import arm_failpoints, session_of_all, what_begins
-    from pipelines.wishes import Wishes
+    from pipelines.report.metrics import told
+    from pipelines.report.progress import reporter_for, unheard
+    from pipelines.run.multi_run import run_all
+    from pipelines.run.options import Wishes
+    from pipelines.run.run import run_sinks
+    from pipelines.run.session import arm_failpoints, session_of_all, what_begins
 
     results: dict[str, RunResult] = {}
     failures: list[str] = []

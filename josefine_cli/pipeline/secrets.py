@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from josefine_cli.pipeline.file import print_json
-from pipelines.errors import ConfigError, PipelineError
-from pipelines.model import Pipeline
-from pipelines.variables import hidden
+from pipelines.base.errors import ConfigError, PipelineError
+from pipelines.base.variables import hidden
+from pipelines.model.pipeline import Pipeline
 
 
 @contextmanager

@@ -21,16 +21,16 @@ from josefine_cli.pipeline.sink_status import (
     steps,
     verdict,
 )
-from pipelines.chain import Stop, Tip, Verdict
-from pipelines.model import Pipeline
-from pipelines.offset_moves import Move, is_for_trust, setting, trusting
-from pipelines.offset_writer import put
-from pipelines.reader import nearest
-from pipelines.reconcile import Trust
-from pipelines.sides import Sides, all_sides
-from pipelines.sink_plan import SinkPlan, compile_plan
-from pipelines.source_kinds import ANY_KIND
-from pipelines.variables import hidden
+from pipelines.base.variables import hidden
+from pipelines.config.section import nearest
+from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.inspect.offset_moves import Move, is_for_trust, setting, trusting
+from pipelines.inspect.offset_writer import put
+from pipelines.inspect.sink_status import Sides, all_sides
+from pipelines.model.pipeline import Pipeline
+from pipelines.model.plan import SinkPlan, compile_plan
+from pipelines.sources.kinds import ANY_KIND
 
 Done = Mapping[str, str | None]
 """Sink that was moved → where its checkpoint is now, None without one."""
@@ -196,7 +196,7 @@ def _do(
 @contextmanager
 def _session(pipeline: Pipeline) -> Iterator[Any]:
     """One Spark for all who ask; none where nobody does."""
-    from pipelines.starting import session_of
+    from pipelines.run.session import session_of
 
     started: list[Any] = []
     with ExitStack() as stack:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipelines.chain import Stop, Tip
-from pipelines.offset_moves import Move
+from pipelines.exactly_once.offset_chain import Stop, Tip
+from pipelines.inspect.offset_moves import Move
 
 if TYPE_CHECKING:
     from josefine_broker.base.ids import TopicPartition
-    from pipelines.sides import Sides
+    from pipelines.inspect.sink_status import Sides
 
 COLUMNS = ("partition", "begins", "table", "committed", "planned", "ends", "behind")
 

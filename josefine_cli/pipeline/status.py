@@ -12,10 +12,10 @@ import typer
 
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON, print_json
-from pipelines.counting import counted
-from pipelines.errors import EXIT_FAILED
-from pipelines.model import Source
-from pipelines.variables import hidden
+from pipelines.base.errors import EXIT_FAILED
+from pipelines.base.plurals import counted
+from pipelines.base.variables import hidden
+from pipelines.model.pipeline import Source
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,9 +32,9 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.base.output import iso_time
     from josefine_spark.base.topic_offsets import nested
-    from pipelines.source_kinds import ANY_KIND
-    from pipelines.sources import Topics
-    from pipelines.status import status as status_of
+    from pipelines.inspect.status import status as status_of
+    from pipelines.sources.josefine import Topics
+    from pipelines.sources.kinds import ANY_KIND
 
     def look(source: Source) -> Topics:
         return ANY_KIND.look(source)

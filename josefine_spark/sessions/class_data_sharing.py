@@ -2,9 +2,9 @@
 
 A session loads and verifies 15,000 classes before its first query; from an archive (class data
 sharing, JEP 350) they are mapped. Measured until a table has its second commit: 10.8 s of processor
-time without, 6.1 s with it. `./build.sh setup` makes the archive (`pipelines.make_archive`), 200 MB
-in the cache; a session uses the one that fits. The JVM checks that the class path is the one it was
-made with, and goes on without it if not.
+time without, 6.1 s with it. `./build.sh setup` makes the archive
+(`pipelines.run.make_class_archive`), 200 MB in the cache; a session uses the one that fits. The JVM
+checks that the class path is the one it was made with, and goes on without it if not.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
         f"josefine_broker/records/native/{each}"
         for each in (*(f"{folder}/record_structure.abi3.so" for folder in TARGETS), SOURCE.name)
     }
-    example = {"josefine_pipelines/example.yaml", "josefine_pipelines/spark_keys.txt"}
+    example = {"josefine_pipelines/config/example.yaml", "josefine_pipelines/spark/spark_keys.txt"}
     wanted = typed | conf | native | example | {"josefine_spark/sessions/pom.xml"}
     assert len(conf) >= 6
     assert wanted - in_wheel == set()

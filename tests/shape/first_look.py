@@ -31,12 +31,12 @@ class Question(NamedTuple):
 
 
 QUESTIONS = (
-    Question("Where is a dead letter written?", "dead letter write", "pipelines/sink_letters.py"),
-    Question("How are versions of a row kept (SCD type 2)?", "scd2", "pipelines/historizing.py"),
-    Question("How does a batch update an aggregate?", "aggregate", "pipelines/merging.py"),
-    Question(
+    Question("Where is a dead letter written?", "dead letter write",
+    "pipelines/dead_letters/writer.py"), Question("How are versions of a row kept (SCD type 2)?",
+    "scd2", "pipelines/transforms/scd2.py"), Question("How does a batch update an aggregate?",
+    "aggregate", "pipelines/transforms/aggregate.py"), Question(
         "Where does a sink start whose checkpoint is lost?", "lost checkpoint start",
-        "pipelines/settling.py",
+        "pipelines/run/settle_start.py",
     ),
     Question(
         "Which offsets does a new query start at?", "start offsets",

@@ -15,12 +15,7 @@ from tests.shape.sources import ATTRIBUTES_MAX, LONG_FUNCTION, Facts
 
 COMMENTED = {
     "engine": ("josefine_broker/engine/*",),
-    "exactly_once": (
-        "pipelines/chain.py", "pipelines/state_chain.py", "pipelines/reconcile.py",
-        "pipelines/opening.py", "pipelines/beginning.py", "pipelines/losses.py",
-        "pipelines/other_chains.py", "pipelines/old_checkpoint.py", "pipelines/checkpoint.py",
-        "pipelines/lettering.py", "pipelines/judgement.py", "josefine_spark/write/exactly_once.py",
-    ),
+    "exactly_once": ("pipelines/exactly_once/*", "josefine_spark/write/exactly_once.py"),
     "recovery": ("josefine_broker/host/log/recovery.py", "raft/blockfile.py"),
     "kernels": ("josefine_arrow/*kernels.py",),
 }  # fmt: skip

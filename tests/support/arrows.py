@@ -11,7 +11,7 @@ to it takes the file, says who it is, and waits for the word to go on. Arrows:
 | `task:open`, `task:opened` | before and behind taking the attempt's transactional id |
 | `task:half` | the first of its batches is acknowledged, there are more |
 | `task:written` | all are, and the driver does not know it yet |
-| `pipeline:NAME` | the failpoint of that name (`pipelines.failpoints`) |
+| `pipeline:NAME` | the failpoint of that name (`pipelines.base.failpoints`) |
 
 Spark's workers import this module by its name: `HeldSource` stands in the place of the connector.
 """

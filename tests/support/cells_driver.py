@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from pipelines import failpoints
-from pipelines.jvm import process_of
-from pipelines.model import Pipeline
-from pipelines.progress import LineReporter
-from pipelines.reconcile import Trust
-from pipelines.replay import Replay, replays
-from pipelines.run import run_pipeline
-from pipelines.starting import start_session
-from pipelines.validate import read_pipeline
-from pipelines.wishes import Wishes
+from pipelines.base import failpoints
+from pipelines.config.validate import read_pipeline
+from pipelines.dead_letters.replay import Replay, replays
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.model.pipeline import Pipeline
+from pipelines.report.progress import LineReporter
+from pipelines.run.options import Wishes
+from pipelines.run.run import run_pipeline
+from pipelines.run.session import start_session
+from pipelines.spark.jvm import process_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 import josefine_spark.source
-from pipelines import failpoints, topic_ledger
+from pipelines.base import failpoints
+from pipelines.sinks import topic_records
 from tests.support.arrows import FOLDER, HeldSource, HeldStore, stop
 
 SESSIONS = importlib.import_module("josefine_spark.sessions.session")
@@ -37,7 +38,7 @@ def in_place_of_the_connector() -> None:
     for module, name, other in (
         (josefine_spark.source, "JosefineDataSource", HeldSource),
         (SESSIONS, "needs_registration", lambda master: True),
-        (topic_ledger, "SinkStore", HeldStore),
+        (topic_records, "SinkStore", HeldStore),
     ):
         setattr(module, name, other)
     hit = failpoints.hit

@@ -9,8 +9,8 @@ import pytest
 from josefine_broker.api.table import SERVED
 from josefine_spark.read.source_options import SOURCE_OPTIONS
 from josefine_spark.write.sink_options import SINK_OPTIONS
-from pipelines import failpoints
-from pipelines.validate import read_pipeline
+from pipelines.base import failpoints
+from pipelines.config.validate import read_pipeline
 from tests import generate_docs
 from tests.checklist import claimed_rows, rows
 from tests.connector_rows import features, is_there, missing_tests

@@ -14,10 +14,10 @@ from tests.unit.test_style import ROOT, SOURCES
     ("source", "installed"),
     [
         ("from pipelines import frames\n", "from josefine_pipelines import frames\n"),
-        ("from pipelines.model import A\n", "from josefine_pipelines.model import A\n"),
+        ("from pipelines.model.plan import A\n", "from josefine_pipelines.model.plan import A\n"),
         ("from raft import (\n    Config,\n)\n", "from josefine_raft import (\n    Config,\n)\n"),
         ("def f():\n    from raft import a\n", "def f():\n    from josefine_raft import a\n"),
-        ("import pipelines.run as run\n", "import josefine_pipelines.run as run\n"),
+        ("import pipelines.run.run as run\n", "import josefine_pipelines.run.run as run\n"),
         ("import os, raft as r\n", "import os, josefine_raft as r\n"),
         ("é = 'é'; from raft import a\n", "é = 'é'; from josefine_raft import a\n"),
         ("raft = 1; from raft import b\n", "raft = 1; from josefine_raft import b\n"),

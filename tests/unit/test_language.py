@@ -33,7 +33,7 @@ WORDS = {
 """What we do not write → what we write instead."""
 
 LEFT: dict[str, int] = {
-    "josefine_arrow": 30,
+    "josefine_arrow": 70,
     "josefine_broker": 4,
     "josefine_broker/api": 100,
     "josefine_broker/base": 32,
@@ -49,7 +49,7 @@ LEFT: dict[str, int] = {
     "josefine_cli": 244,
     "josefine_journal": 146,
     "josefine_spark": 116,
-    "pipelines": 588,
+    "pipelines": 572,
     "raft": 94,
 }
 """Folder → hits that are left in it. A folder that is not named has none."""

@@ -29,22 +29,22 @@ BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/host/ticker.py",  # supervises the periodic duties
     "josefine_cli/pipeline/secrets.py",  # takes secrets out of whatever Spark raised
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
-    "pipelines/batch_commit.py",
-    "pipelines/company.py",
-    "pipelines/delta_chain.py",
-    "pipelines/functions.py",
-    "pipelines/journal.py",
-    "pipelines/journal_rounds.py",
-    "pipelines/jvm.py",
-    "pipelines/keeping.py",
-    "pipelines/messages.py",
-    "pipelines/metrics.py",
-    "pipelines/pace.py",
-    "pipelines/progress_table.py",
-    "pipelines/run.py",
-    "pipelines/sink_handle.py",
-    "pipelines/starting.py",
-    "pipelines/topic_chain.py",
+    "pipelines/run/batch_commit.py",
+    "pipelines/run/multi_run.py",
+    "pipelines/sinks/delta_commits.py",
+    "pipelines/transforms/python_function.py",
+    "pipelines/journal/spark_replicator.py",
+    "pipelines/journal/spark_rounds.py",
+    "pipelines/spark/jvm.py",
+    "pipelines/sinks/delta_maintenance.py",
+    "pipelines/exactly_once/verdict_messages.py",
+    "pipelines/report/metrics.py",
+    "pipelines/report/throughput.py",
+    "pipelines/report/progress_table.py",
+    "pipelines/run/run.py",
+    "pipelines/run/sink_handle.py",
+    "pipelines/run/session.py",
+    "pipelines/sinks/topic_commits.py",
 }
 """`except Exception` belongs to the connection loop and the supervisors of other people's code."""
 

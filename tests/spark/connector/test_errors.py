@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
-from pipelines.messages import clear_reason
+from pipelines.exactly_once.verdict_messages import clear_reason
 from tests.compat.produced_batches import STRUCTURE, Case, Sender, batch, good
 from tests.spark.connector.conftest import Stream, Topics
 from tests.support.broker import BrokerProcess

@@ -23,20 +23,20 @@ from pyspark.sql import SparkSession
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
-from pipelines import failpoints
-from pipelines.chain import Tip
-from pipelines.delta_log import DeltaLogReader
-from pipelines.errors import RunError
-from pipelines.hadoop import HadoopFiles
-from pipelines.lettering import raised
-from pipelines.metrics import told
-from pipelines.reconcile import Trust
-from pipelines.reporting import BatchDone
-from pipelines.retries import Retry
-from pipelines.run import run_pipeline
-from pipelines.tally import RunResult
-from pipelines.validate import read_pipeline
-from pipelines.wishes import Wishes
+from pipelines.base import failpoints
+from pipelines.base.errors import RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.dead_letter_chain import raised
+from pipelines.exactly_once.offset_chain import Tip
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.model.retry_policy import Retry
+from pipelines.report.events import BatchDone
+from pipelines.report.metrics import told
+from pipelines.report.totals import RunResult
+from pipelines.run.options import Wishes
+from pipelines.run.run import run_pipeline
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.spark.files import HadoopFiles
 from tests.support.broker import BrokerProcess
 
 ONE_SINK = pytest.mark.usefixtures("rows_only")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.errors import RunError
-from pipelines.model import Pipeline
-from pipelines.reconcile import Trust
-from pipelines.run import run_pipeline
-from pipelines.tally import RunResult
-from pipelines.validate import read_pipeline
-from pipelines.wishes import Wishes
+from pipelines.base.errors import RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.model.pipeline import Pipeline
+from pipelines.report.totals import RunResult
+from pipelines.run.options import Wishes
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import Quiet, dying
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.sink_handle import SinkHandle
+from pipelines.run.sink_handle import SinkHandle
 from tests.spark.pipelines.conftest import ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ConfigError, RunError
-from pipelines.plan import plan
-from pipelines.trial import run_cases
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ConfigError, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.file_tests import run_cases
+from pipelines.inspect.plan import plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

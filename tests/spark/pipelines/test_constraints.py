@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import RunError
+from pipelines.base.errors import RunError
 from tests.spark.pipelines.conftest import ONE_SINK, ROWS, SUMS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

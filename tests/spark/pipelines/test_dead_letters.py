@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from pipelines.errors import ChainError, RunError
-from pipelines.reconcile import Trust
+from pipelines.base.errors import ChainError, RunError
+from pipelines.exactly_once.reconcile import Trust
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

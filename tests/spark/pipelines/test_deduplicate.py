@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Commit
-from pipelines.deduplicating import new_rows, span_of, without_copies
-from pipelines.delta_chain import DeltaChain, Link
-from pipelines.delta_tables import ensure_table
-from pipelines.errors import ConfigError, Place
-from pipelines.model import Deduplicate
-from pipelines.plan import plan
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ConfigError, Place
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.offset_chain import Commit
+from pipelines.inspect.plan import plan
+from pipelines.model.pipeline import Deduplicate
+from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.delta_tables import ensure_table
+from pipelines.transforms.deduplicate import new_rows, span_of, without_copies
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

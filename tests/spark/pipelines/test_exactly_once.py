@@ -10,12 +10,12 @@ import threading
 import pytest
 
 from josefine_broker.client.io_blocking import NewTopic
-from pipelines.chain import Commit, Tip, Verdict
-from pipelines.delta_chain import DeltaChain, Link, StoppedError
-from pipelines.errors import ChainError
-from pipelines.reconcile import Trust
-from pipelines.run import run_pipeline
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.run.run import run_pipeline
+from pipelines.sinks.delta_commits import DeltaChain, Link, StoppedError
 from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.hadoop import PIECE_BYTES, PIECES_MAX, HadoopFiles
+from pipelines.spark.files import PIECE_BYTES, PIECES_MAX, HadoopFiles
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 

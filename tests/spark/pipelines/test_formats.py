@@ -7,17 +7,17 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 
-from pipelines import frames
-from pipelines.avro_schema import parse_record
-from pipelines.avro_writing import encoded
-from pipelines.decode import bad_rows
-from pipelines.messages import clear_reason
-from pipelines.plan import plan
-from pipelines.readings import reading_of
-from pipelines.retries import AWAY, restart_of
-from pipelines.trial import run_cases
-from pipelines.validate import read_pipeline
-from pipelines.wire_format import framed
+from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.avro.writer import encoded
+from josefine_arrow.formats.confluent.framing import framed
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.formats.decode import bad_rows
+from pipelines.inspect.file_tests import run_cases
+from pipelines.inspect.plan import plan
+from pipelines.model.retry_policy import AWAY, restart_of
+from pipelines.transforms import dataframes
+from pipelines.transforms.decoders import reading_of
 from tests.support.schema_registry import serving
 from tests.unit.pipelines.test_debezium import envelope
 from tests.unit.pipelines.test_protobuf import descriptors
@@ -220,10 +220,10 @@ def test_records_of_several_schemas_are_read_by_their_registry(spark, tmp_path):
         source = read_pipeline(file, {}).sources["raw"]
         reading = reading_of(source)
         rows = [(None, data, "a", 0, offset, None, 0) for offset, data in enumerate(records)]
-        given = spark.createDataFrame(rows, frames.empty_source(spark, source).schema)
-        parsed = frames.parse(given.coalesce(1), reading)
+        given = spark.createDataFrame(rows, dataframes.empty_source(spark, source).schema)
+        parsed = dataframes.parse(given.coalesce(1), reading)
 
-        good = frames.good_rows(parsed, reading).selectExpr(
+        good = dataframes.good_rows(parsed, reading).selectExpr(
             "offset", "value.id", "unix_micros(value.at)"
         )
         bad = bad_rows(parsed, reading, source.name).select("offset", "reason")
@@ -236,7 +236,7 @@ def test_records_of_several_schemas_are_read_by_their_registry(spark, tmp_path):
             (3, "the bytes end within the record"),
         ]
         spare = [(None, framed(4, b""), "a", 0, 0, None, 0)]
-        other = frames.parse(spark.createDataFrame(spare, given.schema), reading)
+        other = dataframes.parse(spark.createDataFrame(spare, given.schema), reading)
 
     with pytest.raises(PySparkException) as away:
         other.collect()
@@ -307,9 +307,9 @@ def read_all(spark, source, values):
     """({offset: row's id, name, deleted, op, lsn}, {offset: reason})."""
     reading = reading_of(source)
     rows = [(None, data, "a", 0, offset, None, 0) for offset, data in enumerate(values)]
-    given = spark.createDataFrame(rows, frames.empty_source(spark, source).schema)
-    parsed = frames.parse(given.coalesce(1), reading)
-    good, bad = frames.good_rows(parsed, reading), bad_rows(parsed, reading, source.name)
+    given = spark.createDataFrame(rows, dataframes.empty_source(spark, source).schema)
+    parsed = dataframes.parse(given.coalesce(1), reading)
+    good, bad = dataframes.good_rows(parsed, reading), bad_rows(parsed, reading, source.name)
     return (
         {row.offset: row.value and row.value.asDict(recursive=True) for row in good.collect()},
         {row.offset: row.reason for row in bad.collect()},

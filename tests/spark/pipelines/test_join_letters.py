@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ChainError
-from pipelines.replay import replays
+from pipelines.base.errors import ChainError
+from pipelines.dead_letters.replay import replays
 from tests.spark.pipelines.test_joins import PIPELINE, Lab
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

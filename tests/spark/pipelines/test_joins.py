@@ -12,10 +12,10 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
-from pipelines.errors import ChainError, ConfigError, RunError
-from pipelines.plan import plan
-from pipelines.run import run_pipeline
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError, ConfigError, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.plan import plan
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import Quiet
 from tests.spark.pipelines.files_lab import FilesLab
 

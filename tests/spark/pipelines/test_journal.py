@@ -28,7 +28,7 @@ from josefine_journal.failpoints import PLACES
 from josefine_journal.records import RecordMetadata
 from josefine_journal.replicator import Replicator
 from josefine_journal.topic import TopicLog
-from pipelines.journal import replicate
+from pipelines.journal.spark_replicator import replicate
 from tests.support.broker import BrokerProcess
 from tests.support.cli import Done, josefine, josefine_process
 

@@ -16,9 +16,10 @@ from pyspark.sql.types import BinaryType, StructType
 
 from josefine_spark.read.json_rows import JsonRows
 from josefine_spark.source import JosefineDataSource
-from pipelines import decode, sources
-from pipelines.json_values import JsonValues
-from pipelines.model import Format
+from pipelines.formats import decode
+from pipelines.formats.json import JsonValues
+from pipelines.model.pipeline import Format
+from pipelines.sources import josefine
 from tests.unit.spark.json_documents import SCHEMA, documents
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -99,7 +100,7 @@ def test_plain_json_is_asked_for_where_records_are_decoded(spark: SparkSession) 
         placed = SimpleNamespace(text=schema)
         how: Any = {"format": Format.JSON, "framed": False, "strict": False, "schema": placed}
         source: Any = SimpleNamespace(decode=SimpleNamespace(**how | words))
-        return sources._objects(source)
+        return josefine._objects(source)
 
     options = {"bootstrapServers": "127.0.0.1:9092", "subscribe": "t", **asked("id INT NOT NULL")}
 

@@ -29,10 +29,10 @@ from confluent_kafka import TopicPartition as Assigned
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import NewTopic
 from josefine_broker.records.builder import Record
-from pipelines.errors import ChainError, RunError
-from pipelines.reconcile import Trust
-from pipelines.replay import Replay, replays
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.dead_letters.replay import Replay, replays
+from pipelines.exactly_once.reconcile import Trust
 from tests.spark.pipelines.conftest import NOW_MS, REPOSITORY, DiedError, Lab, dying
 from tests.spark.pipelines.test_kill import KILLED
 from tests.support.kill_cells import (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import ChainError, RunError
-from pipelines.run import run_pipeline
-from pipelines.tally import RunResult
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.report.totals import RunResult
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import Quiet, dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.errors import ConfigError, RunError
-from pipelines.plan import plan
-from pipelines.run import run_pipeline
-from pipelines.trial import run_cases
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ConfigError, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.file_tests import run_cases
+from pipelines.inspect.plan import plan
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines.errors import ChainError
+from pipelines.base.errors import ChainError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -41,7 +41,7 @@ def test_two_files_run_on_one_spark_and_one_failure_does_not_stop_the_other(
             said = said.replace(word, value)
         file.write_text(said)
         files.append(str(file))
-    monkeypatch.setattr("pipelines.starting.session_of_all", lambda _: nullcontext(spark))
+    monkeypatch.setattr("pipelines.run.session.session_of_all", lambda _: nullcontext(spark))
     monkeypatch.setattr("josefine_cli.pipeline.run_many.stop_on_signals", lambda _: None)
 
     assert run(["pipeline", "run", "--json", *files]) == 1

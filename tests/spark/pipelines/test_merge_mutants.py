@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from pipelines import upserting
-from pipelines.merging import Merge
-from pipelines.upserting import HIDDEN
+from pipelines.transforms import upsert
+from pipelines.transforms.aggregate import Merge
+from pipelines.transforms.upsert import HIDDEN
 from tests.spark.pipelines import test_deduplicate, test_scd2, test_upsert
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,8 +53,8 @@ MUTANTS = {
         LATEST,
         upserts(lambda m: replace(m, update_when=str(m.update_when).replace(") > ", ") < "))),
     ),
-    "equal rows are chosen by chance": (LATEST, (upserting, "ranked", lambda *_: iter(()))),
-    "a batch is not reduced": (LATEST, (upserting, "latest_of", lambda frame, _: frame)),
+    "equal rows are chosen by chance": (LATEST, (upsert, "ranked", lambda *_: iter(()))),
+    "a batch is not reduced": (LATEST, (upsert, "latest_of", lambda frame, _: frame)),
     "a delete comes in": (REMOVED, upserts(lambda m: replace(m, insert_when=None))),
     "a late delete removes": (
         REMOVED,

@@ -15,11 +15,11 @@ import pytest
 from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import functions as F  # noqa: N812
 
-from pipelines import failpoints
-from pipelines.errors import ChainError
-from pipelines.reconcile import Trust
-from pipelines.run import run_pipeline
-from pipelines.validate import read_pipeline
+from pipelines.base import failpoints
+from pipelines.base.errors import ChainError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import Lab, Quiet, expected_sums
 from tests.spark.pipelines.test_kill import killed_at
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Commit, Tip
-from pipelines.delta_chain import DeltaChain, Link
-from pipelines.delta_tables import ensure_table
-from pipelines.errors import ChainError
-from pipelines.offset_moves import Move, setting
-from pipelines.offset_writer import put
-from pipelines.sides import Sides, all_sides
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.inspect.offset_moves import Move, setting
+from pipelines.inspect.offset_writer import put
+from pipelines.inspect.sink_status import Sides, all_sides
+from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.delta_tables import ensure_table
 from tests.unit.pipelines.test_status import IDS, TOPICS, A, Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

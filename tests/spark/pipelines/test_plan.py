@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ConfigError, SetupError
-from pipelines.plan import plan
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ConfigError, SetupError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.plan import plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.preview import preview
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.preview import preview
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

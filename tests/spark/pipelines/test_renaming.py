@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from pipelines.errors import ChainError
-from pipelines.reconcile import Trust
-from pipelines.run import run_pipeline
-from pipelines.validate import read_pipeline
-from pipelines.wishes import Wishes
+from pipelines.base.errors import ChainError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.run.options import Wishes
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.dead_letters import newest, waiting
-from pipelines.errors import ChainError, RunError
-from pipelines.replay import Replay, replays
-from pipelines.run import run_pipeline
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.dead_letters.replay import Replay, replays
+from pipelines.dead_letters.summary import newest, waiting
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import DiedError, Quiet, dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

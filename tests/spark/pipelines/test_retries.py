@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines import failpoints
-from pipelines.chain import Commit, Tip
-from pipelines.delta_chain import DeltaChain, Link
-from pipelines.errors import RunError
-from pipelines.retries import ATTEMPTS_MAX, RETRIES
-from pipelines.sources import JosefineKind
+from pipelines.base import failpoints
+from pipelines.base.errors import RunError
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.model.retry_policy import ATTEMPTS_MAX, RETRIES
+from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sources.josefine import JosefineKind
 from tests.spark.pipelines.conftest import ONE_SINK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

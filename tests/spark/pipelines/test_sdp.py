@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.pipelines.output import TemporaryView
 
-from pipelines.sdp import export
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.sdp import export
 from tests.unit.pipelines.test_sdp import graph_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from josefine_broker.client.io_blocking import NewTopic
-from pipelines.checkup import findings
-from pipelines.errors import SetupError
-from pipelines.inquiry import inquire
-from pipelines.preview import preview
-from pipelines.sides import all_sides
-from pipelines.source_kinds import ANY_KIND
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import SetupError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.preflight import findings
+from pipelines.inspect.preflight_probe import inquire
+from pipelines.inspect.preview import preview
+from pipelines.inspect.sink_status import all_sides
+from pipelines.sources.kinds import ANY_KIND
 from tests.spark.pipelines.conftest import APPS, ROWS, Lab
 from tests.support.committed import committed_records
 from tests.support.secured import PASSWORD, USER, Secured, secured_broker

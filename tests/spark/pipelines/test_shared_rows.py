@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from pipelines.batch_rows import decoded, rows_of_state
-from pipelines.kept_rows import keep, let_go
-from pipelines.readings import reading_of
-from pipelines.stateful import held
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.run.batch_input import decoded, rows_of_state
+from pipelines.transforms.cached_rows import keep, let_go
+from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.stateful import held
 from tests.spark.pipelines.conftest import Lab
 from tests.support.broker import BrokerProcess
 
@@ -93,7 +93,7 @@ def test_what_is_kept_is_let_go_whether_it_is_rows_or_a_cached_frame(lab, monkey
     kept_as_rows = _kept(lab) - before
     assert (odd, sorted(row.id for row in rows.collect())) == (3, [2, 3, 4, 5, 6, 7, 8])
     let_go(rows)
-    monkeypatch.setattr("pipelines.kept_rows.is_one_process", lambda _: False)
+    monkeypatch.setattr("pipelines.transforms.cached_rows.is_one_process", lambda _: False)
     cached, odd = keep(frame, "id % 2 = 1")
     assert (odd, cached.count()) == (3, 7)
     assert not lab.spark._jsparkSession.sharedState().cacheManager().isEmpty()

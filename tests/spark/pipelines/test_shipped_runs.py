@@ -11,9 +11,9 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
-from pipelines.replay import replays
-from pipelines.run import run_pipeline
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.dead_letters.replay import replays
+from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import NOW_MS, Quiet
 from tests.support.broker import BrokerProcess
 

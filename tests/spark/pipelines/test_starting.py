@@ -6,7 +6,7 @@ import pytest
 
 from josefine_broker.client.io_blocking import NewTopic
 from josefine_spark.options.environment import NAMES, shared_environment
-from pipelines.sources import JosefineKind
+from pipelines.sources.josefine import JosefineKind
 from tests.spark.pipelines.conftest import ONE_SINK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

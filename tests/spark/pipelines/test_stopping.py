@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.delta_chain import DeltaChain
-from pipelines.errors import RunError
+from pipelines.base.errors import RunError
+from pipelines.sinks.delta_commits import DeltaChain
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from pipelines import decode
-from pipelines.decode import Side
-from pipelines.json_values import JsonValues
+from pipelines.formats import decode
+from pipelines.formats.decode import Side
+from pipelines.formats.json import JsonValues
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.errors import RunError
+from pipelines.base.errors import RunError
 from tests.spark.pipelines.conftest import ONE_SINK
 
 RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"

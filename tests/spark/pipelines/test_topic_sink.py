@@ -14,21 +14,21 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_spark.base.topic_offsets import TopicOffsets
 from josefine_spark.write.protocol import forget
-from pipelines.chain import Commit, Tip
-from pipelines.delta_chain import Link, StoppedError
-from pipelines.errors import ChainError, ConfigError, Place, RunError, SetupError
-from pipelines.model import Sink
-from pipelines.offset_moves import Move, setting
-from pipelines.offset_writer import put
-from pipelines.reconcile import Trust
-from pipelines.sides import Sides, all_sides
-from pipelines.source_kinds import ANY_KIND
-from pipelines.topic_chain import TopicChain
-from pipelines.topic_ledger import RowWriter, TopicLedger, topic_id_of
-from pipelines.topic_model import SinkTopic, sink_id
-from pipelines.topic_rows import topic_rows
-from pipelines.trial import run_cases
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ChainError, ConfigError, Place, RunError, SetupError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.inspect.file_tests import run_cases
+from pipelines.inspect.offset_moves import Move, setting
+from pipelines.inspect.offset_writer import put
+from pipelines.inspect.sink_status import Sides, all_sides
+from pipelines.model.pipeline import Sink
+from pipelines.model.topic import SinkTopic, sink_id
+from pipelines.sinks.delta_commits import Link, StoppedError
+from pipelines.sinks.topic_commits import TopicChain
+from pipelines.sinks.topic_records import RowWriter, TopicLedger, topic_id_of
+from pipelines.sources.kinds import ANY_KIND
+from pipelines.transforms.topic_rows import topic_rows
 from tests.spark.pipelines.conftest import Lab, failpoint
 from tests.support.committed import committed_records
 from tests.support.waiting import wait_until

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.example import EXAMPLE
-from pipelines.trial import run_cases
-from pipelines.validate import read_pipeline
+from pipelines.config.example import EXAMPLE
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.file_tests import run_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

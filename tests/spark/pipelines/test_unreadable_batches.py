@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines import decode
-from pipelines.dead_letters import newest, waiting
-from pipelines.errors import RunError
-from pipelines.outlook import HAS_NO_RECORDS
-from pipelines.replay import Replay, replays
-from pipelines.text_values import CsvValues
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.dead_letters.replay import Replay, replays
+from pipelines.dead_letters.replay_plan import HAS_NO_RECORDS
+from pipelines.dead_letters.summary import newest, waiting
+from pipelines.formats import decode
+from pipelines.formats.text import CsvValues
 from tests.compat.produced_batches import STRUCTURE, batch
 from tests.spark.pipelines.conftest import ONE_SINK
 from tests.support.broker import BrokerProcess

@@ -10,15 +10,15 @@ from functools import partial
 
 import pytest
 
-from pipelines import failpoints
-from pipelines.errors import RunError, SetupError
-from pipelines.keeping import END_S, Keeper, group_of
-from pipelines.metrics import Metrics
-from pipelines.reporting import Both
-from pipelines.run import run_pipeline
-from pipelines.source_kinds import AnyKind
-from pipelines.upkeep import Chore, Upkeep
-from pipelines.validate import read_pipeline
+from pipelines.base import failpoints
+from pipelines.base.errors import RunError, SetupError
+from pipelines.config.validate import read_pipeline
+from pipelines.model.maintenance import Chore, Upkeep
+from pipelines.report.events import Both
+from pipelines.report.metrics import Metrics
+from pipelines.run.run import run_pipeline
+from pipelines.sinks.delta_maintenance import END_S, Keeper, group_of
+from pipelines.sources.kinds import AnyKind
 from tests.spark.pipelines.conftest import DiedError, Quiet, failpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Commit
-from pipelines.delta_chain import DeltaChain, Link
-from pipelines.delta_tables import ensure_table
-from pipelines.errors import ConfigError, Place, RunError
-from pipelines.frames import stored
-from pipelines.model import Latest, Mode, Placed, Sink
-from pipelines.plan import plan
-from pipelines.upserting import latest_rows, upsert
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import ConfigError, Place, RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.offset_chain import Commit
+from pipelines.inspect.plan import plan
+from pipelines.model.pipeline import Latest, Mode, Placed, Sink
+from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.delta_tables import ensure_table
+from pipelines.transforms.dataframes import stored
+from pipelines.transforms.upsert import latest_rows, upsert
 from tests.spark.pipelines.test_kill import FAILPOINTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

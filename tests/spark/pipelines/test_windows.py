@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from delta.tables import DeltaTable
 
-from pipelines.errors import ChainError, ConfigError, RunError
-from pipelines.plan import plan
-from pipelines.reconcile import Trust
-from pipelines.replay import replays
-from pipelines.trial import run_cases
+from pipelines.base.errors import ChainError, ConfigError, RunError
+from pipelines.dead_letters.replay import replays
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.inspect.file_tests import run_cases
+from pipelines.inspect.plan import plan
 from tests.spark.pipelines.files_lab import FilesLab
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -20,7 +20,7 @@ import yaml
 
 from josefine_broker.config.broker_config import BrokerConfig, load_config
 from josefine_cli.verbs import VERBS
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
 from tests.support.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[3]

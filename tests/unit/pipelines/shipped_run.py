@@ -15,28 +15,28 @@ from typing import Any
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines import failpoints
-from pipelines.advice import Advice
-from pipelines.chain import Batch, Commit
-from pipelines.checking import Checked
-from pipelines.checkpoint import CheckpointFiles
-from pipelines.delta_chain import Link
-from pipelines.errors import ChainError, RunError
-from pipelines.lettering import Lettering
-from pipelines.loader import load
-from pipelines.prepared_sink import PreparedSink
-from pipelines.reconcile import Trust
-from pipelines.reporting import BatchDone
-from pipelines.settling import OfSource, Settling
-from pipelines.sink_handle import SinkHandle
-from pipelines.sink_letters import SinkLetters
-from pipelines.sink_plan import PipelinePlan, compile_plan
-from pipelines.sources import Topics
-from pipelines.targets.memory import MemoryChain, MemoryPlace, MemoryTarget
-from pipelines.targets.target import TargetRun
-from pipelines.validate import validate
-from pipelines.way import begun_at, ways_of
-from pipelines.wishes import Wishes
+from pipelines.base import failpoints
+from pipelines.base.errors import ChainError, RunError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.dead_letters.writer import SinkLetters
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.dead_letter_chain import Lettering
+from pipelines.exactly_once.offset_chain import Batch, Commit
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.model.plan import PipelinePlan, compile_plan
+from pipelines.report.events import BatchDone
+from pipelines.run.consumer_group_offsets import Advice
+from pipelines.run.options import Wishes
+from pipelines.run.prepared_sink import PreparedSink
+from pipelines.run.read_range import begun_at, ways_of
+from pipelines.run.settle_start import OfSource, Settling
+from pipelines.run.sink_handle import SinkHandle
+from pipelines.sinks.delta_commits import Link
+from pipelines.sinks.memory import MemoryChain, MemoryPlace, MemoryTarget
+from pipelines.sinks.target import TargetRun
+from pipelines.sources.josefine import Topics
+from pipelines.transforms.checks import Checked
 from tests.unit.pipelines.engine import CrashError, LostError, Run, World
 from tests.unit.pipelines.memory import parse_offset_text
 from tests.unit.pipelines.test_validate import GOOD

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines.advice import Advice, common
-from pipelines.loader import load
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.plan import compile_plan
+from pipelines.run.consumer_group_offsets import Advice, common
 from tests.unit.pipelines.test_validate import GOOD
 from tests.unit.pipelines.test_watermarks import JOINED
 

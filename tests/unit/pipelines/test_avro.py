@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.avro_plain import AvroError
-from pipelines.avro_reading import reader_of
-from pipelines.avro_schema import SchemaError, columns_of, parse, parse_record
-from pipelines.avro_writing import UnfitError, encoded
+from josefine_arrow.formats.avro.primitives import AvroError
+from josefine_arrow.formats.avro.reader import reader_of
+from josefine_arrow.formats.avro.schema import SchemaError, columns_of, parse, parse_record
+from josefine_arrow.formats.avro.writer import UnfitError, encoded
 
 
 def record(*fields: Any, **more: Any) -> str:

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from pipelines.batch_commit import commit_batch
-from pipelines.checking import Checked
-from pipelines.checkpoint import CheckpointFiles
-from pipelines.errors import ChainError, RunError
-from pipelines.losses import LostRange
-from pipelines.sink_handle import InterruptedBatchError
+from pipelines.base.errors import ChainError, RunError
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.data_loss import LostRange
+from pipelines.run.batch_commit import commit_batch
+from pipelines.run.sink_handle import InterruptedBatchError
+from pipelines.transforms.checks import Checked
 from tests.unit.pipelines.engine import CHECKPOINT, CrashError
 from tests.unit.pipelines.memory import offset_text, parse_offset_text, wal_text
 from tests.unit.pipelines.shipped_run import (

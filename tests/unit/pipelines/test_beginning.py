@@ -6,10 +6,10 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.read.offsets import Bounds
-from pipelines.beginning import ends, named, no_table
-from pipelines.loader import load
-from pipelines.model import End, Start
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.exactly_once.start_offsets import ends, named, no_table
+from pipelines.model.pipeline import End, Start
 from tests.unit.pipelines.test_validate import GOOD
 
 A, B, NEW = (TopicPartition("orders", n) for n in range(3))

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.case_model import Expectation, Record
-from pipelines.loader import load
-from pipelines.trial import Outcome, lines
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.inspect.file_tests import Outcome, lines
+from pipelines.model.test_case import Expectation, Record
 from tests.unit.pipelines.test_validate import GOOD, complaint
 
 TESTS = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets, flat, nested
-from pipelines.chain import (
+from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
     Skip,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.checkpoint import CheckpointFiles
-from pipelines.errors import RunError
+from pipelines.base.errors import RunError
+from pipelines.exactly_once.checkpoint import CheckpointFiles
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 
 A = ("t", 0)

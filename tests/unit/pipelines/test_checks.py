@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.checking import (
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.inspect.graph import as_mermaid, graph_of
+from pipelines.lint.lint import lint_file
+from pipelines.model.pipeline import Action
+from pipelines.model.plan import compile_plan
+from pipelines.transforms.checks import (
     Checked,
     added,
     record_columns,
@@ -13,12 +19,6 @@ from pipelines.checking import (
     why_not_steady,
     why_refused,
 )
-from pipelines.graph import as_mermaid, graph_of
-from pipelines.lint import lint_file
-from pipelines.loader import load
-from pipelines.model import Action
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import validate
 from tests.unit.pipelines.test_validate import GOOD, complaint
 
 CHECKS = """\

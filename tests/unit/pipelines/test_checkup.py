@@ -10,11 +10,11 @@ from pyspark import SparkContext
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
-from pipelines import inquiry
-from pipelines.checkup import Facts, FolderFacts, SourceFacts, findings
-from pipelines.finding import ABSENT, FORBIDDEN
-from pipelines.folders import folders
-from pipelines.validate import read_pipeline
+from pipelines.base.finding import ABSENT, FORBIDDEN
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect import preflight_probe
+from pipelines.inspect.preflight import Facts, FolderFacts, SourceFacts, findings
+from pipelines.inspect.writable_folders import folders
 from tests.support.schema_registry import serving
 from tests.unit.pipelines.test_validate import GOOD
 
@@ -142,7 +142,11 @@ def empty_table(folder):
 
 
 def table_facts(file):
-    return [inquiry._folder(each) for each in folders(read_pipeline(file, {}), {}) if each.is_table]
+    return [
+        preflight_probe._folder(each)
+        for each in folders(read_pipeline(file, {}), {})
+        if each.is_table
+    ]
 
 
 def test_a_table_is_opened_by_delta_rs(file, tmp_path):
@@ -214,7 +218,7 @@ sinks: {{ lake: {{ type: delta, inputs: [rows], path: /lake, mode: append }} }}
 trigger: {{ available_now: true }}
 """
     )
-    return inquiry.inquire(read_pipeline(file, {}), {}).sources["raw"].registries
+    return preflight_probe.inquire(read_pipeline(file, {}), {}).sources["raw"].registries
 
 
 def test_a_registry_is_asked_as_in_a_run_and_told_without_its_password(file):

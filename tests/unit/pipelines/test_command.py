@@ -14,12 +14,12 @@ import typer
 from josefine_cli.main import run
 from josefine_cli.pipeline import run as pipeline_run
 from josefine_cli.pipeline import secrets
-from pipelines.errors import ConfigError, RunError
-from pipelines.json_schema import json_schema
-from pipelines.reconcile import Trust
-from pipelines.tally import RunResult
-from pipelines.validate import examine
-from pipelines.variables import Variables
+from pipelines.base.errors import ConfigError, RunError
+from pipelines.base.variables import Variables
+from pipelines.config.json_schema import json_schema
+from pipelines.config.validate import examine
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.report.totals import RunResult
 from tests.unit.pipelines.test_secrets import SECRET, WITH_SECRET
 
 BAD = "version: 1\nname: x\nsurces: {}\n"

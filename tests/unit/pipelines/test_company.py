@@ -12,12 +12,12 @@ from rich.console import Console
 
 from josefine_broker.base.addresses import HostPort
 from josefine_cli.main import run
-from pipelines.company import conf_of, refuse_strangers, run_all
-from pipelines.errors import ConfigError, RunError
-from pipelines.loader import load
-from pipelines.progress import reporter_for
-from pipelines.tally import RunResult
-from pipelines.validate import validate
+from pipelines.base.errors import ConfigError, RunError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.report.progress import reporter_for
+from pipelines.report.totals import RunResult
+from pipelines.run.multi_run import conf_of, refuse_strangers, run_all
 from tests.unit.pipelines.test_validate import GOOD
 
 CONF = "conf: { spark.sql.shuffle.partitions: 2, spark.driver.memory: 1g }"
@@ -127,10 +127,10 @@ def test_a_failed_pipeline_makes_the_exit_code_1_and_the_others_are_summed_up(
             raise RunError("no room\nmore")
         return RunResult(sinks={}, seconds=0.0, interrupted=False)
 
-    monkeypatch.setattr("pipelines.starting.session_of_all", no_spark)
-    monkeypatch.setattr("pipelines.starting.arm_failpoints", lambda _: None)
+    monkeypatch.setattr("pipelines.run.session.session_of_all", no_spark)
+    monkeypatch.setattr("pipelines.run.session.arm_failpoints", lambda _: None)
     monkeypatch.setattr("josefine_cli.pipeline.run_many.stop_on_signals", lambda _: None)
-    monkeypatch.setattr("pipelines.run.run_sinks", run_sinks)
+    monkeypatch.setattr("pipelines.run.run.run_sinks", run_sinks)
 
     assert run(["pipeline", "run", *files]) == 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.example import EXAMPLE
+from pipelines.config.example import EXAMPLE
 from tests.unit.pipelines.test_lint import BLOCK
 from tests.unit.pipelines.test_validate import CASES, GOOD
 

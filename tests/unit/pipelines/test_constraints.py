@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.constraints import broken, due, rows_against
-from pipelines.errors import ConfigError
-from pipelines.lint import lint_file
-from pipelines.loader import load
-from pipelines.validate import validate
+from pipelines.base.errors import ConfigError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.lint.lint import lint_file
+from pipelines.model.constraints import broken, due, rows_against
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD
 

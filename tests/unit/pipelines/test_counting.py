@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.counting import counted
+from pipelines.base.plurals import counted
 
 
 def test_one_is_not_many_and_thousands_are_set_apart():

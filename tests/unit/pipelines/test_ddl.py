@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.ddl import names_twice, unknown_types
+from josefine_arrow.schema.ddl import names_twice, unknown_types
 
 
 @pytest.mark.parametrize(

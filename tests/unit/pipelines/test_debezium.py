@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.lint import columns_of_source
-from pipelines.loader import load
-from pipelines.validate import validate
+from pipelines.base.errors import ConfigError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.lint.lint import columns_of_source
 from tests.unit.pipelines.test_decode_words import DEAD, digest, pipeline, text
 from tests.unit.pipelines.test_json_schema import complaints
 

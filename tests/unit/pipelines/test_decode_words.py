@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.json_schema import json_schema
-from pipelines.judgement import judgement
-from pipelines.lint import columns_of_source
-from pipelines.loader import load
-from pipelines.model import Format, OnError
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import validate
+from pipelines.base.errors import ConfigError
+from pipelines.config.json_schema import json_schema
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.exactly_once.decode_fingerprint import judgement
+from pipelines.lint.lint import columns_of_source
+from pipelines.model.pipeline import Format, OnError
+from pipelines.model.plan import compile_plan
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD, VALUE
 

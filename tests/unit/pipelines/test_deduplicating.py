@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.deduplicating import Span, new_rows
-from pipelines.lint import lint_file
-from pipelines.loader import load
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.lint.lint import lint_file
+from pipelines.transforms.deduplicate import Span, new_rows
 from tests.unit.pipelines.test_validate import GOOD, SINK, complaint
 
 SAID = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append, deduplicate: %s }\n"

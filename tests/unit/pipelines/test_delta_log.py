@@ -7,10 +7,10 @@ import json
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import HandedOn, Tip
-from pipelines.delta_log import DeltaLogReader, parse_entry
-from pipelines.other_chains import ChainName, OtherChain
-from pipelines.reconcile import Unreadable
+from pipelines.exactly_once.offset_chain import HandedOn, Tip
+from pipelines.exactly_once.other_chains import ChainName, OtherChain
+from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.sinks.delta_log import DeltaLogReader, parse_entry
 from tests.unit.pipelines.memory import MemoryFiles
 
 OURS = "josefine:p:s"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import EXIT_USAGE, ConfigError, WrongUsageError
-from pipelines.lint import lint_file
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import EXIT_USAGE, ConfigError, WrongUsageError
+from pipelines.config.validate import read_pipeline
+from pipelines.lint.lint import lint_file
 from tests.unit.pipelines.test_validate import GOOD, SINK_WORDS
 
 ENVIRONMENTS = """\

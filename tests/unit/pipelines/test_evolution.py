@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.evolution import Evolution, Steps, fit, other_rows
+from pipelines.model.schema_evolution import Evolution, Steps, fit, other_rows
 
 NONE, ADD, WIDEN = Evolution
 TABLE = {"id": "int", "k": "string"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines import failpoints
-from pipelines.failpoints import Failpoint
+from pipelines.base import failpoints
+from pipelines.base.failpoints import Failpoint
 
 
 def test_a_failpoint_strikes_at_its_hit_and_index_only():

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from josefine_cli.main import run
-from pipelines.errors import SetupError
-from pipelines.folders import refuse_unwritable
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import SetupError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.writable_folders import refuse_unwritable
 from tests.unit.pipelines.test_validate import GOOD
 
 

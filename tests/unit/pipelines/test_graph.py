@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from pipelines.graph import as_dot, as_mermaid, as_svg, graph_of
-from pipelines.loader import load
-from pipelines.validate import examine, validate
-from pipelines.variables import Variables
+from pipelines.base.variables import Variables
+from pipelines.config.loader import load
+from pipelines.config.validate import examine, validate
+from pipelines.inspect.graph import as_dot, as_mermaid, as_svg, graph_of
 from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK
 
 TEXT = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.historizing import history, identity
-from pipelines.lint import lint_file
-from pipelines.loader import load
-from pipelines.model import Mode
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.lint.lint import lint_file
+from pipelines.model.pipeline import Mode
+from pipelines.transforms.scd2 import history, identity
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD, SINK, complaint
 

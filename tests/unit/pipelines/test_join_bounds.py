@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.join_bounds import why_unbounded
+from pipelines.transforms.join_bounds import why_unbounded
 
 JOIN = "select * from a join b on a.id = b.id"
 

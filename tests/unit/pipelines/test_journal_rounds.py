@@ -14,8 +14,8 @@ from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import RecordsLost, StoreError
 from josefine_journal.replicator import Round
 from josefine_journal.taking import Taken
-from pipelines.journal import _find_gaps
-from pipelines.journal_rounds import SparkReplicator
+from pipelines.journal.spark_replicator import _find_gaps
+from pipelines.journal.spark_rounds import SparkReplicator
 from tests.support.journal_world import MemoryLog
 
 

@@ -7,13 +7,13 @@ import json
 
 from rich.console import Console
 
-from pipelines.checking import Checked
-from pipelines.json_progress import JsonReporter
-from pipelines.loader import load
-from pipelines.progress import LineReporter, reporter_for
-from pipelines.reporting import BatchDone
-from pipelines.retries import LOST
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.retry_policy import LOST
+from pipelines.report.events import BatchDone
+from pipelines.report.json_progress import JsonReporter
+from pipelines.report.progress import LineReporter, reporter_for
+from pipelines.transforms.checks import Checked
 from tests.unit.pipelines.test_validate import GOOD
 
 

@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
-from pipelines.example import EXAMPLE
-from pipelines.json_schema import json_schema
-from pipelines.vocabulary import WORDS
+from pipelines.config.example import EXAMPLE
+from pipelines.config.json_schema import json_schema
+from pipelines.config.keywords import WORDS
 from tests.unit.pipelines.test_checks import CHECKS
 from tests.unit.pipelines.test_environments import ENVIRONMENTS
 from tests.unit.pipelines.test_validate import CASES, GOOD, MERGE, SINK, UPSERT

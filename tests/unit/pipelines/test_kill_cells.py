@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from pipelines import failpoints
-from pipelines.delta_log import DeltaLogReader
-from pipelines.errors import ConfigError
-from pipelines.loader import load
-from pipelines.model import Mode
-from pipelines.reconcile import Trust
-from pipelines.validate import validate
-from pipelines.vocabulary import SINK_TYPES, WORDS
+from pipelines.base import failpoints
+from pipelines.base.errors import ConfigError
+from pipelines.config.keywords import SINK_TYPES, WORDS
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.model.pipeline import Mode
+from pipelines.sinks.delta_log import DeltaLogReader
 from tests.support.kill_cells import (
     ALL,
     CHECKPOINTS,
@@ -30,7 +30,7 @@ from tests.support.kill_cells import (
 from tests.unit.pipelines.engine import CHECKPOINT, CRASH_POINTS, TABLE, World
 from tests.unit.pipelines.test_chain_model import attempt, to_the_end
 
-PIPELINES = Path(failpoints.__file__).parent
+PIPELINES = Path(failpoints.__file__).parents[1]
 
 
 def places_in_code() -> set[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines.delta_log import LogEntry
-from pipelines.judgement import judgement
-from pipelines.letters import Due, Letter, Read, Way, checks_in, due, reads_of, way
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.dead_letters.routing import Due, Letter, Read, Way, checks_in, due, reads_of, way
+from pipelines.exactly_once.decode_fingerprint import judgement
+from pipelines.model.plan import compile_plan
+from pipelines.sinks.delta_log import LogEntry
 
 P0 = TopicPartition("t", 0)
 OLD, FIXED = "old", "fixed"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.lint import lint_file
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.lint.lint import lint_file
 from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK, UPSERT
 
 SQL = "sql: select value.* from raw }"

@@ -9,7 +9,7 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.local_records import RATE_BEGAN_MS, Lines, Memory, Rate, next_end, start_of
+from pipelines.sources.local_records import RATE_BEGAN_MS, Lines, Memory, Rate, next_end, start_of
 
 NOW_MS = RATE_BEGAN_MS + 10_000
 RATE = TopicPartition("rate", 0)

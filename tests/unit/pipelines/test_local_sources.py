@@ -7,13 +7,13 @@ import json
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines.errors import SetupError
-from pipelines.graph import as_mermaid, graph_of
-from pipelines.lint import lint_file
-from pipelines.loader import load
-from pipelines.local_records import Lines, Memory, Rate, records_of
-from pipelines.source_kinds import ANY_KIND, options_of
-from pipelines.validate import validate
+from pipelines.base.errors import SetupError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.inspect.graph import as_mermaid, graph_of
+from pipelines.lint.lint import lint_file
+from pipelines.sources.kinds import ANY_KIND, options_of
+from pipelines.sources.local_records import Lines, Memory, Rate, records_of
 from tests.support.waiting import wait_until
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD, complaint
@@ -94,7 +94,7 @@ def test_topics_are_looked_at_without_a_broker(tmp_path):
 
 
 def test_a_stream_says_where_its_source_ends_beyond_the_batch(tmp_path):
-    from pipelines.local_source import LocalStreamReader
+    from pipelines.sources.local_source import LocalStreamReader
 
     source = source_of(FILE.replace("/in", str(tmp_path)).replace("1MiB", "10"))
     (tmp_path / "a.json").write_text('{"id": 1}\n' * 4)
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_told_with_its_place(words, said):
 
 def test_a_stream_begins_where_it_began_and_reads_each_row_once():
     """Spark asks for the beginning twice; a rate has gone on meanwhile."""
-    stream = pytest.importorskip("pipelines.local_source")
+    stream = pytest.importorskip("pipelines.sources.local_source")
     reader = stream.LocalStreamReader(options_of(source_of(RATE.replace(": 5", ": 1000"))))
 
     begin = reader.initialOffset()
@@ -161,7 +161,7 @@ def test_a_stream_begins_where_it_began_and_reads_each_row_once():
 
 
 def test_a_new_file_is_read_from_its_beginning_and_a_stream_with_nothing_new_stays(tmp_path):
-    stream = pytest.importorskip("pipelines.local_source")
+    stream = pytest.importorskip("pipelines.sources.local_source")
     (tmp_path / "a").write_text("1\n")
     reader = stream.LocalStreamReader(options_of(source_of(FILE.replace("/in", str(tmp_path)))))
     begin = reader.latestOffset(reader.initialOffset())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.graph import as_mermaid, graph_of
-from pipelines.letters import Way, way
-from pipelines.lineage import inputs_of, lineage
-from pipelines.lint import lint_file
-from pipelines.loader import load
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.dead_letters.routing import Way, way
+from pipelines.inspect.graph import as_mermaid, graph_of
+from pipelines.lint.lint import lint_file
+from pipelines.model.lineage import inputs_of, lineage
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD, complaint
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.make_archive import FILE
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.run.make_class_archive import FILE
 
 
 def test_its_pipeline_is_one_with_what_a_run_mostly_does(tmp_path: Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Batch, Stop, Tip, Verdict
-from pipelines.messages import (
+from pipelines.exactly_once.offset_chain import Batch, Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import ChainName, OtherChain
+from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Unreadable
+from pipelines.exactly_once.verdict_messages import (
     Losing,
     clear_reason,
     stopped_at_start,
     stopped_for_others,
     stopped_in_batch,
 )
-from pipelines.other_chains import ChainName, OtherChain
-from pipelines.reconcile import Checkpoint, Recorded, Unreadable
 
 A = ("t", 0)
 STATE = Checkpoint(

@@ -12,14 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.host.metric_table import METRICS as OF_THE_BROKER
 from josefine_cli.main import run
-from pipelines.checking import Checked
-from pipelines.errors import EXIT_ENVIRONMENT, SetupError
-from pipelines.loader import load
-from pipelines.metric_table import METRICS, ROWS
-from pipelines.metrics import Metrics, told
-from pipelines.reporting import BatchDone, Both, Reporter
-from pipelines.retries import LOST
-from pipelines.validate import validate
+from pipelines.base.errors import EXIT_ENVIRONMENT, SetupError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.retry_policy import LOST
+from pipelines.report.events import BatchDone, Both, Reporter
+from pipelines.report.metric_table import METRICS, ROWS
+from pipelines.report.metrics import Metrics, told
+from pipelines.transforms.checks import Checked
 from tests.unit.pipelines.test_validate import GOOD
 
 LOCAL = "127.0.0.1"
@@ -184,7 +184,7 @@ def test_a_port_that_is_taken_refuses_the_start_before_spark(tmp_path, monkeypat
     def no_spark(*_):
         raise AssertionError("Spark is not needed here")
 
-    monkeypatch.setattr("pipelines.starting.start_session", no_spark)
+    monkeypatch.setattr("pipelines.run.session.start_session", no_spark)
     file = tmp_path / "f.yaml"
     with socket.create_server((LOCAL, 0)) as taken:
         at = f"{LOCAL}:{taken.getsockname()[1]}"

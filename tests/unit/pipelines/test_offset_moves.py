@@ -9,10 +9,10 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Stop, Tip, Verdict
-from pipelines.model import Mode
-from pipelines.offset_moves import Move, commit_of, of_dead_letters, setting, trusting
-from pipelines.reconcile import Checkpoint, Recorded, Trust, Unreadable
+from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
+from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Trust, Unreadable
+from pipelines.inspect.offset_moves import Move, commit_of, of_dead_letters, setting, trusting
+from pipelines.model.pipeline import Mode
 from tests.unit.pipelines.test_status import IDS, TOPICS, A, Lake, gone
 
 B = TopicPartition("orders", 1)
@@ -124,13 +124,13 @@ def lake(tmp_path, monkeypatch):
     def no_spark(*_):
         raise AssertionError("Spark is not needed here")
 
-    monkeypatch.setattr("pipelines.starting.start_session", no_spark)
+    monkeypatch.setattr("pipelines.run.session.start_session", no_spark)
     topics_are(monkeypatch, TOPICS)
     return Lake(tmp_path)
 
 
 def topics_are(monkeypatch, topics):
-    monkeypatch.setattr("pipelines.sources.JosefineKind.look", lambda self, source: topics)
+    monkeypatch.setattr("pipelines.sources.josefine.JosefineKind.look", lambda self, source: topics)
 
 
 def offsets(lake, capsys, verb, *arguments):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.chain import Tip
-from pipelines.old_checkpoint import Owner, whose
-from pipelines.reconcile import Unreadable
+from pipelines.exactly_once.legacy_checkpoint import Owner, whose
+from pipelines.exactly_once.offset_chain import Tip
+from pipelines.exactly_once.reconcile import Unreadable
 from tests.unit.pipelines.test_reconcile import EQUAL, FIRST, A, checkpoint, tip
 
 OTHER = checkpoint(None, None, "commits/1 is there, offsets/1 is not")

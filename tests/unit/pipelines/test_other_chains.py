@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Stop, Verdict
-from pipelines.other_chains import (
+from pipelines.exactly_once.offset_chain import Stop, Verdict
+from pipelines.exactly_once.other_chains import (
     ChainName,
     OtherChain,
     TakeOver,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.pace import BATCHES, Pacing, span
-from pipelines.reporting import BatchDone
+from pipelines.report.events import BatchDone
+from pipelines.report.throughput import BATCHES, Pacing, span
 
 
 def done(records, seconds=1.0, **more):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import Place
-from pipelines.model import Placed
-from pipelines.positions import place_at
+from pipelines.base.errors import Place
+from pipelines.config.source_positions import place_at
+from pipelines.model.pipeline import Placed
 
 HERE = Place(file="f.yaml", line=5, column=9)
 

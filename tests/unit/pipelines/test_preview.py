@@ -5,11 +5,11 @@ from __future__ import annotations
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.loader import load
-from pipelines.local_records import Lines, Rate
-from pipelines.preview import Preview, _local, input_of, newest
-from pipelines.sources import Topics
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.inspect.preview import Preview, _local, input_of, newest
+from pipelines.sources.josefine import Topics
+from pipelines.sources.local_records import Lines, Rate
 from tests.unit.pipelines.test_validate import GOOD
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -10,12 +10,12 @@ from dataclasses import replace
 from rich.console import Console
 
 from josefine_cli.pipeline.run_end import summary
-from pipelines.errors import RunError
-from pipelines.progress import BarReporter, LineReporter, unheard
-from pipelines.reporting import BatchDone
-from pipelines.retries import retry_of
-from pipelines.tally import RunResult, SinkTotals
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import RunError
+from pipelines.config.validate import read_pipeline
+from pipelines.model.retry_policy import retry_of
+from pipelines.report.events import BatchDone
+from pipelines.report.progress import BarReporter, LineReporter, unheard
+from pipelines.report.totals import RunResult, SinkTotals
 
 
 def done(batch, records, dead_letters=0, **more):

@@ -12,16 +12,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from josefine_broker.base.ids import TopicPartition
-from pipelines import progress_table
-from pipelines.checking import Checked
-from pipelines.errors import SetupError
-from pipelines.folders import folders, refuse_unwritable
-from pipelines.loader import load
-from pipelines.metrics import told
-from pipelines.progress_rows import KEEP_DAYS
-from pipelines.progress_table import ProgressTable
-from pipelines.reporting import BatchDone
-from pipelines.validate import validate
+from pipelines.base.errors import SetupError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.inspect.writable_folders import folders, refuse_unwritable
+from pipelines.report import progress_table
+from pipelines.report.events import BatchDone
+from pipelines.report.metrics import told
+from pipelines.report.progress_rows import KEEP_DAYS
+from pipelines.report.progress_table import ProgressTable
+from pipelines.transforms.checks import Checked
 from tests.unit.pipelines.test_validate import GOOD
 
 NOW_S = 1_700_000_000.25

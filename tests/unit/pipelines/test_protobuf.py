@@ -13,13 +13,8 @@ from google.protobuf import descriptor_pb2, json_format, timestamp_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.errors import ConfigError
-from pipelines.judgement import judgement
-from pipelines.loader import load
-from pipelines.protobuf_schema import SchemaError, columns_of, message_of, type_of
-from pipelines.protobuf_values import Decoder, MessageError, arrow_of, decoder_of, encoded
-from pipelines.python_values import OWN
-from pipelines.registry import (
+from josefine_arrow.formats.confluent.framing import framed
+from josefine_arrow.formats.confluent.schema_registry import (
     PROTOBUF,
     Answer,
     NoSchemaError,
@@ -28,9 +23,14 @@ from pipelines.registry import (
     address_of,
     schema_in,
 )
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import validate
-from pipelines.wire_format import framed
+from josefine_arrow.formats.protobuf.descriptors import SchemaError, columns_of, message_of, type_of
+from pipelines.base.errors import ConfigError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.exactly_once.decode_fingerprint import judgement
+from pipelines.formats.protobuf import Decoder, MessageError, arrow_of, decoder_of, encoded
+from pipelines.formats.python_values import OWN
+from pipelines.model.plan import compile_plan
 from tests.unit.pipelines.test_validate import GOOD
 
 FIELD = descriptor_pb2.FieldDescriptorProto

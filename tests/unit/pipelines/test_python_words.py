@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.judgement import judgement
-from pipelines.lint import lint_file
-from pipelines.model import Pipeline
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.decode_fingerprint import judgement
+from pipelines.lint.lint import lint_file
+from pipelines.model.pipeline import Pipeline
+from pipelines.model.plan import compile_plan
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipelines.ranking import ranked
+from pipelines.transforms.ordering import ranked
 
 MAP = MapType(StringType(), IntegerType())
 SCHEMA = StructType(

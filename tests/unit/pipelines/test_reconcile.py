@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets, nested
-from pipelines.chain import Stop, Tip, Verdict
-from pipelines.reconcile import (
+from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
+from pipelines.exactly_once.reconcile import (
     Checkpoint,
     Recorded,
     Start,

@@ -7,12 +7,11 @@ import json
 
 import pytest
 
-from pipelines import avro_values, registry_http
-from pipelines.avro_schema import parse_record
-from pipelines.avro_values import Decoder, decoder_of
-from pipelines.avro_writing import encoded
-from pipelines.python_values import OWN
-from pipelines.registry import (
+from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.avro.writer import encoded
+from josefine_arrow.formats.confluent import schema_registry_http
+from josefine_arrow.formats.confluent.framing import FramingError, framed, split
+from josefine_arrow.formats.confluent.schema_registry import (
     ATTEMPTS,
     UNKNOWN_S,
     Address,
@@ -23,7 +22,9 @@ from pipelines.registry import (
     RegistryError,
     address_of,
 )
-from pipelines.wire_format import FramingError, framed, split
+from pipelines.formats import avro
+from pipelines.formats.avro import Decoder, decoder_of
+from pipelines.formats.python_values import OWN
 from tests.support.ports import free_ports
 from tests.support.schema_registry import serving
 
@@ -237,8 +238,8 @@ def test_what_is_no_address_is_refused_without_a_password(text: str) -> None:
 def test_a_registry_is_asked_once_in_a_process_with_the_user_of_its_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry_http, "_registries", {})
-    monkeypatch.setattr(avro_values, "_decoders", {})
+    monkeypatch.setattr(schema_registry_http, "_registries", {})
+    monkeypatch.setattr(avro, "_decoders", {})
     one = framed(1, encoded(parse_record(OLD), {"id": 1}))
 
     with serving({1: OLD}) as server:
@@ -262,7 +263,7 @@ def test_a_registry_is_asked_once_in_a_process_with_the_user_of_its_address(
 
 def test_a_redirect_is_not_followed_with_the_password() -> None:
     with serving({}, redirect_to="http://127.0.0.1:1/") as server:
-        answer = registry_http.ask(address_of(server.url("u:p")), "/schemas/ids/1")
+        answer = schema_registry_http.ask(address_of(server.url("u:p")), "/schemas/ids/1")
 
     assert answer.status == 302
 
@@ -271,7 +272,7 @@ def test_where_nobody_listens_is_told() -> None:
     (port,) = free_ports(1)
 
     with pytest.raises(OSError, match="refused"):
-        registry_http.ask(Address(f"http://127.0.0.1:{port}"), "/schemas/ids/1")
+        schema_registry_http.ask(Address(f"http://127.0.0.1:{port}"), "/schemas/ids/1")
 
 
 def test_records_of_the_file_itself_have_its_schema() -> None:

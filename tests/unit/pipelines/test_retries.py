@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from josefine_broker.base.errors import PRODUCED_UNREADABLE
-from pipelines.retries import (
+from pipelines.model.retry_policy import (
     AWAY,
     LOST,
     PATIENCE_S,

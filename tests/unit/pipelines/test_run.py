@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines import run as running
-from pipelines.errors import ChainError, RunError, SetupError
-from pipelines.loader import load
-from pipelines.queries import FailedError
-from pipelines.reporting import BatchDone
-from pipelines.retries import LOST
-from pipelines.run import _Run
-from pipelines.sink_handle import SinkHandle
-from pipelines.sink_lives import together
-from pipelines.sink_plan import compile_plan
-from pipelines.source_kinds import ANY_KIND
-from pipelines.validate import validate
-from pipelines.wishes import NO_WISHES
+from pipelines.base.errors import ChainError, RunError, SetupError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.plan import compile_plan
+from pipelines.model.retry_policy import LOST
+from pipelines.report.events import BatchDone
+from pipelines.run import run as running
+from pipelines.run.options import NO_WISHES
+from pipelines.run.queries import FailedError
+from pipelines.run.run import _Run
+from pipelines.run.sink_handle import SinkHandle
+from pipelines.run.sink_lifecycle import together
+from pipelines.sources.kinds import ANY_KIND
 from tests.unit.pipelines.test_validate import GOOD
 
 TEXT = GOOD.replace("on_error: fail", "on_error: dead_letter").replace(

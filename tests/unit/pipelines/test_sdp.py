@@ -15,9 +15,9 @@ from pyspark.pipelines.graph_element_registry import (
 from pyspark.pipelines.output import Sink, StreamingTable, TemporaryView
 
 from josefine_cli.main import run
-from pipelines.loader import load
-from pipelines.sdp import CODE, SPEC, export
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.inspect.sdp import CODE, SPEC, export
 from tests.unit.pipelines.test_validate import GOOD, SINK, UPSERT
 
 FIELDS = {"name", "storage", "catalog", "database", "schema", "configuration", "libraries"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.lint import lint_file
-from pipelines.validate import examine, read_pipeline
-from pipelines.variables import HIDDEN, Variables, hidden
+from pipelines.base.errors import ConfigError
+from pipelines.base.variables import HIDDEN, Variables, hidden
+from pipelines.config.validate import examine, read_pipeline
+from pipelines.lint.lint import lint_file
 from tests.unit.pipelines.test_validate import GOOD
 
 SECRET = "hunter2-of-the-lake"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from josefine_broker.base.security import SecurityProtocol
-from pipelines.connecting import connection_of
-from pipelines.errors import SetupError
-from pipelines.inquiry import inquire
-from pipelines.lint import lint_file
-from pipelines.model import Pipeline
-from pipelines.sources import options_of
-from pipelines.validate import examine
-from pipelines.variables import Variables
+from pipelines.base.errors import SetupError
+from pipelines.base.variables import Variables
+from pipelines.config.validate import examine
+from pipelines.inspect.preflight_probe import inquire
+from pipelines.lint.lint import lint_file
+from pipelines.model.pipeline import Pipeline
+from pipelines.model.security import connection_of
+from pipelines.sources.josefine import options_of
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_topic_words import TOPIC
 from tests.unit.pipelines.test_validate import GOOD

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Batch
-from pipelines.shared_rows import KEPT_MAX, SharedRows, place_of
+from pipelines.exactly_once.offset_chain import Batch
+from pipelines.transforms.shared_batches import KEPT_MAX, SharedRows, place_of
 from tests.support.waiting import wait_until
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.graph import as_mermaid, graph_of
-from pipelines.lint import lint_file
+from pipelines.inspect.graph import as_mermaid, graph_of
+from pipelines.lint.lint import lint_file
 from tests.unit.pipelines.test_json_schema import complaints
 
 SHIPPED = sorted(Path("conf/pipelines").glob("*.yaml"))

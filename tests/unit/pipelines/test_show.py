@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from pipelines.errors import Place
-from pipelines.example import EXAMPLE
-from pipelines.loader import load_all
-from pipelines.show import as_yaml
-from pipelines.validate import examine
-from pipelines.variables import Variables
+from pipelines.base.errors import Place
+from pipelines.base.variables import Variables
+from pipelines.config.example import EXAMPLE
+from pipelines.config.loader import load_all
+from pipelines.config.show import as_yaml
+from pipelines.config.validate import examine
 from tests.unit.pipelines.test_environments import ENVIRONMENTS
 from tests.unit.pipelines.test_validate import GOOD, MERGE, SINK, UPSERT
 

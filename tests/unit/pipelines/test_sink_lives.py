@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ChainError, RunError, TooManyLettersError
-from pipelines.retries import LOST, RETRIES, Restart
-from pipelines.sink_lives import After, Life, SinkLives, after
+from pipelines.base.errors import ChainError, RunError, TooManyLettersError
+from pipelines.model.retry_policy import LOST, RETRIES, Restart
+from pipelines.run.sink_lifecycle import After, Life, SinkLives, after
 
 ONCE = Restart(attempts=1, first_ms=1, last_ms=1)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.model import Source
-from pipelines.sources import batch_options_of, options_of
-from pipelines.validate import read_pipeline
+from pipelines.config.validate import read_pipeline
+from pipelines.model.pipeline import Source
+from pipelines.sources.josefine import batch_options_of, options_of
 
 FILE = """\
 version: 1

@@ -10,10 +10,10 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.errors import OptionError
 from josefine_spark.options.positions import Kind
 from josefine_spark.read.source_options import source_options
-from pipelines.loader import load
-from pipelines.model import End
-from pipelines.sources import options_of
-from pipelines.validate import validate
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.pipeline import End
+from pipelines.sources.josefine import options_of
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD
 

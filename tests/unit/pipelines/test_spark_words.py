@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import Place
-from pipelines.spark_words import in_short, refusal
+from pipelines.base.errors import Place
+from pipelines.spark.errors import in_short, refusal
 
 
 @pytest.mark.parametrize(

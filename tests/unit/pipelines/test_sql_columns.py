@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.sql_columns import SCALAR, Columns, columns_of_ddl, columns_of_select
+from pipelines.lint.sql_columns import SCALAR, Columns, columns_of_ddl, columns_of_select
 
 VALUE = columns_of_ddl(
     "id INT NOT NULL, amount DECIMAL(10, 2) COMMENT 'euros', place STRUCT<lat: DOUBLE, `l on` INT>,"

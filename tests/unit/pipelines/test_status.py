@@ -11,11 +11,11 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.errors import SetupError
-from pipelines.failure_notes import forget, note
-from pipelines.sources import Topics
-from pipelines.status import status
-from pipelines.validate import read_pipeline
+from pipelines.base.errors import SetupError
+from pipelines.config.validate import read_pipeline
+from pipelines.inspect.status import status
+from pipelines.run.failure_notes import forget, note
+from pipelines.sources.josefine import Topics
 from tests.unit.pipelines.memory import offset_text, wal_text
 from tests.unit.pipelines.test_validate import GOOD
 
@@ -163,7 +163,7 @@ def test_without_a_broker_the_table_still_says_how_far_it_is(lake):
 def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
     lake.commit(12)
     lake.checkpoint(9)
-    monkeypatch.setattr("pipelines.sources.JosefineKind.look", lambda self, source: TOPICS)
+    monkeypatch.setattr("pipelines.sources.josefine.JosefineKind.look", lambda self, source: TOPICS)
 
     assert run(["pipeline", "status", str(lake.file)]) == 1
 
@@ -184,7 +184,8 @@ def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
 
 def test_the_judgement_needs_no_spark():
     code = (
-        "import sys, pipelines.status, josefine_cli.pipeline.status;print('pyspark' in sys.modules)"
+        "import sys, pipelines.inspect.status, josefine_cli.pipeline.status;"
+        "print('pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -12,8 +12,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.options.options import MissingStrategy
 from josefine_spark.read.offsets import Bounds, resolve_start
 from josefine_spark.read.source_options import source_options
-from pipelines.errors import PipelineError
-from pipelines.table_end import starting_offsets, table_end
+from pipelines.base.errors import PipelineError
+from pipelines.sinks.delta_end_offsets import starting_offsets, table_end
 
 
 def commit(folder: Path, version: int, end: dict[str, Any] | None, app: str = "p:s") -> None:

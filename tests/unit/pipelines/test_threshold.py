@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.threshold import Recent, Threshold
+from pipelines.model.dead_letter_threshold import Recent, Threshold
 
 
 def test_dead_letters_are_judged_over_the_last_batches():

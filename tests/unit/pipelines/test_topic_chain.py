@@ -21,14 +21,23 @@ from josefine_spark.write import protocol
 from josefine_spark.write import state as sink_state
 from josefine_spark.write.state import Batch as Numbered
 from josefine_spark.write.state import Phase, SinkState, attempt_id
-from pipelines.chain import Batch, Commit, HandedOn, Skip, Stop, Tip, Verdict, decide
-from pipelines.delta_chain import Link, StoppedError
-from pipelines.errors import Place, RunError
-from pipelines.other_chains import ChainName, OtherChain
-from pipelines.reconcile import Checkpoint, Recorded, Start, Unreadable, reconcile
-from pipelines.topic_chain import TopicChain
-from pipelines.topic_model import SinkTopic
-from pipelines.topic_tip import Target, batch_of, taken_over
+from pipelines.base.errors import Place, RunError
+from pipelines.exactly_once.offset_chain import (
+    Batch,
+    Commit,
+    HandedOn,
+    Skip,
+    Stop,
+    Tip,
+    Verdict,
+    decide,
+)
+from pipelines.exactly_once.other_chains import ChainName, OtherChain
+from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Start, Unreadable, reconcile
+from pipelines.model.topic import SinkTopic
+from pipelines.sinks.delta_commits import Link, StoppedError
+from pipelines.sinks.topic_commits import TopicChain
+from pipelines.sinks.topic_state import Target, batch_of, taken_over
 from tests.unit.spark.sink_model import TIMEOUT_MS, Broker
 
 TP = TopicPartition("in", 0)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Batch, Stop, Tip, Verdict
-from pipelines.checkup import Facts, findings
-from pipelines.errors import Place
-from pipelines.finding import ABSENT
-from pipelines.graph import as_mermaid, graph_of
-from pipelines.lint import lint_file
-from pipelines.messages import stopped_at_start, stopped_in_batch
-from pipelines.model import Mode, Pipeline
-from pipelines.reconcile import Checkpoint, Recorded
-from pipelines.targets.table import target_of
-from pipelines.topic_model import SinkTopic, sink_id
-from pipelines.topic_words import reads
-from pipelines.validate import examine
-from pipelines.variables import Variables
-from pipelines.vocabulary import WORDS as VOCABULARY
+from pipelines.base.errors import Place
+from pipelines.base.finding import ABSENT
+from pipelines.base.variables import Variables
+from pipelines.config.keywords import WORDS as VOCABULARY
+from pipelines.config.topic import reads
+from pipelines.config.validate import examine
+from pipelines.exactly_once.offset_chain import Batch, Stop, Tip, Verdict
+from pipelines.exactly_once.reconcile import Checkpoint, Recorded
+from pipelines.exactly_once.verdict_messages import stopped_at_start, stopped_in_batch
+from pipelines.inspect.graph import as_mermaid, graph_of
+from pipelines.inspect.preflight import Facts, findings
+from pipelines.lint.lint import lint_file
+from pipelines.model.pipeline import Mode, Pipeline
+from pipelines.model.topic import SinkTopic, sink_id
+from pipelines.sinks.targets import target_of
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_validate import GOOD, SINK
 

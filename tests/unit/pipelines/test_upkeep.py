@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.keeping import Group, Keeper
-from pipelines.loader import load
-from pipelines.refusals import refuse_no_cluster
-from pipelines.upkeep import Chore, Upkeep
-from pipelines.validate import validate
+from pipelines.base.errors import ConfigError
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.maintenance import Chore, Upkeep
+from pipelines.sinks.delta_maintenance import Group, Keeper
+from pipelines.transforms.analysis_errors import refuse_no_cluster
 from tests.unit.pipelines.test_validate import GOOD
 
 DEADLINE_S = 30
@@ -129,7 +129,7 @@ def test_a_chore_is_ended_when_the_run_is(jobs):
 
 
 def test_beside_a_chore_that_does_not_end_no_other_begins(jobs, monkeypatch):
-    monkeypatch.setattr("pipelines.keeping.END_S", 0.01)
+    monkeypatch.setattr("pipelines.sinks.delta_maintenance.END_S", 0.01)
     keeper = jobs.keeper(jobs.until_it_may)
     keeper.keep(SHORT)
 

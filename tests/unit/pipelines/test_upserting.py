@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import Place
-from pipelines.model import Latest, Mode, Placed, Sink
-from pipelines.upserting import upsert
+from pipelines.base.errors import Place
+from pipelines.model.pipeline import Latest, Mode, Placed, Sink
+from pipelines.transforms.upsert import upsert
 
 types = pytest.importorskip("pyspark.sql.types")
 PLACE = Place(file="f", line=1, column=1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import ConfigError
-from pipelines.lineage import lineage
-from pipelines.loader import load
-from pipelines.model import Limit, Mode
-from pipelines.retries import PAUSES_MS, Restart
-from pipelines.sink_plan import compile_plan
-from pipelines.validate import examine, read_pipeline, validate
-from pipelines.variables import Variables
+from pipelines.base.errors import ConfigError
+from pipelines.base.variables import Variables
+from pipelines.config.loader import load
+from pipelines.config.validate import examine, read_pipeline, validate
+from pipelines.model.lineage import lineage
+from pipelines.model.pipeline import Limit, Mode
+from pipelines.model.plan import compile_plan
+from pipelines.model.retry_policy import PAUSES_MS, Restart
 
 GOOD = """\
 version: 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.vocabulary import WORDS
+from pipelines.config.keywords import WORDS
 
 MANUAL = Path("docs/pipelines.md").read_text(encoding="utf-8")
 

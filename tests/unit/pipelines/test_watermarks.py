@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.chain import Batch, Commit, Skip, Stop, Tip, Verdict, together
-from pipelines.checkpoint import CheckpointFiles
-from pipelines.errors import RunError
-from pipelines.reconcile import Checkpoint, Recorded, Unreadable
-from pipelines.sdp import export
-from pipelines.sink_plan import compile_plan
-from pipelines.sources import Topics, topics_together
-from pipelines.state_chain import decide_in_turn, made_by, other_state, state_stop
+from pipelines.base.errors import RunError
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.offset_chain import Batch, Commit, Skip, Stop, Tip, Verdict, together
+from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Unreadable
+from pipelines.exactly_once.state_chain import decide_in_turn, made_by, other_state, state_stop
+from pipelines.inspect.sdp import export
+from pipelines.model.plan import compile_plan
+from pipelines.sources.josefine import Topics, topics_together
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text
 from tests.unit.pipelines.test_json_schema import complaints
 from tests.unit.pipelines.test_lookups import linted, pipeline_of

@@ -28,8 +28,8 @@ from josefine_spark.sessions.session import (
     prepare_environment,
     spark_version,
 )
-from pipelines import make_archive
-from pipelines.starting import what_begins
+from pipelines.run import make_class_archive
+from pipelines.run.session import what_begins
 
 JAR = "delta-spark_4.2_2.13-4.4.0.jar"
 
@@ -210,9 +210,9 @@ def test_what_setup_removes_is_named_as_what_it_makes(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     made = class_data_sharing.archive()
     assert made is not None
-    with TemporaryDirectory(prefix=make_archive.SCRATCH) as scratch:
+    with TemporaryDirectory(prefix=make_class_archive.SCRATCH) as scratch:
         for name in (made.name, Path(scratch).name):
-            assert any(fnmatchcase(name, pattern) for pattern in make_archive.NAMES), name
+            assert any(fnmatchcase(name, pattern) for pattern in make_class_archive.NAMES), name
     assert any(
         fnmatchcase(kernels._sources_digest(), pattern) for pattern in compile_kernels.FOLDERS
     )

@@ -26,7 +26,7 @@ from josefine_spark.read.admission import OffsetRange, split_ranges
 from josefine_spark.read.columns import spark_schema
 from josefine_spark.read.data_loss import Reason
 from josefine_spark.read.task_reader import read_range
-from pipelines.messages import clear_reason
+from pipelines.exactly_once.verdict_messages import clear_reason
 from tests.compat.produced_batches import NOW_MS, STRUCTURE, batch, record
 
 T0 = TopicPartition("orders", 0)

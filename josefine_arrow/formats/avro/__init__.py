@@ -1,0 +1,1 @@
+"""Avro: schemas, reader and writer."""

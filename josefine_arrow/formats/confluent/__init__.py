@@ -1,0 +1,1 @@
+"""Confluent's framing of values, and schema registries."""

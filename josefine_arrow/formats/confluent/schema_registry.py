@@ -1,0 +1,180 @@
+"""Schemas of Confluent's Schema Registry by their numbers, each asked for once in a process.
+
+A registry gives a number before a record may have it, and says the same of it for ever. So a record
+whose number it does not know, asked twice, is a bad one; a registry that does not answer, or not to
+this user, stops the batch, for another attempt would find the same records good. No I/O:
+schema_registry_http.py asks.
+
+Source: `GET /schemas/ids/{id}` of the Schema Registry API.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+ATTEMPTS = 3
+PAUSE_S = 0.5
+"""Between attempts, doubled each time; and before a number is looked for once more."""
+UNKNOWN_S = 30.0
+"""How long a number stays unknown. No other one is looked for twice meanwhile: bytes that nobody
+framed name thousands."""
+UNKNOWN_MAX = 10_000
+
+_UNKNOWN_SCHEMA = 40403
+"""The registry's own code. A 404 without it is of something else at that address."""
+
+
+class RegistryError(RuntimeError):
+    """Why no schema can be had, in one sentence for a user."""
+
+
+class RegistryAwayError(RegistryError):
+    """What may pass: worth another attempt of the batch."""
+
+
+class NoSchemaError(ValueError):
+    """Why the schema that a record names is none to read it by, in words for a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`url` is without the user, whom `user` has as `name:password`."""
+
+    url: str
+    user: str = field(default="", repr=False)
+
+
+class Answer(NamedTuple):
+    """What a registry answers over HTTP."""
+
+    status: int
+    body: bytes
+
+
+Ask = Callable[[Address, str], Answer]
+"""(registry, path below it) → the answer. Raises OSError."""
+
+
+def address_of(text: str) -> Address:
+    """The address that a file says. Raises ValueError, whose text names no password.
+
+    The last @ ends the password, which may have slashes in it as Confluent's own have.
+    """
+    scheme, _, rest = text.partition("://")
+    user, _, host = rest.rpartition("@")
+    url = f"{scheme}://{host}".rstrip("/")
+    parts = urlsplit(url)
+    is_whole = parts.scheme in ("http", "https") and parts.hostname
+    if not is_whole or parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise ValueError("no address")
+    _ = parts.port  # raises ValueError
+    return Address(url, unquote(user))
+
+
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+_QUERY = {AVRO: "", PROTOBUF: "?format=serialized"}
+"""Of Protobuf the descriptors of the file are asked for, in place of its source text."""
+
+
+def schema_in(answer: Answer, registry: Address, number: int, wanted: str = AVRO) -> str:
+    """The text of a schema in an answer. Raises NoSchemaError, RegistryError."""
+    asked = f"the schema registry {registry.url}"
+    try:
+        said = json.loads(answer.body)
+    except ValueError:
+        said = None
+    said = said if isinstance(said, dict) else {}
+    if answer.status == 404 and said.get("error_code") == _UNKNOWN_SCHEMA:
+        raise NoSchemaError(f"schema {number}: the registry does not know it")
+    if answer.status in (401, 403):
+        raise RegistryError(f"{asked} refuses schema {number} ({answer.status}): see its user")
+    if answer.status >= 500 or answer.status == 429:
+        raise RegistryAwayError(f"{asked} answers {answer.status} to schema {number}")
+    if answer.status != 200 or not isinstance(said.get("schema"), str):
+        raise RegistryError(
+            f"{asked} answers {answer.status} to schema {number}, not as a registry does: "
+            "see its address"
+        )
+    kind = said.get("schemaType", AVRO)
+    if kind != wanted:
+        raise NoSchemaError(f"schema {number}: of type {kind}, not {wanted}")
+    if said.get("references") and wanted == AVRO:
+        raise NoSchemaError(f"schema {number}: refers to other schemas, which is not supported")
+    return str(said["schema"])
+
+
+class Registry:
+    """One registry, as long as a process lives. Mutable: what it said. `now_s`: a monotonic clock,
+    in seconds."""
+
+    def __init__(
+        self,
+        address: Address,
+        ask: Ask,
+        pause: Callable[[float], None],
+        now_s: Callable[[], float],
+        wanted: str = AVRO,
+    ) -> None:
+        """`wanted`: the type of the schemas that are asked for."""
+        self.address, self._wanted = address, wanted
+        self._ask, self._pause, self._now_s = ask, pause, now_s
+        self._texts: dict[int, str] = {}
+        self._unknown: dict[int, tuple[float, str]] = {}
+        self._looked_again_at_s: float | None = None
+
+    def text(self, number: int) -> str:
+        """A schema's text. Raises NoSchemaError, RegistryError."""
+        if number in self._texts:
+            return self._texts[number]
+        until_s, why = self._unknown.get(number, (0.0, ""))
+        if why and self._now_s() < until_s:
+            raise NoSchemaError(why)
+        try:
+            text = self._texts[number] = self._looked_for(number)
+        except NoSchemaError as error:
+            if len(self._unknown) >= UNKNOWN_MAX:
+                self._unknown.clear()
+            self._unknown[number] = (self._now_s() + UNKNOWN_S, str(error))
+            raise
+        return text
+
+    def _looked_for(self, number: int) -> str:
+        """Once more where it is not known: who answers may lag behind another one of them."""
+        try:
+            return self._asked(number)
+        except NoSchemaError:
+            last_s = self._looked_again_at_s
+            if last_s is not None and self._now_s() - last_s < UNKNOWN_S:
+                raise
+        self._looked_again_at_s = self._now_s()
+        self._pause(PAUSE_S)
+        return self._asked(number)
+
+    def _asked(self, number: int) -> str:
+        """What may pass is tried again."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._once(number)
+            except RegistryAwayError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            self._pause(PAUSE_S * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _once(self, number: int) -> str:
+        try:
+            answer = self._ask(self.address, f"/schemas/ids/{number}{_QUERY[self._wanted]}")
+        except OSError as error:
+            raise RegistryAwayError(unreached(self.address, error)) from error
+        return schema_in(answer, self.address, number, self._wanted)
+
+
+def unreached(registry: Address, error: OSError) -> str:
+    """The sentence for a registry that did not answer."""
+    reason = getattr(error, "reason", error)
+    told = getattr(reason, "strerror", None) or reason
+    return f"the schema registry {registry.url} cannot be reached: {told}"

@@ -1,0 +1,1 @@
+"""Protobuf: descriptors of message types."""

@@ -1,0 +1,1 @@
+"""Schemas: DDL text and Arrow types."""

@@ -1,0 +1,66 @@
+"""The checks of a pipeline file: conditions over the rows of its sources and transforms. Read, not
+run; `transforms/checks.py` has what they do."""
+
+from __future__ import annotations
+
+from pipelines.config.keywords import WORDS
+from pipelines.config.loader import Scalar
+from pipelines.config.section import Reader, nearest
+from pipelines.model.pipeline import Action, Check, Pipeline
+
+DEAD_LETTER = "dead_letter"
+"""What stands for the dead letters where nodes are named."""
+
+
+def checks_of(top: Reader, pipeline: Pipeline) -> dict[str, Check]:
+    """The file's checks, in its order. `pipeline`: as far as it is read without them."""
+    checks = {name: _check(name, r, pipeline) for name, r in top.named_tables("checks").items()}
+    sends = [check for check in checks.values() if check.action is Action.DEAD_LETTER]
+    if sends and not top.has(DEAD_LETTER):
+        message = (
+            "`dead_letter`, where this check sends records, is missing at the top; expected "
+            + WORDS[""][DEAD_LETTER].expected
+        )
+        top.problem(sends[0].place, f"checks.{sends[0].name}", message)
+    return checks
+
+
+def _check(name: str, reader: Reader, pipeline: Pipeline) -> Check:
+    taken = (
+        ("source", pipeline.sources),
+        ("transform", pipeline.transforms),
+        ("sink", pipeline.sinks),
+        ("word", (DEAD_LETTER,)),
+    )
+    for what, names in taken:
+        if name in names:
+            message = f"`{name}` is a {what} already: tests could not tell them apart"
+            reader.problem(reader.table.place, reader.table.path, message)
+    action = Action(reader.choice("action") or Action.WARN.value)
+    ratio_max = reader.ratio("max_ratio")
+    if reader.has("max_ratio") and action is Action.FAIL:
+        reader.wrong_at("max_ratio", "with action fail no row may: take warn to let some pass")
+    return Check(
+        name=name,
+        place=reader.table.place,
+        on=_on(reader, pipeline),
+        on_place=reader.place_of("on"),
+        expr=reader.placed("expr"),
+        action=action,
+        ratio_max=ratio_max,
+    )
+
+
+def _on(reader: Reader, pipeline: Pipeline) -> str:
+    node = reader.table.nodes.get("on")
+    on = reader.text("on") or ""
+    known = [*pipeline.sources, *pipeline.transforms]
+    if not on or on in known or not isinstance(node, Scalar):
+        return on
+    sink = pipeline.sinks.get(on)
+    if sink is not None and sink.input in known:
+        hint = f"; `{sink.input}` has the rows of sink `{on}`"
+    else:
+        hint = nearest(on, known) or f"; expected one of: {', '.join(known)}"
+    reader.wrong_at("on", f"no source or transform `{on}`{hint}")
+    return on

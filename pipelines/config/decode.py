@@ -1,0 +1,204 @@
+"""How a source decodes its values and keys, as a pipeline file says it.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from josefine_arrow.formats.avro.schema import SchemaError, columns_of, parse_record, sql_of
+from josefine_arrow.formats.confluent.schema_registry import address_of
+from josefine_arrow.formats.debezium import envelope
+from josefine_arrow.formats.protobuf import descriptors as protobuf_schema
+from josefine_arrow.schema.ddl import TYPES as COLUMN_TYPES
+from josefine_arrow.schema.ddl import names_twice, unknown_types
+from pipelines.config.keywords import FORMATS, WORDS
+from pipelines.config.section import Reader, nearest
+from pipelines.model.pipeline import Decode, Format, OnError, Placed
+
+_NESTED = re.compile(r"\b(ARRAY|MAP|STRUCT)\s*<", re.IGNORECASE)
+
+
+def decodes_of(source: Reader) -> tuple[Decode | None, Decode | None]:
+    """How (values, keys) are decoded; None: they stay bytes."""
+    reader = source.section_of("decode")
+    if reader is None:
+        return None, None
+    if not (reader.has("value") or reader.has("key")):
+        reader.problem(reader.table.place, reader.table.path, "expected `value`, `key` or both")
+    value, key = reader.section_of("value"), reader.section_of("key")
+    of_value = _decode(value, OnError.FAIL) if value else None
+    of_key = _decode(key, of_value.on_error if of_value else OnError.FAIL) if key else None
+    if value and key and of_value and of_key:
+        _refuse_both(key, of_value.on_error, of_key.on_error)
+    return of_value, of_key
+
+
+def _refuse_both(key: Reader, of_value: OnError, of_key: OnError) -> None:
+    """A record that is a dead letter for its key and stops the run for its value is neither."""
+    if {of_value, of_key} == {OnError.DEAD_LETTER, OnError.FAIL}:
+        said = of_value.value
+        key.wrong_at("on_error", f"the value's is {said}: expected {said} or null for the key")
+
+
+def _decode(reader: Reader, on_error: OnError) -> Decode | None:
+    said = reader.choice("format")
+    said_on_error = reader.choice("on_error")
+    if said is None:
+        return None
+    reader.refuse_others("format", said, FORMATS)
+    own = FORMATS[said]
+    for word in own.required:
+        if not reader.has(word):
+            reader.missing(word)
+    avro, descriptors, message, row = "", b"", "", ""
+    if said == "debezium":
+        schema, avro, row = _debezium(reader)
+    elif said == "avro":
+        schema, avro = _avro(reader)
+    elif said == "protobuf":
+        schema, descriptors, message = _protobuf(reader)
+    else:
+        schema = schema_of(reader, said) if "schema" in own.required else reader.placed("schema")
+    separator = reader.text("separator")
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+        reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
+    strict = reader.flag("strict")
+    tombstones = reader.section == "decode value" and reader.flag("tombstones")
+    if said == "raw":
+        return None
+    return Decode(
+        format=Format(said),
+        schema=schema,
+        on_error=OnError(said_on_error) if said_on_error else on_error,
+        separator=separator or ",",
+        strict=strict,
+        tombstones=tombstones,
+        avro=avro,
+        row=row,
+        descriptors=descriptors,
+        message=message,
+        framed=reader.has("registry"),
+        registry=_registry(reader),
+    )
+
+
+def _registry(reader: Reader) -> str | None:
+    url = reader.text("registry")
+    if url is not None:
+        try:
+            address_of(url)
+        except ValueError:
+            reader.wrong_at("registry", f"expected {WORDS[reader.section]['registry'].expected}")
+    return url
+
+
+def _avro(reader: Reader) -> tuple[Placed, str]:
+    """(the columns, the schema's text)."""
+    text: str | None = reader.text("schema") or ""
+    columns = ""
+    if text and text.endswith(".avsc"):
+        text = _file(reader, text)
+    if text:
+        try:
+            columns = columns_of(parse_record(text))
+        except SchemaError as error:
+            reader.wrong_at("schema", f"no schema of Avro: {error}")
+    return _placed(reader, columns), text if text and columns else ""
+
+
+def _debezium(reader: Reader) -> tuple[Placed, str, str]:
+    """(the columns, Avro's schema of the envelope or "", the row's columns where that is "")."""
+    text: str = reader.text("schema") or ""
+    if not (text.endswith(".avsc") or text.lstrip().startswith("{")):
+        row = schema_of(reader).text
+        columns = envelope.columns_of(envelope.envelope_of(row), f"STRUCT<{row}>") if row else ""
+        return _placed(reader, columns), "", row
+    if reader.has("strict"):
+        reader.wrong_at("strict", "`strict` is for JSON; this schema is Avro's")
+    avro: str | None = _file(reader, text) if text.endswith(".avsc") else text
+    columns = ""
+    try:
+        if avro:
+            record = parse_record(avro)
+            row = sql_of(envelope.row_of(record))
+            columns = envelope.columns_of(columns_of(record), row)
+    except SchemaError as error:
+        reader.wrong_at("schema", f"no schema of Avro: {error}")
+    return _placed(reader, columns), avro if avro and columns else "", ""
+
+
+def _placed(reader: Reader, columns: str) -> Placed:
+    """Columns must differ by more than large and small letters."""
+    for one, again in names_twice(columns):
+        reader.wrong_at("schema", twice(one, again))
+    return Placed(text=columns, place=reader.place_of("schema"), path=reader.path_of("schema"))
+
+
+def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
+    """(the columns, the descriptors, the message's name)."""
+    name, message = reader.text("schema"), reader.text("message") or ""
+    data = _bytes(reader, name) if name else None
+    columns = ""
+    if data is not None and message:
+        try:
+            columns = protobuf_schema.columns_of(
+                protobuf_schema.type_of(protobuf_schema.message_of(data, message).DESCRIPTOR)
+            )
+        except protobuf_schema.SchemaError as error:
+            reader.wrong_at("schema", f"{name}: {error}")
+    is_whole = data is not None and columns
+    return (
+        _placed(reader, columns),
+        data if is_whole and data else b"",
+        message if is_whole else "",
+    )
+
+
+def schema_of(reader: Reader, said: str = "") -> Placed:
+    """Columns as in SQL, from the file or one beside it. `said`: the format, where it matters."""
+    text = reader.text("schema") or ""
+    if text.endswith(".ddl"):
+        text = _file(reader, text) or ""
+    for word in unknown_types(text):
+        hint = (
+            nearest(word.upper(), COLUMN_TYPES)
+            or f"; expected one of: {', '.join(sorted(COLUMN_TYPES))}"
+        )
+        reader.wrong_at("schema", f"no type `{word}`{hint}")
+    nested = _NESTED.search(text)
+    if said == "csv" and nested:
+        reader.wrong_at("schema", f"a field of csv is no {nested[1].upper()}")
+    return _placed(reader, " ".join(text.split()))
+
+
+def twice(one: str, again: str) -> str:
+    """What is wrong with a column that is there twice."""
+    if one == again:
+        return f"column `{one}` is there twice"
+    return f"`{one}` and `{again}` are one column for Spark, which sees no large and small letters"
+
+
+def _file(reader: Reader, name: str) -> str | None:
+    """The text of a file beside the pipeline's; None where it cannot be read."""
+    data = _bytes(reader, name)
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        reader.wrong_at("schema", f"{_beside(reader, name)}: not UTF-8 text")
+    return None
+
+
+def _bytes(reader: Reader, name: str) -> bytes | None:
+    file = _beside(reader, name)
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        reader.wrong_at("schema", f"{file}: {error.strerror}")
+    return None
+
+
+def _beside(reader: Reader, name: str) -> Path:
+    return Path(reader.place_of("schema").file).parent / name

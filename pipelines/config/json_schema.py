@@ -1,0 +1,173 @@
+"""The JSON Schema of pipeline files, for editors: made from the vocabulary, nothing of its own.
+
+Draft 7, which editors' YAML plugins read. A value may be a `${variable}` wherever one is read.
+What lies between several words (a name that nothing has, two sinks in one folder) is `lint`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.config.keyword import Kind, ModeWords, Word
+from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, SINK_TYPES, WORDS
+from pipelines.config.source_keywords import TYPES
+
+_NAME = "^[a-z][a-z0-9_]*$"
+_REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
+_TEXT = {"type": ["string", "number"]}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
+_SETTING = {"type": ["string", "number", "boolean"]}
+_NUMBER = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
+_PARTS = "part of "
+"""What an environment may say: the same sections, in which nothing has to be there."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The whole schema."""
+    definitions = {name: _section(name) for name in WORDS if name}
+    parts = {_PARTS + (name or "a pipeline"): _section(name, is_part=True) for name in WORDS}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Josefine pipeline",
+        "description": "The words are in docs/pipelines.md; `josefine pipeline lint` knows more.",
+        **_section(""),
+        "definitions": {**definitions, **parts},
+    }
+
+
+def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
+    words = WORDS[section]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {"description": word.expected, **_value(word, is_part)}
+            for name, word in words.items()
+            if not (is_part and word.kind in (Kind.VERSION, Kind.ENVIRONMENTS))
+        },
+    }
+    if is_part:
+        return schema
+    schema["required"] = [name for name, word in words.items() if word.required]
+    if section == "source":
+        schema["allOf"] = [_choice(TYPES, "type", name) for name in TYPES]
+        for own, each in zip(TYPES.values(), schema["allOf"], strict=True):
+            if "topics" in own.allowed:
+                each["then"]["oneOf"] = _one_of("source")
+            if "table" in own.allowed:
+                each["then"]["oneOf"] = _one_of("sink")
+    elif section == "sink":
+        schema["allOf"] = [_choice(SINK_TYPES, "type", name) for name in SINK_TYPES]
+        schema["allOf"][0]["then"]["oneOf"] = _one_of("sink")
+        schema["allOf"] += [_choice(MODES, "mode", mode) for mode in MODES]
+        schema["allOf"].append(_TOPICS_GROW)
+    elif section in EXACTLY_ONE:
+        schema["oneOf"] = _one_of(section)
+    if section in ("start", "stop"):
+        schema["oneOf"] = [{"required": [word]} for word in words]
+    if section in ("decode value", "decode key"):
+        schema["allOf"] = [_choice(FORMATS, "format", name) for name in FORMATS]
+    return schema
+
+
+_TOPICS_GROW = {
+    "if": {"properties": {"type": {"const": "josefine"}}, "required": ["type"]},
+    "then": {"properties": {"mode": {"anyOf": [{"const": "append"}, _REFERENCE]}}},
+}
+
+
+def _one_of(section: str) -> list[dict[str, Any]]:
+    """Of two words exactly one. The first of a section's types is the one that has them."""
+    return [{"required": [word]} for word in EXACTLY_ONE[section]]
+
+
+def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[str, Any]:
+    """What a section must say, and what it may not, where `word` says this."""
+    words = {w for each in all_of_them.values() for w in (*each.required, *each.allowed)}
+    own = all_of_them[said]
+    forbidden = sorted(words - {*own.required, *own.allowed})
+    then: dict[str, Any] = {
+        "required": list(own.required),
+        "not": {"anyOf": [{"required": [each]} for each in forbidden]},
+    }
+    return {"if": {"properties": {word: {"const": said}}, "required": [word]}, "then": then}
+
+
+def _choices(word: Word) -> list[str | None]:
+    """YAML's null is also a choice of that name."""
+    return [*word.choices, *([None] if "null" in word.choices else [])]
+
+
+def _tables(word: Word) -> dict[str, Any]:
+    """A part of a pipeline has whole tests: a list takes the place of the one before."""
+    return {
+        "type": "array",
+        "items": {"$ref": f"#/definitions/{word.of}"} if word.of else {"type": "object"},
+    }
+
+
+def _by_name(value: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "minProperties": 1, "additionalProperties": value}
+
+
+def _value(word: Word, is_part: bool) -> dict[str, Any]:
+    of = _PARTS + (word.of or "a pipeline") if is_part else word.of
+    match word.kind:
+        case Kind.VERSION:
+            return {"enum": [1, "1"]}
+        case Kind.TEXT:
+            return dict(_TEXT)
+        case Kind.TEXTS:
+            return dict(_TEXTS)
+        case Kind.COLUMNS:
+            return {"anyOf": [_TEXT, _TEXTS]}
+        case Kind.CHOICE:
+            section = [{"$ref": f"#/definitions/{of}"}] if word.of else []
+            return {"anyOf": [{"enum": _choices(word)}, _REFERENCE, *section]}
+        case Kind.FLAG:
+            return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
+        case Kind.COUNT:
+            return {"anyOf": [{"type": "integer", "minimum": 1}, _REFERENCE]}
+        case Kind.NUMBER:
+            return dict(_NUMBER)
+        case Kind.RATIO:
+            return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _REFERENCE]}
+        case Kind.ANY:
+            return {}
+        case Kind.TABLES:
+            return _tables(word)
+        case Kind.NAMED_TABLES:
+            # Or rows of a table, whose words are its columns.
+            items = {"anyOf": [{"$ref": f"#/definitions/{word.of}"}, {"type": "object"}]}
+            lists = {"type": "array", "items": items}
+            return {"type": "object", "additionalProperties": lists}
+        case Kind.DURATION:
+            pattern = r"^\d+(ms|s|m|h)$"
+            return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
+        case Kind.BATCHES:
+            return {"anyOf": [{"type": "string", "pattern": r"^\d+ batch(es)?$"}, _REFERENCE]}
+        case Kind.PAUSES:
+            pattern = r"^\d+(ms|s|m|h)(\.\.\d+(ms|s|m|h))?$"
+            return {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
+        case Kind.SETTINGS:
+            return {"type": "object", "additionalProperties": _SETTING}
+        case Kind.AGGREGATES:
+            pattern = r"^(count\(\s*\*\s*\)|(count|sum|min|max)\(\s*[A-Za-z_]\w*\s*\))$"
+            one = {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
+            return {"type": "object", "minProperties": 1, "additionalProperties": one}
+        case Kind.OFFSETS:
+            return _by_name(_by_name(_NUMBER))
+        case Kind.PARTITIONS:
+            return _by_name({**_TEXTS, "items": _NUMBER})
+        case Kind.SECTION:
+            return {"$ref": f"#/definitions/{of}"}
+        case Kind.NAMED | Kind.ENVIRONMENTS:
+            if word.kind is Kind.ENVIRONMENTS:
+                of = _PARTS + "a pipeline"
+            schema: dict[str, Any] = {
+                "type": "object",
+                "propertyNames": {"pattern": _NAME},
+                "additionalProperties": {"$ref": f"#/definitions/{of}"},
+            }
+            return {**schema, "minProperties": 1} if word.required and not is_part else schema

@@ -1,0 +1,57 @@
+"""The words below `metrics` of a pipeline file: whom a run tells what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from josefine_broker.base.addresses import HostPort, parse_host_port
+from pipelines.config.output_paths import folder, local_folder
+from pipelines.config.section import Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricWords:
+    """Where Prometheus is answered, the folder of the table, whether progress is told as JSON."""
+
+    prometheus: HostPort | None = None
+    table: str | None = None
+    json_log: bool = False
+
+
+def metrics_of(top: Reader) -> MetricWords:
+    """What the section says; nothing where there is none."""
+    reader = top.section_of("metrics")
+    if reader is None:
+        return MetricWords()
+    return MetricWords(
+        prometheus=_prometheus(reader),
+        table=_table(reader),
+        json_log=reader.choice("log") == "json",
+    )
+
+
+def _prometheus(reader: Reader) -> HostPort | None:
+    text = reader.text("prometheus") if reader.has("prometheus") else None
+    if text is None:
+        return None
+    try:
+        at = parse_host_port(text)
+    except ValueError as error:
+        reader.wrong_at("prometheus", str(error))
+        return None
+    if at.port == 0:
+        reader.wrong_at("prometheus", "nobody finds port 0: expected one from 1 to 65535")
+    return at
+
+
+def _table(reader: Reader) -> str | None:
+    """It is written without Spark, which alone knows the names of a catalog."""
+    text = reader.text("table") if reader.has("table") else None
+    if text is None:
+        return None
+    local = local_folder(folder(text))
+    if "/" not in text or local is None:
+        where = "in a catalog" if local else "on another machine"
+        message = f"expected a folder of this machine such as /data/progress; `{text}` is {where}"
+        reader.wrong_at("table", message)
+    return local

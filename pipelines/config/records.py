@@ -1,0 +1,74 @@
+"""Records that a pipeline file has in itself: in its tests, and of a source of type memory."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.avro.writer import UnfitError, encoded
+from josefine_arrow.formats.confluent.framing import FIRST, OFFLINE, framed
+from pipelines.config.loader import Items, Node, Scalar, Table
+from pipelines.config.section import Reader
+from pipelines.config.units import time_ms
+from pipelines.formats import protobuf
+from pipelines.model.pipeline import Decode
+from pipelines.model.test_case import Record
+
+
+def record_of(
+    reader: Reader,
+    topic: str,
+    number: int,
+    value: Decode | None = None,
+    key: Decode | None = None,
+) -> Record:
+    """One record; `topic` and `number`, its offset, where it says none. `value`, `key`: how the
+    source decodes them."""
+    offset = reader.number("offset")
+    headers = reader.plain_texts("headers")
+    return Record(
+        key=_bytes(reader, "key", key),
+        value=_bytes(reader, "value", value),
+        topic=reader.text("topic") or topic,
+        partition=reader.number("partition") or 0,
+        offset=number if offset is None else offset,
+        timestamp=datetime.fromtimestamp((time_ms(reader, "timestamp") or 0) / 1000, UTC),
+        headers=tuple((name, text.encode()) for name, text in headers.items()),
+    )
+
+
+def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
+    """A text as it is, a table or a list as JSON, a table as Avro or Protobuf where that is
+    decoded; nothing where there is none."""
+    node = reader.table.nodes.get(word)
+    if isinstance(node, Table) and how is not None and how.avro:
+        try:
+            data = encoded(parse_record(how.avro), plain(node))
+        except UnfitError as error:
+            reader.wrong_at(word, str(error))
+            return None
+        return framed(OFFLINE, data) if how.framed else data
+    if isinstance(node, Table) and how is not None and how.message:
+        try:
+            data = protobuf.encoded(how.descriptors, how.message, plain(node))
+            return framed(OFFLINE, FIRST + data) if how.framed else data
+        except protobuf.MessageError as error:
+            reader.wrong_at(word, str(error))
+            return None
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return None
+    text = node.text if isinstance(node, Scalar) else json.dumps(plain(node), ensure_ascii=False)
+    data = text.encode()
+    is_framed = how is not None and how.framed and not isinstance(node, Scalar)
+    return framed(OFFLINE, data) if is_framed else data
+
+
+def plain(node: Node) -> Any:
+    """A value as JSON has it."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Items):
+        return [plain(each) for each in node.nodes]
+    return {name: plain(each) for name, each in node.nodes.items()}

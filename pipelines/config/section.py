@@ -1,0 +1,346 @@
+"""Reads one section of the tree by the words it may contain, collecting what is wrong.
+
+A reader never raises: it notes a Problem with file, line, column and path, and returns a harmless
+value, so that one run of `lint` shows everything. The caller raises when the list is not empty.
+Of a value that is not known (a variable without one, a secret offline) nothing is said here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from pipelines.base.errors import Place, Problem
+from pipelines.config.keyword import ModeWords
+from pipelines.config.keywords import EXACTLY_ONE, WORDS
+from pipelines.config.loader import Items, Node, Scalar, Table
+from pipelines.model.pipeline import Placed
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DURATION = re.compile(r"(\d+)(ms|s|m|h)")
+LONG_MAX = 2**63 - 1
+"""Of offsets, rows, bytes and milliseconds: 64 bits with a sign."""
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that was perhaps meant; `cutoff` is how alike it is at least, up to 1."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)), None)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` when some known word is close, else nothing."""
+    close = nearest_word(word, known)
+    return f"; did you mean `{close}`?" if close else ""
+
+
+def shown(node: Node) -> str:
+    """What a user wrote, short enough for a message."""
+    if isinstance(node, Table):
+        return "a table"
+    if isinstance(node, Items):
+        return "a list"
+    if node.is_secret:
+        return "a secret"
+    if node.value is None:
+        return "nothing"
+    text = node.text
+    return f"`{text if len(text) <= 60 else text[:57] + '...'}`"
+
+
+class Reader:
+    """One table of the file, read by the words of one section of the vocabulary."""
+
+    def __init__(self, table: Table, section: str, problems: list[Problem]) -> None:
+        self.table = table
+        self.section = section
+        self.problems = problems
+        self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        words = WORDS[self.section]
+        for key in self.table.nodes:
+            if key in words:
+                continue
+            misplaced = self.section == "" and key in WORDS["spark"]
+            hint = "" if misplaced else nearest(key, [*words])
+            message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
+            if misplaced:
+                message += f" (`{key}` belongs below `spark`)"
+            self.problem(self.table.key_places[key], self.path_of(key), message)
+
+    def has(self, key: str) -> bool:
+        return key in self.table.nodes
+
+    def text(self, key: str, *, required: bool = False) -> str | None:
+        """A text; numbers count as the text they were written as. Empty is refused."""
+        node = self._known(key, required)
+        if isinstance(node, Scalar) and node.value is not None and node.text:
+            return node.text
+        self._wrong(key, node)
+        return None
+
+    def placed(self, key: str) -> Placed:
+        """A text that only Spark can judge, with its place."""
+        node = self.table.nodes.get(key)
+        return Placed(
+            text=self.text(key) or "",
+            place=self.place_of(key),
+            path=self.path_of(key),
+            written=node.written if isinstance(node, Scalar) else "",
+        )
+
+    def choice(self, key: str) -> str | None:
+        node = self._known(key)
+        if node is None:
+            return None
+        choices = WORDS[self.section][key].choices
+        value = _text(node)
+        if value in choices:
+            return value
+        self._wrong(key, node, nearest(value, choices) if value else "")
+        return None
+
+    def flag(self, key: str) -> bool:
+        node = self._known(key)
+        if node is not None and not (isinstance(node, Scalar) and isinstance(node.value, bool)):
+            self._wrong(key, node, _unquote(node) if _text(node) in ("true", "false") else "")
+        return isinstance(node, Scalar) and node.value is True
+
+    def positive(self, key: str, *, required: bool = False) -> int | None:
+        node = self._known(key, required)
+        if node is None:
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return self._within_long(key, node, value)
+        is_number = re.fullmatch(r"0*[1-9]\d*", _text(node)) is not None
+        hint = _unquote(node) if is_number else ""
+        self._wrong(key, node, hint or "; it must be a whole number above 0")
+        return None
+
+    def number(self, key: str) -> int | None:
+        """A whole number from 0 on."""
+        node = self._known(key)
+        if node is None:
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return self._within_long(key, node, value)
+        self._wrong(key, node)
+        return None
+
+    def ratio(self, key: str) -> float | None:
+        """A number from 0 to 1."""
+        node = self._known(key)
+        if node is None:
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
+            return float(value)
+        is_number = re.fullmatch(r"0(\.\d+)?|1(\.0+)?", _text(node)) is not None
+        self._wrong(key, node, _unquote(node) if is_number else "")
+        return None
+
+    def tables(self, key: str) -> list[Table]:
+        """The tables of a list."""
+        node = self._known(key)
+        if node is None:
+            return []
+        if not isinstance(node, Items):
+            self._wrong(key, node)
+            return []
+        return self._tables_of(node)
+
+    def named_lists(self, key: str) -> dict[str, list[Table]]:
+        """The tables below each name."""
+        found: dict[str, list[Table]] = {}
+        table = self.table_of(key)
+        for name, node in (table.nodes if table else {}).items():
+            if isinstance(node, Items):
+                found[name] = self._tables_of(node)
+            else:
+                self.problem(node.place, node.path, f"expected a list; found {shown(node)}")
+        return found
+
+    def _tables_of(self, items: Items) -> list[Table]:
+        for node in items.nodes:
+            if not isinstance(node, Table):
+                self.problem(node.place, node.path, f"expected a table; found {shown(node)}")
+        return [node for node in items.nodes if isinstance(node, Table)]
+
+    def duration_ms(self, key: str) -> int | None:
+        node = self._known(key)
+        if node is None:
+            return None
+        match = _DURATION.fullmatch(_text(node))
+        if match is None or int(match[1]) == 0:
+            self._wrong(key, node)
+            return None
+        return self._within_long(key, node, int(match[1]) * UNIT_MS[match[2]])
+
+    def _within_long(self, key: str, node: Node, value: int) -> int | None:
+        """The value, where Kafka, Spark and Delta can hold it."""
+        if value <= LONG_MAX:
+            return value
+        self._wrong(key, node, f", which is more than {LONG_MAX}")
+        return None
+
+    def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
+        """A list of texts, not empty, none twice. `required` here though the word is not always."""
+        node = self._known(key, required)
+        if node is None:
+            return ()
+        if not isinstance(node, Items) or not node.nodes:
+            self._wrong(key, node)
+            return ()
+        values: list[str] = []
+        for item in node.nodes:
+            if isinstance(item, Scalar) and item.is_unknown:
+                continue
+            if not isinstance(item, Scalar) or item.value in (None, ""):
+                self.problem(item.place, item.path, f"expected a text, found {shown(item)}")
+            elif item.text in values:
+                self.problem(item.place, item.path, f"`{item.text}` is there twice")
+            else:
+                values.append(item.text)
+        return tuple(values)
+
+    def columns(self, key: str, *, required: bool = False) -> tuple[str, ...]:
+        """One text, or a list of them."""
+        node = self._known(key, required)
+        if isinstance(node, Scalar) and node.value not in (None, ""):
+            return (node.text,)
+        return () if node is None else self.texts(key)
+
+    def section_of(self, key: str) -> Reader | None:
+        """The table below `key`, to be read by the words of its section."""
+        table = self.table_of(key)
+        section = WORDS[self.section][key].of
+        return None if table is None else Reader(table, section, self.problems)
+
+    def table_of(self, key: str, *, required: bool = False) -> Table | None:
+        node = self._known(key, required)
+        if node is None:
+            return None
+        if not isinstance(node, Table):
+            self._wrong(key, node)
+            return None
+        return node
+
+    def named_tables(self, key: str) -> dict[str, Reader]:
+        """The readers below a table of user-chosen names."""
+        table = self.table_of(key)
+        word = WORDS[self.section][key]
+        section = word.of
+        readers: dict[str, Reader] = {}
+        for name, node in (table.nodes if table else {}).items():
+            assert table is not None
+            if not NAME.fullmatch(name):
+                message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+                self.problem(table.key_places[name], node.path, message)
+            if isinstance(node, Table):
+                readers[name] = Reader(node, section, self.problems)
+            else:
+                message = f"expected a table with {', '.join(WORDS[section])}; found {shown(node)}"
+                self.problem(node.place, node.path, message)
+        if word.required and table is not None and not table.nodes:
+            self.problem(table.place, table.path, "expected at least one")
+        return readers
+
+    def plain_texts(self, key: str) -> dict[str, str]:
+        """A table of text: text, as Spark's own settings are written."""
+        table = self.table_of(key)
+        values: dict[str, str] = {}
+        for name, node in (table.nodes if table else {}).items():
+            if isinstance(node, Scalar) and node.is_unknown:
+                continue
+            if isinstance(node, Scalar) and node.value is not None:
+                values[name] = as_setting(node)
+            else:
+                self.problem(node.place, node.path, f"expected a text, found {shown(node)}")
+        return values
+
+    def refuse_others(self, word: str, said: str, of: Mapping[str, ModeWords]) -> None:
+        """Note the words that belong to another value of `word` than `said`."""
+        own = of[said]
+        theirs: dict[str, list[str]] = {}
+        for name, words in of.items():
+            for each in (*words.required, *words.allowed):
+                theirs.setdefault(each, []).append(name)
+        for each, names in theirs.items():
+            if self.has(each) and each not in (*own.required, *own.allowed):
+                message = f"`{each}` is for {word} {' or '.join(names)}; this {self.section}'s"
+                self.wrong_at(each, f"{message} {word} is {said}")
+
+    def exactly_one(self) -> None:
+        """Note when not exactly one of the section's words is there."""
+        words = EXACTLY_ONE[self.section]
+        if sum(map(self.has, words)) != 1:
+            *others, last = (f"`{each}`" for each in words)
+            message = f"expected exactly one of {', '.join(others)} and {last}"
+            if self.section == "trigger":
+                message = f"expected {WORDS['']['trigger'].expected}"
+            self.problem(self.table.place, self.table.path, message)
+
+    def place_of(self, key: str) -> Place:
+        node = self.table.nodes.get(key)
+        return node.place if node else self.table.place
+
+    def item_places(self, key: str) -> tuple[Place, ...]:
+        """The places of a list's items, or of the one text in its stead."""
+        node = self.table.nodes.get(key)
+        if isinstance(node, Scalar):
+            return (node.place,)
+        return tuple(item.place for item in node.nodes) if isinstance(node, Items) else ()
+
+    def path_of(self, key: str) -> str:
+        """The path of a value, which an environment may have moved."""
+        node = self.table.nodes.get(key)
+        return node.path if node else self._below(key)
+
+    def problem(self, place: Place, path: str, message: str) -> None:
+        self.problems.append(Problem(place=place, path=path, message=message))
+
+    def wrong_at(self, key: str, message: str) -> None:
+        """Note a problem with the value of a key that is there."""
+        self.problem(self.place_of(key), self.path_of(key), message)
+
+    def _known(self, key: str, required: bool = False) -> Node | None:
+        """The value, or None where there is none to judge; a missing one is noted."""
+        node = self.table.nodes.get(key)
+        if node is None and (required or WORDS[self.section][key].required):
+            self.missing(key)
+        is_unknown = isinstance(node, Scalar) and node.is_unknown
+        return None if is_unknown else node
+
+    def _below(self, key: str) -> str:
+        return f"{self.table.path}.{key}" if self.table.path else key
+
+    def missing(self, key: str) -> None:
+        """Note that a key is not there."""
+        message = f"`{key}` is missing; expected {WORDS[self.section][key].expected}"
+        self.problem(self.table.place, self.table.path, message)
+
+    def _wrong(self, key: str, node: Node | None, hint: str = "") -> None:
+        if node is None:
+            return
+        expected = WORDS[self.section][key].expected
+        message = f"expected {expected}; found {shown(node)}{hint}"
+        self.problem(node.place, node.path, message)
+
+
+def as_setting(node: Scalar) -> str:
+    """How Spark writes a value: YAML's yes, On, TRUE are its true; the rest is as it stands."""
+    return str(node.value).lower() if isinstance(node.value, bool) else node.text
+
+
+def _text(node: Node) -> str:
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def _unquote(node: Node) -> str:
+    """The advice for a number or flag that would be right without its quotes."""
+    is_quoted = isinstance(node, Scalar) and node.is_quoted
+    return ", which is a text for its quotes: leave them out" if is_quoted else ""

@@ -1,0 +1,71 @@
+"""The words below `security`: how the brokers of a source or a topic sink are reached.
+
+As all readers it notes what is wrong and goes on with harmless values. A password is a reference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from josefine_broker.client.security import parse_security
+from pipelines.config.loader import Scalar
+from pipelines.config.section import Reader
+from pipelines.model.security import NAMES, in_words
+
+_FILES = ("ca", "certificate", "key")
+_PASSWORDS = ("password", "key_password")
+_ELSEWHERE = "expected ${secret:env:NAME}, ${secret:file:/path}, file:/path or env:NAME"
+_UNKNOWN = "env:UNKNOWN"
+"""In the place of a value that is not looked at, as every value may be."""
+
+
+def settings_of(reader: Reader) -> dict[str, str]:
+    """A client's settings by their names, as far as they are known; none: plaintext."""
+    own = reader.section_of("security")
+    if own is None:
+        return {}
+    said = {word: _value(own, word) for word in NAMES}
+    found = {NAMES[word]: value for word, value in said.items() if value is not None}
+    _judge(own, found)
+    return found
+
+
+def _value(own: Reader, word: str) -> str | None:
+    if word in ("protocol", "mechanism"):
+        return own.choice(word)
+    if word == "verify_host":
+        known = own.flag(word)
+        return None if not own.has(word) else ("https" if known else "none")
+    text = own.text(word)
+    if text is None:
+        return None
+    if word in _PASSWORDS and not _is_elsewhere(own, word, text):
+        own.wrong_at(word, f"a password does not stand in this file: {_ELSEWHERE}")
+        return _UNKNOWN
+    return os.path.abspath(text) if word in _FILES else text
+
+
+def _is_elsewhere(own: Reader, word: str, text: str) -> bool:
+    node = own.table.nodes[word]
+    by_reference = isinstance(node, Scalar) and node.is_secret
+    return by_reference or re.match(r"(file|env):", text) is not None
+
+
+def _judge(own: Reader, found: dict[str, str]) -> None:
+    """Note what a client would refuse, where the words that the others go by are known."""
+    nodes = own.table.nodes
+    there = {word: node for word, node in nodes.items() if isinstance(node, Scalar)}
+    unknown = [word for word in NAMES if word in there and there[word].is_unknown]
+    wrong = [w for w in ("protocol", "mechanism") if w in nodes and NAMES[w] not in found]
+    if "protocol" not in nodes or wrong:
+        return  # which was said, or is not known
+    try:
+        parse_security(found | {NAMES[word]: _UNKNOWN for word in unknown})
+    except ValueError as error:
+        name, _, why = str(error).partition(": ")
+        word = next((each for each, its in NAMES.items() if its == name), "protocol")
+        if word in nodes:
+            own.wrong_at(word, in_words(why))
+        else:
+            own.missing(word)

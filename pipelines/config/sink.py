@@ -1,0 +1,190 @@
+"""One sink of a pipeline file, read by the words that its mode has.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pipelines.config.keywords import MODES, SINK_TYPES
+from pipelines.config.loader import Scalar
+from pipelines.config.output_paths import folder
+from pipelines.config.section import NAME, Reader, nearest_word, shown
+from pipelines.config.topic import target_of
+from pipelines.config.units import batches
+from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
+from pipelines.model.pipeline import Aggregate, Deduplicate, Latest, Mode, Placed, Sink
+from pipelines.model.schema_evolution import Evolution
+
+CLUSTERING_MAX = 4
+_FUNCTIONS = ("count", "sum", "min", "max")
+_CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
+
+
+def sink_of(name: str, reader: Reader) -> Sink:
+    """The sink that a table of the file says."""
+    kind = reader.choice("type") or "delta"
+    said = reader.choice("mode")
+    mode = Mode(said or "append")
+    inputs = reader.texts("inputs")
+    if len(inputs) > 1:
+        reader.wrong_at("inputs", "a sink has one input: join several with UNION in a transform")
+    if reader.has("type"):
+        reader.refuse_others("type", kind, SINK_TYPES)
+    if kind == "josefine":
+        return Sink(
+            name=name,
+            place=reader.table.place,
+            input=inputs[0] if inputs else "",
+            type=kind,
+            path=None,
+            table=None,
+            keys=(),
+            aggregates=(),
+            topic=target_of(reader, said),
+        )
+    if not reader.has("mode"):
+        reader.missing("mode")
+    reader.exactly_one()
+    if said:
+        reader.refuse_others("mode", mode.value, MODES)
+    has_keys = "keys" in MODES[mode.value].required
+    keys = reader.texts("keys", required=True) if has_keys else ()
+    evolution = Evolution(reader.choice("schema_evolution") or "none")
+    if mode is Mode.MERGE and evolution is Evolution.ADD:
+        message = "an aggregate that comes later would miss what was folded before"
+        reader.wrong_at("schema_evolution", f"{message}: expected none or widen with mode merge")
+    if reader.choice("delivery") == "at_least_once":
+        reader.wrong_at("delivery", "a table has each row once: expected exactly_once, or no word")
+    path = reader.text("path")
+    return Sink(
+        name=name,
+        place=reader.table.place,
+        input=inputs[0] if inputs else "",
+        path=folder(path) if path else None,
+        table=reader.text("table"),
+        keys=keys,
+        aggregates=_aggregates(reader, keys) if mode is Mode.MERGE else (),
+        key_places=reader.item_places("keys") if keys else (),
+        evolution=evolution,
+        mode=mode,
+        latest=_latest(reader, keys, mode) if mode in (Mode.UPSERT, Mode.SCD2) else None,
+        deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
+        cluster_by=_clustering(reader),
+        cluster_places=reader.item_places("cluster_by"),
+        constraints=_constraints(reader),
+        upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
+    )
+
+
+def _clustering(reader: Reader) -> tuple[str, ...]:
+    columns = reader.columns("cluster_by")
+    if len(columns) > CLUSTERING_MAX:
+        message = f"Delta lays rows together by {CLUSTERING_MAX} columns at most"
+        reader.wrong_at("cluster_by", f"{message}; here are {len(columns)}")
+    return columns
+
+
+def _constraints(reader: Reader) -> dict[str, Placed]:
+    table = reader.table_of("constraints")
+    found: dict[str, Placed] = {}
+    for name, node in (table.nodes if table else {}).items():
+        assert table is not None
+        if not NAME.fullmatch(name):
+            message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+            reader.problem(table.key_places[name], node.path, message)
+        if isinstance(node, Scalar) and node.is_unknown:
+            continue
+        if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.text.strip():
+            message = f"expected a condition such as amount > 0; found {shown(node)}"
+            reader.problem(node.place, node.path, message)
+            continue
+        found[name] = Placed(
+            text=node.text.strip(), place=node.place, path=node.path, written=node.written
+        )
+    return found
+
+
+def _upkeep(sink: Reader, chore: Chore) -> Upkeep | None:
+    reader = sink.section_of(chore.value)
+    if reader is None:
+        return None
+    keep_ms = reader.duration_ms("keep") if chore is Chore.VACUUM else None
+    if keep_ms is not None and keep_ms < KEEP_MS_MIN:
+        message = "expected 168h at least: a reader may be at those files yet, and Delta refuses it"
+        reader.wrong_at("keep", message)
+    every = batches(reader, "every")
+    within_ms = reader.duration_ms("within") or BUDGET_MS
+    if every is None:
+        return None
+    return Upkeep(chore=chore, every=every, within_ms=within_ms, keep_ms=keep_ms)
+
+
+def _latest(reader: Reader, keys: tuple[str, ...], mode: Mode) -> Latest:
+    columns = reader.columns("order_by", required=True)
+    places = reader.item_places("order_by")
+    for column in columns:
+        if column in keys:
+            reader.wrong_at("order_by", f"`{column}` is a key: it does not order the rows of one")
+    has_condition = reader.has("delete_when")
+    if reader.has("on_delete") and not has_condition:
+        message = "`delete_when` is missing, which says what deletes"
+        reader.wrong_at("on_delete", message)
+    return Latest(
+        columns=columns,
+        places=places,
+        delete_when=reader.placed("delete_when") if has_condition else None,
+        marks=reader.choice("on_delete") == "mark" or mode is Mode.SCD2,
+    )
+
+
+def _deduplicate(sink: Reader) -> Deduplicate | None:
+    reader = sink.section_of("deduplicate")
+    if reader is None:
+        return None
+    for word, other in (("time", "within"), ("within", "time")):
+        if reader.has(word) and not reader.has(other):
+            reader.wrong_at(word, f"`{other}` is missing: both are there or neither")
+    return Deduplicate(
+        keys=reader.texts("keys"),
+        key_places=reader.item_places("keys"),
+        time=reader.text("time"),
+        time_place=reader.place_of("time"),
+        within_ms=reader.duration_ms("within"),
+    )
+
+
+def _aggregates(reader: Reader, keys: tuple[str, ...]) -> tuple[Aggregate, ...]:
+    table = reader.table_of("aggregate", required=True)
+    aggregates: list[Aggregate] = []
+    for column, node in (table.nodes if table else {}).items():
+        if isinstance(node, Scalar) and node.is_unknown:
+            continue
+        text = node.text.strip() if isinstance(node, Scalar) else ""
+        match = _CALL.fullmatch(text)
+        function = match[1].lower() if match else ""
+        if match is None or function not in _FUNCTIONS or (match[2] == "*" and function != "count"):
+            message = f"expected count(*), count(x), sum(x), min(x) or max(x); found {shown(node)}"
+            reader.problem(node.place, node.path, message + _hint(text))
+            continue
+        if column in keys:
+            reader.problem(node.place, node.path, f"`{column}` is a key already")
+        argument = None if match[2] == "*" else match[2]
+        aggregates.append(
+            Aggregate(column=column, function=function, argument=argument, place=node.place)
+        )
+    if table is not None and not table.nodes:
+        reader.wrong_at("aggregate", "expected at least one column")
+    return tuple(aggregates)
+
+
+def _hint(text: str) -> str:
+    """What was perhaps meant by an aggregate that there is not."""
+    if re.match(r"(avg|mean)\(", text, re.IGNORECASE):
+        return ": averages cannot be added up, keep a sum and a count"
+    match = _CALL.fullmatch(text)
+    if match is None or match[2] == "*":
+        return ""
+    close = nearest_word(match[1].lower(), _FUNCTIONS, 0.7)
+    return f"; did you mean `{close}({match[2]})`?" if close else ""

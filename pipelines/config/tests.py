@@ -1,0 +1,87 @@
+"""The tests of a pipeline file: records that are given, rows that are expected. Read, not run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.config.checks import DEAD_LETTER
+from pipelines.config.records import plain, record_of
+from pipelines.config.section import Reader, nearest
+from pipelines.model.pipeline import Pipeline, Source
+from pipelines.model.test_case import Case, Expectation, Record
+
+
+def cases_of(top: Reader, pipeline: Pipeline) -> tuple[Case, ...]:
+    """The file's tests, in its order."""
+    cases: list[Case] = []
+    for table in top.tables("tests"):
+        reader = Reader(table, "test", top.problems)
+        name = reader.text("name") or ""
+        if name in [case.name for case in cases]:
+            reader.wrong_at("name", f"`{name}` is there twice")
+        given = _given(reader, pipeline)
+        expected = tuple(
+            _expectation(node, each, pipeline)
+            for node, each in reader.named_tables("expect").items()
+        )
+        tables = {
+            name: tuple(map(plain, rows))
+            for name, rows in reader.named_lists("given").items()
+            if name in pipeline.lookups
+        }
+        case = Case(name=name, place=table.place, given=given, expected=expected, tables=tables)
+        cases.append(case)
+    return tuple(cases)
+
+
+def topic_of(source: Source) -> str:
+    """The topic of a record that says none."""
+    return source.topics[0] if source.topics else source.name
+
+
+def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
+    given: dict[str, tuple[Record, ...]] = {}
+    for name, tables in reader.named_lists("given").items():
+        source = pipeline.sources.get(name)
+        if name in pipeline.lookups:
+            continue
+        if source is None:
+            known = [*pipeline.sources, *pipeline.lookups]
+            hint = nearest(name, known) or f"; expected one of: {', '.join(known)}"
+            section = reader.table_of("given")
+            at = section.key_places[name] if section else reader.table.place
+            reader.problem(at, f"{reader.path_of('given')}.{name}", f"no source `{name}`{hint}")
+            continue
+        given[name] = tuple(
+            record_of(
+                Reader(table, "record", reader.problems),
+                topic_of(source),
+                number,
+                source.decode,
+                source.decode_key,
+            )
+            for number, table in enumerate(tables)
+        )
+    return given
+
+
+def _expectation(node: str, reader: Reader, pipeline: Pipeline) -> Expectation:
+    known = [*pipeline.sinks, *pipeline.transforms, *pipeline.checks, DEAD_LETTER]
+    if node not in known:
+        hint = nearest(node, known) or f"; expected one of: {', '.join(known)}"
+        message = f"no sink, transform or check `{node}`{hint}"
+        reader.problem(reader.table.place, reader.table.path, message)
+    rows: tuple[Mapping[str, Any], ...] | None = None
+    if reader.has("rows"):
+        rows = tuple(plain(table) for table in reader.tables("rows"))
+    count = reader.number("count")
+    if rows is None and not reader.has("count"):
+        reader.problem(reader.table.place, reader.table.path, "expected `rows` or `count`")
+    return Expectation(
+        node=node,
+        place=reader.table.place,
+        rows=rows,
+        count=count,
+        is_subset=reader.choice("columns") == "subset",
+    )

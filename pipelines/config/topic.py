@@ -1,0 +1,125 @@
+"""The words of a sink that writes a topic, and what its topic must not be.
+
+As all readers it notes what is wrong and goes on with harmless values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pipelines.base.errors import Place, Problem
+from pipelines.config.keywords import WORDS
+from pipelines.config.loader import Table
+from pipelines.config.output_paths import place_in
+from pipelines.config.section import Reader, shown
+from pipelines.config.security import settings_of
+from pipelines.model.lineage import lineage, stateful_of
+from pipelines.model.pipeline import Pipeline, Sink, Source
+from pipelines.model.topic import SINK_ID_MAX, SinkTopic, sink_id
+
+_PORT = r"0*([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+_ONE = rf"([^\s:,\[\]]+|\[[^\s,\[\]]+\]):{_PORT}"
+ADDRESS = re.compile(rf"{_ONE}(,{_ONE})*")
+TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+NO_TOPIC = "is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
+
+
+def target_of(reader: Reader, mode: str | None) -> SinkTopic:
+    """What the words of a sink say of its topic; no `bootstrap` means the source's."""
+    if mode not in (None, "append"):
+        reader.wrong_at("mode", f"a topic only grows: expected append; found `{mode}`")
+    topic = reader.text("topic", required=True)
+    if topic and not TOPIC.fullmatch(topic):
+        reader.wrong_at("topic", f"`{topic}` {NO_TOPIC}")
+    elif topic and topic.startswith("__"):
+        reader.wrong_at("topic", f"`{topic}` is the brokers' own: expected another topic")
+    return SinkTopic(
+        bootstrap=address_of(reader) or "",
+        topic=topic or "",
+        key=reader.text("key"),
+        key_place=reader.place_of("key"),
+        exactly_once=reader.choice("delivery") != "at_least_once",
+        security=settings_of(reader),
+    )
+
+
+def address_of(reader: Reader, *, required: bool = False) -> str | None:
+    """The brokers' addresses below `bootstrap`."""
+    bootstrap = reader.text("bootstrap", required=required)
+    if bootstrap and not ADDRESS.fullmatch(bootstrap):
+        expected = WORDS[reader.section]["bootstrap"].expected
+        found = shown(reader.table.nodes["bootstrap"])
+        reader.wrong_at("bootstrap", f"expected {expected}; found {found}")
+    return bootstrap
+
+
+def with_brokers(pipeline: Pipeline) -> Pipeline:
+    """Each topic sink with brokers: where the file names none, its source's, reached as the source
+    reaches them unless the sink says its own."""
+    sinks = {name: _with_brokers(pipeline, sink) for name, sink in pipeline.sinks.items()}
+    return replace(pipeline, sinks=sinks)
+
+
+def _with_brokers(pipeline: Pipeline, sink: Sink) -> Sink:
+    if sink.topic is None or sink.topic.bootstrap:
+        return sink
+    source = next(iter(_sources_of(pipeline, sink)), None)
+    if source is None:
+        return sink
+    security = sink.topic.security or source.security
+    return replace(sink, topic=replace(sink.topic, bootstrap=source.bootstrap, security=security))
+
+
+def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
+    """What is wrong with the topics that a pipeline writes."""
+    for sink in pipeline.sinks.values():
+        target = sink.topic
+        if target is None:
+            continue
+        place, path = place_in(tree, "sinks", sink.name, "bootstrap")
+        sources = _sources_of(pipeline, sink)
+        if not target.bootstrap and sources and not path.endswith(".bootstrap"):
+            message = f"`bootstrap` is missing: source `{sources[0].name}` has no brokers"
+            yield Problem(place=place, path=path, message=message)
+        stateful = stateful_of(pipeline, sink)
+        if stateful is not None:
+            place, path = place_in(tree, "sinks", sink.name, "inputs")
+            message = f"`{stateful.name}` has a state: a topic of its rows is not supported yet"
+            yield Problem(place=place, path=path, message=message)
+        place, path = place_in(tree, "sinks", sink.name, "topic")
+        for source in pipeline.sources.values():
+            if reads(source, target):
+                message = f"source `{source.name}` reads it: its rows would come round for ever"
+                yield Problem(place=place, path=path, message=message)
+        name = sink_id(pipeline.name, sink.name, target.topic)
+        if len(name) > SINK_ID_MAX:
+            message = f"pipeline, sink and topic have {len(name)} letters together in {name}"
+            message = f"{message}: expected {SINK_ID_MAX} at most"
+            yield Problem(place=place, path=path, message=message)
+
+
+def columns_named(sink: Sink) -> Iterator[tuple[str, Place]]:
+    """(column, place) of what the file names of a topic sink's input."""
+    if sink.topic is not None and sink.topic.key:
+        yield sink.topic.key, sink.topic.key_place
+
+
+def reads(source: Source, target: SinkTopic) -> bool:
+    """Whether a source reads the topic that a sink writes, as far as their words say."""
+    if source.local is not None or not target.topic or not target.bootstrap:
+        return False
+    if {*source.bootstrap.split(",")}.isdisjoint(target.bootstrap.split(",")):
+        return False
+    if source.pattern is None:
+        return target.topic in source.topics
+    try:
+        return re.fullmatch(source.pattern, target.topic) is not None
+    except re.error:
+        return False
+
+
+def _sources_of(pipeline: Pipeline, sink: Sink) -> list[Source]:
+    names = lineage(pipeline, sink.input)[0] if sink.input else ()
+    return [pipeline.sources[name] for name in names]

@@ -1,0 +1,301 @@
+"""The tree of a pipeline file to a Pipeline: every word known, every reference resolved.
+
+Offline: no Spark, no broker, no look at the tables. What only Spark can judge (SQL, columns) is
+left to `inspect/plan.py`, and what a linter can know of it to `lint/lint.py`. All problems are
+found before any is raised.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipelines.base.errors import ConfigError, Place, Problem
+from pipelines.base.variables import Variables
+from pipelines.config.checks import checks_of
+from pipelines.config.keywords import WORDS
+from pipelines.config.loader import Scalar, Table, load_all
+from pipelines.config.lookup import is_lookup, lookup_of, lookup_problems
+from pipelines.config.metrics import metrics_of
+from pipelines.config.output_paths import folder, path_problems
+from pipelines.config.python_function import function_of
+from pipelines.config.section import NAME, Reader, nearest, shown
+from pipelines.config.sink import sink_of
+from pipelines.config.source import group_problems, source_of
+from pipelines.config.start_stop import stop_problems
+from pipelines.config.tests import cases_of
+from pipelines.config.topic import topic_problems, with_brokers
+from pipelines.config.units import batches, pauses_ms
+from pipelines.config.watermark import watermark_problems, watermarks_of
+from pipelines.model.dead_letter_threshold import Threshold
+from pipelines.model.lineage import lineage, stateful_of
+from pipelines.model.pipeline import OnError, Pipeline, Source, Transform
+from pipelines.model.retry_policy import PAUSES_MS, Restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A file and all that is wrong with it; with problems, the pipeline is what could be read."""
+
+    pipeline: Pipeline
+    problems: list[Problem]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeadLetters:
+    """What the file says of them."""
+
+    path: str | None = None
+    table: str | None = None
+    threshold: Threshold | None = None
+
+
+def read_pipeline(
+    file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
+) -> Pipeline:
+    """Read and validate a file as it is in one environment, with its secrets.
+
+    Raises ConfigError, whose text is one line per problem; WrongUsageError for no such environment.
+    """
+    examined = examine(read_text(file), os.fspath(file), Variables(env=env), environment)
+    if any(problem.stops_run for problem in examined.problems):
+        raise ConfigError(examined.problems)
+    return examined.pipeline
+
+
+def read_text(file: str | os.PathLike[str]) -> str:
+    """The text of a pipeline file. Raises ConfigError."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([_at_top(file, f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([_at_top(file, "not UTF-8 text")]) from error
+
+
+def _at_top(file: str | os.PathLike[str], message: str) -> Problem:
+    return Problem(place=Place(file=os.fspath(file), line=1, column=1), path="", message=message)
+
+
+def examine(text: str, file: str, variables: Variables, environment: str | None = None) -> Examined:
+    """Read a file's text. Raises ConfigError for what is no YAML; all else is in the answer."""
+    loaded = load_all(text, file, variables, environment)
+    problems = loaded.problems
+    pipeline = replace(
+        _pipeline(loaded.tree, problems),
+        environment=environment,
+        secrets=frozenset(variables.secrets),
+    )
+    hidden = [replace(each, message=variables.hidden(each.message)) for each in problems]
+    return Examined(pipeline=pipeline, problems=hidden)
+
+
+def validate(tree: Table) -> Pipeline:
+    """Turn a loaded tree into a Pipeline or raise ConfigError with every problem."""
+    problems: list[Problem] = []
+    pipeline = _pipeline(tree, problems)
+    if any(problem.stops_run for problem in problems):
+        raise ConfigError(problems)
+    return pipeline
+
+
+def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
+    top = Reader(tree, "", problems)
+    _version(top)
+    name = top.text("name") or "unnamed"
+    if not NAME.fullmatch(name):
+        top.wrong_at("name", f"`{name}` is not a name: expected lower-case letters, digits and _")
+    _environments(top)
+    spark = top.section_of("spark")
+    conf = spark.table_of("conf") if spark else None
+    readers = top.named_tables("sources")
+    lookups = {n: lookup_of(n, r) for n, r in readers.items() if is_lookup(r)}
+    sources = {n: source_of(n, r) for n, r in readers.items() if n not in lookups}
+    transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
+    sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
+    letters = _dead_letter(top, sources)
+    every_ms, once = _trigger(top)
+    metrics = metrics_of(top)
+    pipeline = Pipeline(
+        name=name,
+        file=tree.place.file,
+        master=spark.text("master") if spark else None,
+        conf=spark.plain_texts("conf") if spark else {},
+        conf_places=conf.key_places if conf else {},
+        checkpoint=_checkpoint(spark),
+        sources=sources,
+        lookups=lookups,
+        transforms=transforms,
+        sinks=sinks,
+        dead_letter_path=letters.path,
+        dead_letter_table=letters.table,
+        threshold=letters.threshold,
+        every_ms=every_ms,
+        once=once,
+        restart=_restart(top),
+        metrics=metrics.prometheus,
+        metrics_table=metrics.table,
+        json_log=metrics.json_log,
+    )
+    pipeline = with_brokers(pipeline)
+    _check_wiring(pipeline, tree, problems)
+    problems.extend(group_problems(sources, tree))
+    problems.extend(stop_problems(sources, every_ms, tree))
+    problems.extend(topic_problems(pipeline, tree))
+    pipeline = replace(pipeline, checks=checks_of(top, pipeline))
+    problems.extend(lookup_problems(pipeline, tree))
+    problems.extend(watermark_problems(pipeline, tree))
+    problems.extend(path_problems(pipeline, tree))
+    return replace(pipeline, cases=cases_of(top, pipeline))
+
+
+def _environments(top: Reader) -> None:
+    table = top.table_of("environments")
+    for name, node in (table.nodes if table else {}).items():
+        assert table is not None
+        at = table.key_places[name]
+        if not NAME.fullmatch(name):
+            message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+            top.problem(at, node.path, message)
+        if not isinstance(node, Table):
+            message = f"expected a table with what differs there; found {shown(node)}"
+            top.problem(node.place, node.path, message)
+
+
+def _checkpoint(spark: Reader | None) -> str:
+    """ "" where the file does not say."""
+    path = spark.text("checkpoint") if spark else None
+    return folder(path) if path else ""
+
+
+def _version(top: Reader) -> None:
+    text = top.text("version")
+    if text is not None and text != "1":
+        node = top.table.nodes["version"]
+        top.wrong_at("version", f"expected {WORDS['']['version'].expected}; found {shown(node)}")
+
+
+def _transform(name: str, reader: Reader) -> Transform:
+    reader.exactly_one()
+    inputs = reader.texts("inputs")
+    is_python = reader.has("python")
+    return Transform(
+        name=name,
+        place=reader.table.place,
+        inputs=inputs,
+        said=reader.placed("python" if is_python else "sql"),
+        function=function_of(reader, inputs) if is_python else None,
+        watermarks=watermarks_of(reader, inputs),
+    )
+
+
+def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> _DeadLetters:
+    reader = top.section_of("dead_letter")
+    if reader is None:
+        users = [s for s in sources.values() if s.has_on_error(OnError.DEAD_LETTER)]
+        if users and not top.has("dead_letter"):
+            message = (
+                "`dead_letter`, where this source sends bad records, is missing at the top; "
+                f"expected {WORDS['']['dead_letter'].expected}"
+            )
+            top.problem(users[0].place, f"sources.{users[0].name}", message)
+        return _DeadLetters()
+    reader.choice("type")
+    reader.exactly_one()
+    path = reader.text("path")
+    return _DeadLetters(
+        path=folder(path) if path else None,
+        table=reader.text("table"),
+        threshold=_threshold(reader),
+    )
+
+
+def _threshold(dead_letter: Reader) -> Threshold | None:
+    reader = dead_letter.section_of("threshold")
+    if reader is None:
+        return None
+    ratio, window = reader.ratio("ratio"), batches(reader, "window")
+    if ratio is None or window is None:
+        return None
+    return Threshold(ratio=ratio, window=window)
+
+
+def _trigger(top: Reader) -> tuple[int | None, bool]:
+    """(milliseconds between two batches, whether there is only one)."""
+    reader = top.section_of("trigger")
+    if reader is None:
+        return None, False
+    reader.exactly_one()
+    for word in ("available_now", "once"):
+        if reader.has(word) and not reader.flag(word):
+            node = reader.table.nodes[word]
+            if isinstance(node, Scalar) and node.value is False:
+                reader.wrong_at(word, "expected true; leave the key out and write `every`")
+    return reader.duration_ms("every"), reader.has("once")
+
+
+def _restart(top: Reader) -> Restart | None:
+    reader = top.section_of("restart")
+    if reader is None:
+        return None
+    attempts = reader.positive("attempts")
+    first_ms, last_ms = pauses_ms(reader, "backoff") or PAUSES_MS
+    if attempts is None:
+        return None
+    return Restart(attempts=attempts, first_ms=first_ms, last_ms=last_ms)
+
+
+def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:
+    known = [*pipeline.sources, *pipeline.lookups, *pipeline.transforms]
+    before = len(problems)
+
+    def place(section: str, name: str, key: str) -> tuple[Place, str]:
+        table = tree.nodes[section]
+        entry = table.nodes.get(name) if isinstance(table, Table) else None
+        node = entry.nodes.get(key, entry) if isinstance(entry, Table) else table
+        return node.place, node.path
+
+    def note(section: str, name: str, key: str, message: str) -> None:
+        at, path = place(section, name, key)
+        problems.append(Problem(place=at, path=path, message=message))
+
+    for name in {*pipeline.sources, *pipeline.lookups} & pipeline.transforms.keys():
+        note("transforms", name, "", f"`{name}` is a source already")
+    for section, users in (
+        ("transforms", {t.name: t.inputs for t in pipeline.transforms.values()}),
+        ("sinks", {s.name: (s.input,) for s in pipeline.sinks.values() if s.input}),
+    ):
+        for name, inputs in users.items():
+            for wanted in inputs:
+                if wanted not in known:
+                    hint = nearest(wanted, known) or f"; expected one of: {', '.join(known)}"
+                    note(section, name, "inputs", f"no source or transform `{wanted}`{hint}")
+    for name in _in_circles(pipeline):
+        note("transforms", name, "inputs", f"`{name}` is its own input, directly or through others")
+    if len(problems) > before:
+        return
+    for sink in pipeline.sinks.values():
+        sources = lineage(pipeline, sink.input)[0] if sink.input else ()
+        if len(sources) > 1 and stateful_of(pipeline, sink) is None:
+            message = (
+                f"rows of several sources ({', '.join(sources)}) come together: expected a "
+                "transform that joins them, with a `watermark` of each"
+            )
+            note("sinks", sink.name, "inputs", message)
+
+
+def _in_circles(pipeline: Pipeline) -> list[str]:
+    found = []
+    for name in pipeline.transforms:
+        seen: set[str] = set()
+        below = list(pipeline.transforms[name].inputs)
+        while below:
+            node = below.pop()
+            if node in pipeline.transforms and node not in seen:
+                seen.add(node)
+                below.extend(pipeline.transforms[node].inputs)
+        if name in seen:
+            found.append(name)
+    return found

@@ -1,0 +1,148 @@
+"""`watermark` of a transform: what it says, and what a sink of its rows may not have.
+
+In front of a state everything runs in Spark's own stream, where no batch can be looked at: what
+needs a batch there is refused by name. As all readers it notes what is wrong and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelines.base.errors import Problem
+from pipelines.config.loader import Table
+from pipelines.config.output_paths import place_in
+from pipelines.config.section import Reader, nearest
+from pipelines.model.lineage import inputs_of, lineage, stateful_of
+from pipelines.model.pipeline import Action, Pipeline, Sink, Transform
+from pipelines.model.watermark import Watermark
+
+
+def watermarks_of(reader: Reader, inputs: tuple[str, ...]) -> tuple[Watermark, ...]:
+    """Those of a transform, in the file's order."""
+    if not reader.has("watermark"):
+        return ()
+    found = []
+    for name, each in reader.named_tables("watermark").items():
+        if name not in inputs:
+            hint = nearest(name, inputs) or f"; expected one of: {', '.join(inputs)}"
+            message = f"`{name}` is not among the transform's inputs{hint}"
+            reader.problem(each.table.place, each.table.path, message)
+        column, delay_ms = each.text("column", required=True), each.duration_ms("delay")
+        if column and delay_ms is not None:
+            found.append(
+                Watermark(
+                    input=name,
+                    column=column,
+                    delay_ms=delay_ms,
+                    place=each.place_of("column"),
+                    path=each.path_of("column"),
+                )
+            )
+    return tuple(found)
+
+
+def watermark_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
+    """What does not go together with a transform that has a state."""
+    for transform in pipeline.transforms.values():
+        if transform.watermarks:
+            for key, message in _of_transform(pipeline, transform):
+                yield _problem(tree, "transforms", transform.name, key, message)
+    for sink in pipeline.sinks.values():
+        stateful = stateful_of(pipeline, sink)
+        if stateful is not None:
+            for key, message in _of_sink(pipeline, sink, stateful):
+                yield _problem(tree, "sinks", sink.name, key, message)
+            yield from _of_sources(pipeline, stateful, tree)
+    yield from _of_checks(pipeline, tree)
+
+
+def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[str, str]]:
+    if transform.function:
+        yield "python", "a function has no state: expected `sql` beside `watermark`"
+    without = [n for n in transform.inputs if n not in {w.input for w in transform.watermarks}]
+    if without:
+        yield "watermark", f"expected column and delay of each input; missing: {', '.join(without)}"
+    names = [name for name in lineage(pipeline, transform.name)[1] if name != transform.name]
+    for name in names:
+        each = pipeline.transforms[name]
+        if each.watermarks:
+            message = f"behind `{name}`, which has a state, another one is not supported yet"
+            yield "watermark", message
+        elif each.function:
+            message = f"the function of `{name}` in front of a state is not supported yet"
+            yield "inputs", message
+    below = [lineage(pipeline, name)[0] for name in transform.inputs]
+    sources = [name for each in below for name in each]
+    twice = next((name for name in sources if sources.count(name) > 1), None)
+    if twice:
+        yield "inputs", f"a join of source `{twice}` with itself is not supported yet"
+    elif any(len(each) > 1 for each in below):
+        yield "inputs", "expected one input for each source that is joined"
+    tables = sorted(inputs_of(pipeline, transform.name) & pipeline.lookups.keys())
+    if tables:
+        message = (
+            f"a table (`{tables[0]}`) in front of a state is not supported yet: join it in a "
+            "transform behind"
+        )
+        yield "inputs", message
+
+
+def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tuple[str, str]]:
+    others = {*lineage(pipeline, sink.input)[0]} - {*lineage(pipeline, stateful.name)[0]}
+    if others:
+        message = f"`{min(others)}` comes beside `{stateful.name}`, which has a state"
+        yield "inputs", f"{message}: expected it among that one's inputs"
+    above = {*pipeline.sources, *lineage(pipeline, stateful.name)[1]} - {stateful.name}
+    for name in lineage(pipeline, sink.input)[1]:
+        if name == stateful.name or name in above:
+            continue
+        beside = [one for one in pipeline.transforms[name].inputs if one in above]
+        if beside:
+            message = (
+                f"`{name}` reads `{beside[0]}` beside `{stateful.name}`, whose rows are of other "
+                "batches: expected only what is made of the latter, and tables"
+            )
+            yield "inputs", message
+
+
+def _of_sources(pipeline: Pipeline, stateful: Transform, tree: Table) -> Iterator[Problem]:
+    names = lineage(pipeline, stateful.name)[0]
+    for name in names:
+        source = pipeline.sources[name]
+        joined = len(names) > 1
+        key = "pattern" if source.pattern is not None else "assign" if source.assigned else ""
+        if joined and key:
+            message = f"`{stateful.name}` joins it: expected `topics`"
+            yield _problem(tree, "sources", name, key, message)
+        if source.skips_losses:
+            message = (
+                f"expected fail: `{stateful.name}` has a state in the checkpoint, which a loss "
+                "that is passed over sets aside"
+            )
+            yield _problem(tree, "sources", name, "on_data_loss", message)
+
+
+def _of_checks(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
+    """In front of a state nobody counts a batch's rows; behind it a row is of no one record."""
+    stateful = [t for t in pipeline.transforms.values() if t.watermarks]
+    for check in pipeline.checks.values():
+        for transform in stateful:
+            sources, transforms = lineage(pipeline, transform.name)
+            if check.on in {*sources, *transforms} - {transform.name}:
+                message = (
+                    f"`{check.on}` is in front of `{transform.name}`, which has a state: a check "
+                    "there is not supported yet"
+                )
+                yield _problem(tree, "checks", check.name, "on", message)
+        behind = {check.on, *lineage(pipeline, check.on)[1]} & {t.name for t in stateful}
+        if behind and check.action is Action.DEAD_LETTER:
+            message = (
+                f"a row of `{check.on}` is of many records: expected warn, drop or fail behind "
+                f"`{min(behind)}`, which has a state"
+            )
+            yield _problem(tree, "checks", check.name, "action", message)
+
+
+def _problem(tree: Table, section: str, name: str, key: str, message: str) -> Problem:
+    place, path = place_in(tree, section, name, key)
+    return Problem(place=place, path=path, message=message)

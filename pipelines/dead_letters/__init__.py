@@ -1,0 +1,1 @@
+"""Records that a pipeline could not use: written, summarised, replayed."""

@@ -1,0 +1,199 @@
+"""`dlq replay`: the dead letters of a source once more through the file as it is now, exactly once.
+
+What the file takes now goes into the tables that had left it out; what it does not stays a letter.
+Which letters those are is written down first (`replay_table.py`), then each sink gets its rows in
+one commit of a chain of its own, whose version is the replay's number: it is made once, whatever is
+killed, and an unfinished replay is finished before another begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.base import failpoints
+from pipelines.base.errors import ChainError, RunError
+from pipelines.base.plurals import counted
+from pipelines.dead_letters.replay_plan import Look, Outlook
+from pipelines.dead_letters.replay_table import RECORD, ReplayTable
+from pipelines.dead_letters.routing import Letter
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.model.pipeline import Action, Pipeline, Sink, Source
+from pipelines.model.plan import PipelinePlan, compile_plan
+from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.sinks.delta_tables import letters_folder
+from pipelines.sinks.target import OpenTarget, SinkChain, TargetRun
+from pipelines.sinks.targets import target_of
+from pipelines.spark.files import HadoopFiles
+from pipelines.transforms import checks as checking
+from pipelines.transforms import dataframes
+from pipelines.transforms.deduplicate import span_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Replay:
+    """One source's letters. `only`: the sinks that the user named, whatever their chains say."""
+
+    def __init__(
+        self, spark: SparkSession, plan: PipelinePlan, source: Source, only: Collection[str] = ()
+    ) -> None:
+        # In a session of its own: the views of a transform must not meet the caller's.
+        self._spark = spark.newSession()
+        self._plan, self._pipeline, self._source = plan, plan.pipeline, source
+        self._run = uuid4().hex
+        self._table = ReplayTable(self._spark, plan.pipeline, source, self._run)
+        self._look = Look(self._spark, plan, source, self._table, only)
+
+    def look(self) -> Outlook:
+        """What `run` would do now. Writes nothing."""
+        self._refuse_lost_table()
+        number = self._table.newest
+        if number == 0:
+            return self._look.look()
+        planned = self._table.of(number).persist()
+        try:
+            waits = self._is_unfinished(number, planned)
+            return self._again(number, planned) if waits else self._look.look()
+        finally:
+            planned.unpersist()
+
+    def run(self) -> Outlook:
+        """Finish what was begun, or begin and finish the next. Raises RunError, ChainError."""
+        outlook = self.look()
+        try:
+            if outlook.replay is None and outlook.planned:
+                outlook.replay = self._table.plan(self._look.letters(), outlook.planned)
+                failpoints.hit("mid_replay", 0)
+            if outlook.replay is not None:
+                self._finish(outlook, outlook.replay)
+        except StoppedError as stopped:
+            raise ChainError(
+                f"source `{self._source.name}`: another replay or run has committed meanwhile; "
+                "run the command again"
+            ) from stopped
+        return outlook
+
+    def _finish(self, outlook: Outlook, number: int) -> None:
+        for index, sink in enumerate(self._sinks_of(outlook), start=1):
+            opened = self._opened(sink)
+            if _version(opened.chain) < number:
+                outlook.rows[sink.name] = self._write(opened, sink, number)
+            failpoints.hit("mid_replay", index)
+
+    def _write(self, opened: OpenTarget, sink: Sink, number: int) -> int:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        planned = self._table.of(number).where(F.array_contains("sinks", sink.name))
+        letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
+        records = self._look.records(letters)
+        parsed = dataframes.persisted(records, self._look.reading)
+        try:
+            good = dataframes.good_rows(parsed, self._look.reading)
+            nodes = dataframes.nodes_for(self._plan, self._plan.sinks[sink.name], good)
+            of_sink = self._plan.sinks[sink.name].checks
+            checks = [check for check in of_sink if check.action is Action.FAIL]
+            checking.judge(sink.name, checks, checking.count(nodes.made, checks))
+            made = nodes.rows[sink.input]
+            rows = target_of(sink).rows(self._pipeline, made)
+            self._refuse_other_columns(opened, sink, dataframes.columns(dataframes.stored(rows)))
+            how = sink.deduplicate
+            commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
+            span = span_of(made, how) if how else None
+            said = {"replay": number, "source": self._source.name}
+            return opened.commit(rows, commit, NO_BATCH, said, span).rows
+        finally:
+            parsed.unpersist()
+
+    def _refuse_other_columns(
+        self, opened: OpenTarget, sink: Sink, columns: Mapping[str, str]
+    ) -> None:
+        found = self._of_name(sink, sink.name).chain.load()
+        said = found.said if isinstance(found, Tip) else {}
+        if not opened.fit(columns, said):
+            raise RunError(
+                f"sink `{sink.name}`: {opened.chain.path} has not the columns of the file yet: "
+                "run the pipeline first"
+            )
+
+    def _refuse_lost_table(self) -> None:
+        """Else letters would be replayed again, or the sinks take a replay for one of before."""
+        newest = self._table.newest
+        for sink in self._look.sinks:
+            version = _version(self._opened(sink).chain)
+            if version > newest:
+                raise RunError(
+                    f"sink `{sink.name}` has replay {version} of source `{self._source.name}`, but "
+                    f"{self._table.told} ends at {newest}: it was deleted or restored, and which "
+                    "letters were replayed is not known; bring it back, or set the dead letters' "
+                    "table aside, too"
+                )
+
+    def _is_unfinished(self, number: int, planned: DataFrame) -> bool:
+        """Whether a sink has not got its rows of the newest replay. `planned`: its letters."""
+        names = {name for row in planned.select("sinks").distinct().collect() for name in row[0]}
+        known = {sink.name: sink for sink in self._look.sinks}
+        for name in sorted(names):
+            if name not in known:
+                raise RunError(
+                    f"replay {number} of source `{self._source.name}` was for a sink `{name}`, "
+                    "which the file has not: give it its name back until the replay is finished"
+                )
+        return any(_version(self._opened(known[name]).chain) < number for name in names)
+
+    def _again(self, number: int, planned: DataFrame) -> Outlook:
+        """A replay that died in between: the same letters, all of which must still be good."""
+        letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
+        _, bad = self._look.judged(letters)
+        if bad:
+            what = counted(len(bad), "letter")
+            raise RunError(
+                f"replay {number} of source `{self._source.name}` was begun with {what} that the "
+                f"file does not take any more ({bad[0][3]}): mend it, then finish the replay"
+            )
+        rows = planned.select(*RECORD[:3], "sinks").collect()
+        waiting = self._look.letters().count()
+        outlook = Outlook(source=self._source.name, letters=waiting, replay=number)
+        outlook.planned = {
+            Letter(partition=TopicPartition(row[0], row[1]), offset=row[2]): row[3] for row in rows
+        }
+        return outlook
+
+    def _sinks_of(self, outlook: Outlook) -> list[Sink]:
+        wanted = {name for sinks in outlook.planned.values() for name in sinks}
+        return [sink for sink in self._look.sinks if sink.name in wanted]
+
+    def _opened(self, sink: Sink) -> OpenTarget:
+        """A sink's chain of replays. A dot is in no sink's name."""
+        return self._of_name(sink, f"replay.{self._source.name}.{sink.name}")
+
+    def _of_name(self, sink: Sink, name: str) -> OpenTarget:
+        target = target_of(sink)
+        link = Link(pipeline=self._pipeline.name, sink=name, run=self._run)
+        losses = target.loss_table(self._pipeline)
+        return target.open(TargetRun(session=lambda: self._spark, link=link, losses=losses))
+
+
+def _version(chain: SinkChain) -> int:
+    """The newest number of a chain of replays."""
+    found = chain.load()
+    return found.txn_version if found is not None else 0
+
+
+def replays(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    only: Collection[str],
+    do: Callable[[Replay], Outlook],
+) -> list[Outlook]:
+    """Each source that has dead letters, in the file's order."""
+    path = letters_folder(spark, pipeline)
+    if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
+        return []
+    plan = compile_plan(pipeline)
+    return [do(Replay(spark, plan, source, only)) for source in pipeline.sources.values()]

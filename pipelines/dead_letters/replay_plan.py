@@ -1,0 +1,223 @@
+"""What a replay of dead letters would do: which of them are good now, and which tables lack them.
+
+The letters go once more through `decode`, SQL and checks as the file has them now. Nothing is
+written here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from josefine_broker.base.ids import TopicPartition
+from pipelines.dead_letters.replay_table import RECORD, ReplayTable
+from pipelines.dead_letters.routing import Due, Letter, Reads, Way, checks_in, due, reads_of, way
+from pipelines.exactly_once.decode_fingerprint import judgement
+from pipelines.formats.decode import UNREADABLE_REASON
+from pipelines.model.pipeline import Sink, Source
+from pipelines.model.plan import PipelinePlan
+from pipelines.sinks.delta_commits import NO_BATCH, Link
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.sinks.delta_tables import folder_of, letters_folder
+from pipelines.sinks.targets import target_of
+from pipelines.spark.files import HadoopFiles
+from pipelines.transforms import checks as checking
+from pipelines.transforms import dataframes
+from pipelines.transforms.decoders import reading_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LETTERS_MAX = 100_000
+"""Of one replay: their places are held in memory. The rest is for the next one."""
+
+
+HAS_NO_RECORDS = (
+    "the value is the bytes of a record batch that no reader can decode, so there is no record to"
+    " replay: produce its records to the topic again"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Outlook:
+    """What a replay of one source does. `held`: why letters wait → how many of them."""
+
+    source: str
+    letters: int = 0
+    planned: dict[Letter, list[str]] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
+    rows: dict[str, int] = field(default_factory=dict)
+    replay: int | None = None
+
+    def sinks(self) -> Counter[str]:
+        """Sink → how many letters go to it."""
+        return Counter(sink for sinks in self.planned.values() for sink in sinks)
+
+    def to_json(self) -> dict[str, Any]:
+        """For scripts."""
+        said = {"source": self.source, "letters": self.letters, "good": len(self.planned)}
+        more = {"held": dict(self.held), "rows": self.rows, "replay": self.replay}
+        return {**said, "sinks": dict(self.sinks()), **more}
+
+
+class Look:
+    """One source's letters. `only`: the sinks that the user named, whatever their chains say."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: PipelinePlan,
+        source: Source,
+        table: ReplayTable,
+        only: Collection[str] = (),
+    ) -> None:
+        self._spark, self._plan, self._pipeline = spark, plan, plan.pipeline
+        self._source, self._of_source = source, plan.sources[source.name]
+        self._table, self._only = table, only
+        own = [plan.sinks[name].sink for name in self._of_source.sinks]
+        self.others = [sink for sink in own if not target_of(sink).gets_replay]
+        self.stateful = [sink for sink in own if plan.sinks[sink.name].stateful]
+        self.sinks = [sink for sink in own if sink not in (*self.others, *self.stateful)]
+        self.reading = reading_of(source)
+        self._folder = str(letters_folder(spark, plan.pipeline))
+
+    def all_letters(self) -> DataFrame:
+        """Every letter of the source."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        dead = self._spark.read.format("delta").load(self._folder)
+        return dead.where(F.col("source") == self._source.name)
+
+    def letters(self) -> DataFrame:
+        """Those that were never replayed."""
+        return self.all_letters().join(self._table.rows().select(*RECORD), [*RECORD], "left_anti")
+
+    def look(self) -> Outlook:
+        """What a replay would do now."""
+        waiting = self.letters()
+        outlook = Outlook(source=self._source.name, letters=waiting.count())
+        unreadable = waiting["reason"].startswith(UNREADABLE_REASON)
+        letters = waiting.where(~unreadable)
+        if without_records := waiting.where(unreadable).count():
+            outlook.held[HAS_NO_RECORDS] = without_records
+        some = letters.orderBy(*RECORD[:3]).limit(LETTERS_MAX).persist()
+        try:
+            made, bad = self.judged(some)
+            known = {
+                Letter(partition=TopicPartition(r[0], r[1]), offset=r[2], checks=checks_in(r[3]))
+                for r in some.select(*RECORD[:3], "reason").collect()
+            }
+            still = {(row[0], row[1], row[2]): row[3] for row in bad}
+            several = self._several(made, known)
+            chains = {
+                sink.name: self._reads(sink.name, folder_of_sink(self._spark, sink))
+                for sink in self.sinks
+            }
+            wrote = self._reads(f"dead_letter.{self._source.name}", self._folder)
+            for letter in sorted(known, key=lambda one: (one.partition, one.offset)):
+                reason = still.get((*letter.partition, letter.offset))
+                if reason is not None:
+                    outlook.held[f"still: {reason}"] += 1
+                    continue
+                sinks, why = self._where_to(letter, wrote, chains, several)
+                if why:
+                    outlook.held[why] += 1
+                else:
+                    outlook.planned[letter] = sinks
+        finally:
+            some.unpersist()
+        return outlook
+
+    def _where_to(
+        self, letter: Letter, wrote: Reads, chains: Mapping[str, Reads], several: Collection[Letter]
+    ) -> tuple[list[str], str]:
+        """(the sinks that lack its rows, why nobody can say; "" when it is known)."""
+        checks = self._pipeline.checks
+        gone = [name for name in letter.checks if name not in checks]
+        if gone and not self._only:
+            return [], f"the file has no check `{gone[0]}`, which sent it: name its sinks"
+        if letter in several and not self._only:
+            return [], "its record makes several rows, some may be there: name its sinks"
+        nodes = [checks[name].on for name in letter.checks if name in checks]
+        nodes = nodes if letter.checks else [self._source.name]
+        today = judgement(self._of_source)
+        sinks = []
+        for sink in self.sinks:
+            found = due(letter, wrote, chains[sink.name], today)
+            if self._only:
+                if sink.name in self._only and found is not Due.THERE:
+                    sinks.append(sink.name)
+                continue
+            how = way(self._pipeline, sink.input, nodes)
+            if how is Way.NONE or found is Due.THERE:
+                continue
+            if how is Way.SOME:
+                return [], f"sink `{sink.name}` has other rows of its record: name its sinks"
+            if found is Due.NOT_READ:
+                return [], f"sink `{sink.name}` has not read up to there: run the pipeline first"
+            if found is Due.UNSURE:
+                return [], f"whether sink `{sink.name}` has its rows is not known: name its sinks"
+            sinks.append(sink.name)
+        for sink in (*self.others, *self.stateful):
+            # Its chain has no place for rows of before, and no reader could tell them from twins;
+            # what a state made without them stays as it is.
+            due_there = (
+                sink.name in self._only
+                if self._only
+                else (way(self._pipeline, sink.input, nodes) is not Way.NONE)
+            )
+            if due_there:
+                of = target_of(sink)
+                what = "has rows of a state" if of.gets_replay else f"writes {of.writes}"
+                return [], f"sink `{sink.name}` {what}, which gets no replay: name the others"
+        return sinks, ""
+
+    def _several(self, made: Mapping[str, DataFrame], known: Collection[Letter]) -> set[Letter]:
+        """The letters of checks whose record has several rows where the check is."""
+        names = {name for letter in known for name in letter.checks}
+        found: set[tuple[Any, ...]] = set()
+        for name in names & self._pipeline.checks.keys():
+            rows = made[self._pipeline.checks[name].on]
+            columns = checking.record_columns(rows.columns)
+            if len(columns) == len(checking.RECORD):
+                place = [rows[f"`{columns[each]}`"].alias(each) for each in checking.RECORD]
+                again = rows.select(*place).groupBy(*checking.RECORD).count().where("count > 1")
+                found |= {(row[0], row[1], row[2]) for row in again.collect()}
+        return {each for each in known if each.checks and (*each.partition, each.offset) in found}
+
+    def _reads(self, name: str, path: str) -> Reads:
+        link = Link(pipeline=self._pipeline.name, sink=name, run="")
+        reader = DeltaLogReader(HadoopFiles(self._spark), path, link.app_id)
+        return reads_of(reader.own(), NO_BATCH)
+
+    def judged(self, letters: DataFrame) -> tuple[Mapping[str, DataFrame], Sequence[Any]]:
+        """(the nodes as the SQL makes them, the letters that the file still does not take)."""
+        records = self.records(letters)
+        parsed = dataframes.parse(records, self.reading)
+        good = dataframes.good_rows(parsed, self.reading)
+        nodes = [check.on for check in self._of_source.sending]
+        made = dataframes.nodes_of(self._plan, nodes, good).made
+        bad = dataframes.letters_of(self._of_source, parsed, self.reading, made)
+        rows = bad.select(*RECORD[:3], "reason").collect() if bad is not None else []
+        return made, rows
+
+    def records(self, letters: DataFrame) -> DataFrame:
+        """Letters with the columns of their source."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        wanted = dataframes.empty_source(self._spark, self._source).schema.fields
+        there = {name.lower() for name in letters.columns}
+        nothing = F.lit(None)
+        return letters.select(
+            *[
+                F.col(f.name) if f.name.lower() in there else nothing.cast(f.dataType).alias(f.name)
+                for f in wanted
+            ]
+        )
+
+
+def folder_of_sink(spark: SparkSession, sink: Sink) -> str:
+    """Where its table is."""
+    return sink.path or folder_of(spark, str(sink.table))

@@ -1,0 +1,95 @@
+"""The table beside the dead letters that says which of them were replayed, by which replay.
+
+A replay's letters are in it before any sink has their rows, in one commit; the commits of the sinks
+have the replay's number as their transaction's version. So a replay that died is found unfinished,
+and is finished with the same letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.dead_letters.routing import Letter
+from pipelines.exactly_once.offset_chain import Commit
+from pipelines.model.pipeline import Pipeline, Source
+from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
+from pipelines.sinks.delta_tables import ensure_table, found_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORD = ("topic", "partition", "offset", "timestamp")
+"""What tells a letter of one source; of a topic that was created again, the time differs."""
+_PLANNED = "replay BIGINT, topic STRING, partition INT, offset BIGINT, sinks ARRAY<STRING>"
+_COLUMNS = f"pipeline STRING, source STRING, {_PLANNED}, timestamp TIMESTAMP, replayed_at TIMESTAMP"
+
+Planned = Mapping[Letter, Sequence[str]]
+"""Letter → the sinks that it goes to; none where all have its rows."""
+
+
+class ReplayTable:
+    """What one source's letters have been through. Mutable: nothing; the table is the truth.
+
+    `told`: its path, or in the catalog its name."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, source: Source, run: str) -> None:
+        self._spark, self._pipeline, self._source = spark, pipeline, source
+        self._link = Link(pipeline=pipeline.name, sink=f"replays.{source.name}", run=run)
+        self.told = f"{pipeline.dead_letters}_replayed"
+        self._is_named = pipeline.dead_letter_table is not None
+        path = found_folder(spark, self.told) if self._is_named else self.told
+        self._chain = self._chain_at(path) if path else None
+        found = self._chain.load() if self._chain else None
+        self.newest = found.txn_version if found is not None else 0
+
+    def _chain_at(self, path: str) -> DeltaChain:
+        return DeltaChain(self._spark, path, self._link)
+
+    def rows(self) -> DataFrame:
+        """The replayed letters of this source."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        if self._chain is None or not self._chain.is_there():
+            return self._spark.createDataFrame([], _COLUMNS)
+        table = self._spark.read.format("delta").load(self._chain.path)
+        ours = F.col("pipeline") == self._pipeline.name
+        return table.where(ours & (F.col("source") == self._source.name))
+
+    def of(self, replay: int) -> DataFrame:
+        """The letters of one replay, with their sinks."""
+        return self.rows().where(f"replay = {replay}").select(*RECORD, "sinks")
+
+    def plan(self, letters: DataFrame, planned: Planned) -> int:
+        """Write down what is replayed next; its number. `letters`: with the columns of RECORD.
+
+        Raises StoppedError when another replay has begun meanwhile.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql.types import StructType
+
+        path, name = (None, self.told) if self._is_named else (self.told, None)
+        schema = StructType.fromDDL(_COLUMNS)
+        self._chain = self._chain_at(ensure_table(self._spark, path, name, schema))
+        self._chain.load()
+        number = self.newest + 1
+        rows = [
+            (number, *letter.partition, letter.offset, [*sinks])
+            for letter, sinks in planned.items()
+        ]
+        frame = self._spark.createDataFrame(rows, _PLANNED)
+        places = [*RECORD[:3]]
+        frame = frame.join(letters.select(*RECORD), places).select(
+            F.lit(self._pipeline.name).alias("pipeline"),
+            F.lit(self._source.name).alias("source"),
+            "replay",
+            *places,
+            "sinks",
+            "timestamp",
+            F.current_timestamp().alias("replayed_at"),
+        )
+        commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
+        self._chain.append(frame, commit, NO_BATCH)
+        self.newest = number
+        return number

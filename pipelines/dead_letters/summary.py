@@ -1,0 +1,75 @@
+"""The dead letters of a pipeline for people: how many, for what, the newest of them."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pipelines.base.plurals import counted
+from pipelines.dead_letters.replay_table import RECORD, ReplayTable
+from pipelines.formats.decode import UNREADABLE_REASON
+from pipelines.model.pipeline import Pipeline
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.sinks.delta_tables import letters_folder
+from pipelines.spark.files import HadoopFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+
+
+def letters(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> DataFrame | None:
+    """Those that were never replayed; with `every` all. None: there is no table."""
+    path = letters_folder(spark, pipeline)
+    if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
+        return None
+    dead = spark.read.format("delta").load(path)
+    if every:
+        return dead
+    tables = [ReplayTable(spark, pipeline, source, "") for source in pipeline.sources.values()]
+    done = reduce(
+        lambda one, other: one.unionByName(other),
+        [table.rows().select("source", *RECORD) for table in tables],
+    )
+    return dead.join(done, ["source", *RECORD], "left_anti")
+
+
+def waiting(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> list[tuple[str, str, int]]:
+    """(source, reason, letters), the most first."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = letters(spark, pipeline, every=every)
+    if found is None:
+        return []
+    # The offsets of an unreadable batch are in no other one's reason.
+    offsets = f"^{UNREADABLE_REASON}[0-9]+ to [0-9]+"
+    found = found.withColumn("reason", F.regexp_replace("reason", offsets, "unreadable batch"))
+    counts = found.groupBy("source", "reason").count()
+    rows = counts.orderBy("count", "source", "reason", ascending=[False, True, True]).collect()
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def newest(
+    spark: SparkSession, pipeline: Pipeline, many: int, *, every: bool
+) -> list[dict[str, Any]]:
+    """The latest letters by the record's time; bytes as text, of a record batch their count."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = letters(spark, pipeline, every=every)
+    if found is None or many == 0:
+        return []
+    last = [F.col(name).desc() for name in ("timestamp", "topic", "partition", "offset")]
+    at = F.date_format(F.to_utc_timestamp("timestamp", F.current_timezone()), _TIME)
+    rows = found.orderBy(*last).limit(many).withColumn("timestamp", at).collect()
+    return [_letter(row.asDict()) for row in rows]
+
+
+def _letter(row: dict[str, Any]) -> dict[str, Any]:
+    def text(value: bytes | None) -> str | None:
+        return None if value is None else bytes(value).decode("utf-8", "backslashreplace")
+
+    said = {name: row[name] for name in ("source", *RECORD, "reason")}
+    if row["reason"].startswith(UNREADABLE_REASON):
+        return {**said, "key": None, "value": f"{counted(len(row['value']), 'byte')} of a batch"}
+    return {**said, "key": text(row["key"]), "value": text(row["value"])}

@@ -1,0 +1,150 @@
+"""What Spark's checkpoint of one sink says: planned and committed batches with their offsets.
+
+Reads `offsets/N` (written before a batch runs) and `commits/N` (after it). Never writes, except
+that `set_aside` renames the whole folder when the user trusts the table instead, `sweep` makes room
+for a first batch, and `continues` notes the table's ends that a new checkpoint goes on from:
+without them nobody could tell a first batch of all from one behind a table that is gone since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Protocol
+
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, flat, nested
+from pipelines.base.errors import RunError
+from pipelines.exactly_once.offset_chain import Batch, together
+from pipelines.exactly_once.reconcile import Checkpoint, Recorded
+
+CONTINUES = "continues.json"
+
+
+class Files(Protocol):
+    """What is needed of a file system (`hadoop.HadoopFiles`, or a folder in a unit test)."""
+
+    def read_text(self, path: str) -> str | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def rename(self, path: str, new_path: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def write_text(self, path: str, text: str) -> None: ...
+
+
+class CheckpointFiles:
+    """One sink's checkpoint folder. `parse` reads the source's offset JSON."""
+
+    def __init__(self, files: Files, folder: str, parse: Callable[[str], TopicOffsets]) -> None:
+        self._files = files
+        self.folder = folder
+        self._parse = parse
+        self._last: tuple[int, TopicOffsets] | None = None
+
+    def read(self) -> Checkpoint | None:
+        """The newest planned and committed batches; None when there is no checkpoint."""
+        planned_id = max(self._ids("offsets"), default=None)
+        committed_id = max(self._ids("commits"), default=None)
+        if planned_id is None:
+            if committed_id is None:
+                return None
+            return Checkpoint(planned=None, committed=None, damaged=self._damage(committed_id))
+        committed = None
+        if committed_id is not None:
+            recorded = self._recorded(committed_id)
+            if recorded is None:
+                damaged = self._damage(committed_id)
+                planned = self._recorded(planned_id)
+                return Checkpoint(planned=planned, committed=None, damaged=damaged)
+            committed = recorded
+        planned = self._recorded(planned_id)
+        if committed is not None:
+            return Checkpoint(planned=planned, committed=committed)
+        try:
+            return Checkpoint(planned=planned, committed=None, continues=self._continues())
+        except (TypeError, ValueError, AttributeError):
+            damaged = f"{CONTINUES} is not what was written"
+            return Checkpoint(planned=planned, committed=None, damaged=damaged)
+
+    def continues(self, ends: ByPartition) -> None:
+        """Note where the table ends that a checkpoint without a batch goes on from; {} of none."""
+        path = f"{self.folder}/{CONTINUES}"
+        if ends or self._files.read_text(path) is not None:
+            self._files.write_text(path, json.dumps(nested(ends)))
+
+    def _continues(self) -> ByPartition:
+        """Raises as `flat`. A driver that died while it wrote has planned nothing."""
+        text = self._files.read_text(f"{self.folder}/{CONTINUES}")
+        return {} if text is None else flat(json.loads(text))
+
+    def batch(self, batch_id: int) -> Batch:
+        """A planned batch's start and end. Batch 0 has no start: its offsets' `first` say it."""
+        offsets = self._offsets(batch_id)
+        if offsets is None:
+            raise RunError(f"{self.folder}/offsets/{batch_id} is not there: was it removed?")
+        if batch_id == 0:
+            start: ByPartition = {}
+        elif self._last is not None and self._last[0] == batch_id - 1:
+            start = self._last[1].ends
+        else:
+            before = self._offsets(batch_id - 1)
+            if before is None:
+                path = f"{self.folder}/offsets/{batch_id - 1}"
+                raise RunError(f"{path} is not there: where batch {batch_id} starts is unknown")
+            start = before.ends
+        self._last = (batch_id, offsets)
+        return Batch(start=start, end=offsets)
+
+    def query_id(self) -> str:
+        """Spark's id of the query, for the Delta log; "" when it is not there."""
+        text = self._files.read_text(f"{self.folder}/metadata")
+        return str(json.loads(text).get("id", "")) if text else ""
+
+    def has_state(self) -> bool:
+        """Whether the state of Spark's operators is there, of any batch."""
+        return bool(self._files.names(f"{self.folder}/state"))
+
+    def set_aside(self) -> str:
+        """Rename the folder to the first free `<folder>.set-aside-N`; returns the new path."""
+        parent, _, name = self.folder.rpartition("/")
+        taken = set(self._files.names(parent))
+        n = next(n for n in range(1, len(taken) + 2) if f"{name}.set-aside-{n}" not in taken)
+        new_path = f"{self.folder}.set-aside-{n}"
+        self._files.rename(self.folder, new_path)
+        return new_path
+
+    def sweep(self) -> None:
+        """Of a checkpoint without a batch, remove what a driver left that was killed while it wrote
+        its first offsets. Spark starts no query over it: STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY.
+        """
+        folder = f"{self.folder}/offsets"
+        for name in self._files.names(folder):
+            if name.startswith(".") and name.endswith(".tmp"):
+                self._files.remove(f"{folder}/{name}")
+
+    def _ids(self, log: str) -> list[int]:
+        return [int(n) for n in self._files.names(f"{self.folder}/{log}") if n.isdigit()]
+
+    def _damage(self, batch_id: int) -> str:
+        return f"commits/{batch_id} is there, offsets/{batch_id} is not"
+
+    def _recorded(self, batch_id: int) -> Recorded | None:
+        offsets = self._offsets(batch_id)
+        return None if offsets is None else Recorded(batch=batch_id, end=offsets)
+
+    def _offsets(self, batch_id: int) -> TopicOffsets | None:
+        path = f"{self.folder}/offsets/{batch_id}"
+        text = self._files.read_text(path)
+        if text is None:
+            return None
+        lines = text.splitlines()
+        # Version line, batch metadata, one line per source: several where streams are joined, which
+        # have no topic in common. One that has not begun is a dash.
+        if len(lines) < 3 or lines[0] != "v1":
+            raise RunError(f"{path} is not an offset log of version 1 with a source")
+        try:
+            return together(self._parse(line) for line in lines[2:] if line != "-")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{path}: the source's offsets cannot be read: {error}") from error

@@ -1,0 +1,112 @@
+"""Whether a sink without a commit of its own may begin in a table that has chains of others.
+
+Pure. A new name is a new chain: a sink or a pipeline that was renamed would read its topics from
+the beginning into a table that has their rows. So a chain of another name that read the same topics
+is a reason to stop, until the user says that it is this one under its old name, or that the rows
+are others. A chain that reads other topics is left alone: several pipelines may fill one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from josefine_spark.base.topic_offsets import TopicIds, TopicOffsets
+from pipelines.exactly_once.offset_chain import Stop, Verdict
+
+_PREFIX = "josefine:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainName:
+    """Who commits: a sink of a pipeline, or `dead_letter.SOURCE` of one."""
+
+    pipeline: str
+    sink: str
+
+    @property
+    def app_id(self) -> str:
+        return f"{_PREFIX}{self.pipeline}:{self.sink}"
+
+    def __str__(self) -> str:
+        return f"`{self.sink}` of pipeline `{self.pipeline}`"
+
+
+def name_of(app_id: str) -> ChainName | None:
+    """The name in a transaction's id; None for one that is not of a pipeline."""
+    pipeline, separator, sink = app_id.removeprefix(_PREFIX).partition(":")
+    if not app_id.startswith(_PREFIX) or not separator:
+        return None
+    return ChainName(pipeline=pipeline, sink=sink)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherChain:
+    """Another chain in the table, by its newest commit. `reached` None: nobody can read it."""
+
+    name: ChainName
+    reached: TopicOffsets | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver:
+    """Continue the chain of another name."""
+
+    other: OtherChain
+
+
+def begins(
+    own: ChainName,
+    others: Sequence[OtherChain],
+    topic_ids: TopicIds,
+    *,
+    beside: Collection[str] = (),
+    renames: Mapping[str, str],
+    new_chains: Collection[str],
+) -> TakeOver | Stop | None:
+    """What a sink without a commit does in this table; None: it begins a chain.
+
+    `topic_ids`: what its source reads now. `beside`: sinks of this pipeline that write the same
+    table of right. `renames`: old name → new name, of sinks, sources and the pipeline.
+    """
+    live = [o for o in others if not (o.name.pipeline == own.pipeline and o.name.sink in beside)]
+    renamed = [other for other in live if _renamed(other.name, renames) == own]
+    if len(renamed) == 1:
+        other = renamed[0]
+        if other.reached is None:
+            detail = f"the last commit of {other.name} cannot be read"
+            return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=detail)
+        return TakeOver(other=other)
+    same = renamed or [other for other in live if _same_topics(other, topic_ids)]
+    if not same or (own.sink in new_chains and not renamed):
+        return None
+    detail = ", ".join(str(other.name) for other in same)
+    return Stop(verdict=Verdict.OTHER_CHAIN, detail=detail)
+
+
+def rename_options(own: ChainName, old: ChainName) -> str:
+    """The options that say that `old` is `own` now."""
+    pairs = [(old.pipeline, own.pipeline), (_word(old.sink), _word(own.sink))]
+    return " ".join(f"--rename {a}={b}" for a, b in pairs if a != b)
+
+
+def _renamed(old: ChainName, renames: Mapping[str, str]) -> ChainName:
+    word = _word(old.sink)
+    sink = old.sink.removesuffix(word) + renames.get(word, word)
+    return ChainName(pipeline=renames.get(old.pipeline, old.pipeline), sink=sink)
+
+
+def _word(sink: str) -> str:
+    """What a file calls it: dead letters are named for their source."""
+    return sink.rpartition(".")[2]
+
+
+def _same_topics(other: OtherChain, topic_ids: TopicIds) -> bool:
+    """Whether it read a topic that is read now; one created again is another topic."""
+    if other.reached is None:
+        return True
+    known = other.reached.topic_ids
+    return any(
+        topic in known and (not known[topic] or not now or known[topic] == now)
+        for topic, now in topic_ids.items()
+    )

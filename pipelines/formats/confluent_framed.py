@@ -1,0 +1,60 @@
+"""Values in Confluent's frame whose format does not need the schema that the frame names.
+
+JSON says itself what it is: the zero and the schema's number are taken away, the rest is what the
+format within expects. The registry is not asked.
+
+Source: "Wire format" of Confluent's Schema Registry documentation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from josefine_arrow.formats.confluent.framing import HEADER_BYTES
+from pipelines.formats.decode import Values
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True, slots=True)
+class FramedValues:
+    """The values of `inner`, each behind a frame."""
+
+    inner: Values
+
+    def parse(self, data: Column) -> Column:
+        return self.inner.parse(behind_frame(data))
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        return _misframed(data).isNull() & self.inner.is_good(behind_frame(data), parsed)
+
+    def result(self, parsed: Column) -> Column:
+        return self.inner.result(parsed)
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return F.coalesce(_misframed(data), self.inner.reason(behind_frame(data), parsed))
+
+
+def behind_frame(data: Column) -> Column:
+    """The bytes without their frame."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.substr(data, F.lit(HEADER_BYTES + 1))
+
+
+def _misframed(data: Column) -> Column:
+    """Why bytes are in no frame, in the words of `wire_format.split`; null where they are."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    first, length = F.hex(F.substr(data, F.lit(1), F.lit(1))), F.octet_length(data)
+    begins = F.concat(F.lit("begins with 0x"), F.lower(first))
+    ends = F.concat(F.lit("ends within the schema's number: "), length.cast("string"))
+    return (
+        F.when(length == 0, "no bytes, expected a schema's number")
+        .when(first != "00", F.concat(begins, F.lit(", expected 0x00 and a schema's number")))
+        .when(length < HEADER_BYTES, F.concat(ends, F.lit(f" of {HEADER_BYTES} bytes")))
+    )

@@ -1,0 +1,228 @@
+"""Bytes of records to columns, by their formats; the reason for every record that is not taken.
+
+Nothing is lost in silence: a record is good only when each side that is decoded, its value and its
+key, is wholly what its format and schema say, or the file asks for null where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pipelines.formats.json import JsonValues
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+OBJECTS = "json"
+"""A column of the josefine source: the object that a value is, null where it has not read it."""
+
+UNREADABLE = "unreadable_batch"
+"""A column of the josefine source where it was asked for: of what batch a row has the bytes, whose
+records nobody can read; null in the row of a record."""
+
+UNREADABLE_REASON = "unreadable batch, offsets "
+"""How the reason of such a row starts. No format's own reason starts like this."""
+
+
+class Values(Protocol):
+    """One format. `parse` is asked once for each record, `reason` for bad ones alone."""
+
+    def parse(self, data: Column) -> Column: ...
+
+    def is_good(self, data: Column, parsed: Column) -> Column: ...
+
+    def result(self, parsed: Column) -> Column:
+        """The column that SQL sees, of what `parse` gave."""
+        ...
+
+    def reason(self, data: Column, parsed: Column) -> Column: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The value or the key of a source's records.
+
+    `null_is_good`: a record that has none is a good one; with `leaves_out_null` it is no row, too.
+    `null_for_bad`: one that is not what the format expects is good.
+    """
+
+    column: str
+    values: Values
+    null_is_good: bool = False
+    null_for_bad: bool = False
+    leaves_out_null: bool = False
+    made: dict[str, tuple[object, Column]] = field(default_factory=dict, compare=False, repr=False)
+    """Columns of this side by what they are, each with its Spark context (`_once`)."""
+
+
+Reading = tuple[Side, ...]
+"""The sides of a source's records that are decoded; the others stay bytes."""
+
+
+def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> DataFrame:
+    """The source's rows with the raw bytes, what each side was parsed to and the flag `_good`.
+    `is_kept`: they are kept as they are, before anything looks at them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    good = F.lit(True)
+    for side in reading:
+        is_read = _is_read(frame, side)
+        made = _once(side, f"made {is_read}", partial(_made, side, is_read))
+        if not is_kept:
+            # Through explode, because the optimizer would copy a plain column's expression into
+            # the filter on `_good` and parse every row once for the filter and once more for the
+            # columns. Of what is kept it sees no expressions.
+            made = F.explode(F.array(made))
+        frame = frame.select("*", made.alias(_name(side)))
+        if is_read:
+            frame = frame.withColumn(_name(side), _once(side, "read", partial(_read, side)))
+        if not side.null_for_bad:
+            good &= _once(side, f"good {is_read}", partial(_good, side, is_read))
+    if UNREADABLE in frame.columns:
+        # Text and raw bytes would take the batch's bytes for a value.
+        good &= F.col(UNREADABLE).isNull()
+    return frame.withColumn("_good", good).drop(OBJECTS)
+
+
+def _is_read(frame: DataFrame, side: Side) -> bool:
+    """Whether some of it was read by who read the source."""
+    is_json = side.column == "value" and isinstance(side.values, JsonValues)
+    return is_json and OBJECTS in frame.columns
+
+
+def _made(side: Side, is_read: bool) -> Column:
+    """What a side is parsed to, but for what is read already."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    made = side.values.parse(F.col(side.column))
+    return F.when(F.col(OBJECTS).isNull(), made) if is_read else made
+
+
+def _read(side: Side) -> Column:
+    """What is read already, or made: not within explode, which Spark interprets where it parses."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert isinstance(side.values, JsonValues)
+    return F.coalesce(side.values.of_object(F.col(OBJECTS)), _parsed(side))
+
+
+def _good(side: Side, is_read: bool) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    good = _is_good(side)
+    if is_read:
+        good = F.col(OBJECTS).isNotNull() | good
+    return good | F.col(side.column).isNull() if side.null_is_good else good
+
+
+def _once(side: Side, what: str, make: Callable[[], Column]) -> Column:
+    """A column of a side, the same for each batch of a Spark context: those of an object of 19
+    fields are hundreds of round trips to the JVM."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    found = side.made.get(what)
+    if found is None or found[0] is not context:
+        found = side.made[what] = (context, make())
+    return found[1]
+
+
+def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
+    """The good rows with the decoded columns in place of the bytes."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame = frame.where("_good")
+    for side in reading:
+        if side.leaves_out_null:
+            frame = frame.where(F.col(side.column).isNotNull())
+        frame = frame.withColumn(side.column, _once(side, "decoded", partial(_decoded, side)))
+    return frame.drop("_good", UNREADABLE, *(_name(side) for side in reading))
+
+
+def _decoded(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    decoded = side.values.result(_parsed(side))
+    if side.null_for_bad:
+        return F.when(_is_good(side), decoded)
+    if side.null_is_good:
+        return F.when(F.col(side.column).isNotNull(), decoded)
+    return decoded
+
+
+def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
+    """The other rows as dead letters, each with its reasons."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # Not by arrays, whose analysis takes minutes where others are within.
+    reason = F.concat_ws("; ", *_reasons(reading))
+    if UNREADABLE in frame.columns:
+        mark = F.col(UNREADABLE)
+        reason = F.when(mark.isNull(), reason).otherwise(_unreadable_reason(mark))
+    return frame.where("not _good").select(
+        F.lit(source).alias("source"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        reason.alias("reason"),
+        "key",
+        "value",
+        *headers_of(frame),
+    )
+
+
+def _unreadable_reason(mark: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    first, end = mark.getField("start_offset"), mark.getField("end_offset")
+    offsets = (
+        F.lit(UNREADABLE_REASON),
+        first.cast("string"),
+        F.lit(" to "),
+        (end - 1).cast("string"),
+    )
+    return F.concat(*offsets, F.lit(": "), mark.getField("cause"))
+
+
+def _reasons(reading: Reading) -> Iterator[Column]:
+    """Each null where its side is good."""
+    for side in reading:
+        if not side.null_for_bad:
+            yield _once(side, "reason", partial(_reason, side))
+
+
+def _reason(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    data = F.col(side.column)
+    none = None if side.null_is_good else f"the {side.column} is null"
+    reason = F.when(data.isNull(), F.lit(none).cast("string")).when(
+        ~_is_good(side), side.values.reason(data, _parsed(side))
+    )
+    return F.concat(F.lit("key: "), reason) if side.column == "key" else reason
+
+
+def _name(side: Side) -> str:
+    return f"_parsed_{side.column}"
+
+
+def _parsed(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(_name(side))
+
+
+def _is_good(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.coalesce(side.values.is_good(F.col(side.column), _parsed(side)), F.lit(False))
+
+
+def headers_of(frame: DataFrame) -> list[str]:
+    """The column of headers, where records have them."""
+    return [name for name in frame.columns if name == "headers"]

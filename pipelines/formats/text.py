@@ -1,0 +1,138 @@
+"""Texts and lines of comma-separated values, and the reason for every one that is none.
+
+A line of CSV (RFC 4180) is good when it has as many fields as the schema and each fits its type.
+Spark's parser alone would take an empty value for nulls, a quote that nothing closes, and `2,5` for
+the DECIMAL 25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pipelines.formats.json import BAD_TEXT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+NOT_TEXT = "not UTF-8 text"
+
+
+class TextValues:
+    """`format: string`."""
+
+    def parse(self, data: Column) -> Column:
+        return data.cast("string")
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return F.is_valid_utf8(data)
+
+    def result(self, parsed: Column) -> Column:
+        return parsed
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return F.lit(NOT_TEXT)
+
+
+class CsvValues:
+    """`format: csv`: one line each, without a header."""
+
+    def __init__(self, schema: StructType, *, separator: str = ",") -> None:
+        self._types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        self._options = {
+            "mode": "PERMISSIVE",
+            "columnNameOfCorruptRecord": BAD_TEXT,
+            "sep": separator,
+            # A quote within quotes is doubled; Spark's own escape is a backslash.
+            "escape": '"',
+        }
+
+    def parse(self, data: Column) -> Column:
+        return self._parse(data, self._types)
+
+    def _parse(self, data: Column, types: Mapping[str, str]) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        columns = {**types, BAD_TEXT: "string"}
+        ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
+        return F.from_csv(_line(data), ddl, self._options)
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return (
+            parsed.isNotNull()
+            & parsed.getField(BAD_TEXT).isNull()
+            & F.is_valid_utf8(data)
+            & ~self._is_empty(data)
+            & ~_is_open(data)
+            & ~self._has_comma(data, self._types)
+        )
+
+    def result(self, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return F.struct(*[parsed.getField(name).alias(name) for name in self._types])
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        """Only bad rows pay for it: each is read once for each column."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        texts = dict.fromkeys(self._types, "string")
+        misfits = [
+            F.when(
+                self._parse(data, {**texts, name: kind}).getField(BAD_TEXT).isNotNull()
+                | self._has_comma(data, {name: kind}),
+                F.lit(f"{name} {kind.upper()}"),
+            )
+            for name, kind in self._types.items()
+        ]
+        other_count = self._parse(data, texts).getField(BAD_TEXT).isNotNull()
+        fields = f"{len(texts)} field{'' if len(texts) == 1 else 's'}"
+        listed = F.concat_ws(", ", *misfits)
+        return (
+            F.when(~F.is_valid_utf8(data), NOT_TEXT)
+            .when(_is_open(data), "a quote is not closed")
+            .when(other_count | self._is_empty(data), f"not a line of {fields}")
+            .otherwise(F.concat(F.lit("does not fit the schema: "), listed))
+        )
+
+    def _has_comma(self, data: Column, types: Mapping[str, str]) -> Column:
+        """Whether a DECIMAL among these columns is written with a comma, which Spark leaves out."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        line = self._parse(data, dict.fromkeys(self._types, "string"))
+        found = F.lit(False)
+        for name, kind in types.items():
+            if kind.startswith("decimal"):
+                found |= F.coalesce(F.contains(line.getField(name), F.lit(",")), F.lit(False))
+        return found
+
+    def _is_empty(self, data: Column) -> Column:
+        """A text without a character is one empty field, and less than several."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return (_line(data) == "") & F.lit(len(self._types) > 1)
+
+
+def _line(data: Column) -> Column:
+    """The text without the line break that may end it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.regexp_replace(data.cast("string"), r"\r?\n\z", "")
+
+
+def _is_open(data: Column) -> Column:
+    """Whether the quotes of a line are odd in number."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.length(F.regexp_replace(data.cast("string"), '[^"]', "")) % 2 == 1
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,1 @@
+"""Commands that look at a pipeline without running it."""

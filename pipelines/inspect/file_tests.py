@@ -1,0 +1,268 @@
+"""Runs the tests of a pipeline file: given records, its SQL by Spark, expected rows. No broker.
+
+A test's records are one batch into empty tables. Rows are compared as JSON in the node's own types,
+in any order, so `1` is expected of a BIGINT and of a DOUBLE alike; bytes are compared as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipelines.base.errors import ConfigError, Place, RunError
+from pipelines.config.checks import DEAD_LETTER
+from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.model.pipeline import OnError, Pipeline, Source
+from pipelines.model.plan import PipelinePlan, compile_plan
+from pipelines.model.test_case import Case, Expectation, Record
+from pipelines.sinks.targets import target_of
+from pipelines.transforms import checks as checking
+from pipelines.transforms import dataframes
+from pipelines.transforms.decoders import reading_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOLD_MAX = 5
+"""Of rows that are missing, and of those that are too many: the rest is counted."""
+_BAD_TEXT = "_josefine_bad_text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One test; it passed when there is nothing to complain of."""
+
+    name: str
+    place: Place
+    complaints: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For scripts."""
+        said = {"line": self.place.line, "ok": not self.complaints}
+        return {"name": self.name, **said, "complaints": list(self.complaints)}
+
+
+def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
+    """Every test of the file, in its order. Raises ConfigError for SQL that `plan` refuses."""
+    plan = compile_plan(pipeline)
+    return [
+        Outcome(
+            name=case.name,
+            place=case.place,
+            complaints=tuple(
+                f"{each.node}: {complaint}"
+                for each in case.expected
+                for complaint in _complaints(spark, plan.with_rows(case.tables), case, each)
+            ),
+        )
+        for case in pipeline.cases
+    ]
+
+
+def lines(file: str, outcomes: Iterable[Outcome]) -> list[str]:
+    """What a person reads."""
+    told = []
+    for each in outcomes:
+        told.append(f"  {'FAILED' if each.complaints else 'ok    '}  {each.name}")
+        told += [f"      line {each.place.line}: {one}" for one in each.complaints]
+    return [f"{file}:", *told] if told else [f"{file}: it has no tests"]
+
+
+def _complaints(
+    spark: SparkSession, plan: PipelinePlan, case: Case, expected: Expectation
+) -> list[str]:
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = as_text(_frame(spark.newSession(), plan, case, expected.node))
+        sink = plan.pipeline.sinks.get(expected.node)
+        if sink is not None and not target_of(sink).has_columns:
+            return _of_topic(frame, expected)
+        found = Counter(_as_json(frame, frame.columns))
+        complaints = []
+        if expected.count is not None and found.total() != expected.count:
+            complaints.append(f"expected {_rows(expected.count)}, found {found.total()}")
+        if expected.rows is not None:
+            complaints += _compared(frame, expected.rows, is_subset=expected.is_subset)
+    except ConfigError:
+        raise
+    except (PySparkException, RunError) as error:
+        return [clear_reason(error)]
+    return complaints
+
+
+def _of_topic(frame: DataFrame, expected: Expectation) -> list[str]:
+    """Records as `key` and `value`; values that are JSON are compared as JSON, `1` is `1.0`."""
+    rows = [json.loads(row) for row in _as_json(frame, frame.columns)]
+    complaints = []
+    if expected.count is not None and len(rows) != expected.count:
+        complaints.append(f"expected {_rows(expected.count)}, found {len(rows)}")
+    if expected.rows is None:
+        return complaints
+    named = dict.fromkeys(name for row in expected.rows for name in row)
+    unknown = [name for name in named if name not in frame.columns]
+    if unknown:
+        return [f"no column {', '.join(unknown)}; it has {', '.join(frame.columns)}"]
+    columns = [name for name in frame.columns if name in named or not expected.is_subset]
+    wanted = Counter(_record(row, columns) for row in expected.rows)
+    found = Counter(_record(row, columns) for row in rows)
+    return [*complaints, *_told("missing", wanted - found), *_told("unexpected", found - wanted)]
+
+
+def _record(row: Mapping[str, Any], columns: Iterable[str]) -> str:
+    """A record in the one form that is compared: texts, and objects and lists of JSON."""
+    return json.dumps({name: _read(row.get(name)) for name in columns}, sort_keys=True)
+
+
+def _read(told: Any) -> Any:
+    if told is None or isinstance(told, (dict, list)):
+        return _plain(told)
+    if not isinstance(told, str):
+        return json.dumps(told)  # as it stands in a record
+    try:
+        read = json.loads(told)
+    except ValueError:
+        return told
+    return _plain(read) if isinstance(read, (dict, list)) else told
+
+
+def _plain(told: Any) -> Any:
+    """`1.0` is `1`."""
+    if isinstance(told, dict):
+        return {name: _plain(each) for name, each in told.items()}
+    if isinstance(told, list):
+        return [_plain(each) for each in told]
+    return int(told) if isinstance(told, float) and told.is_integer() else told
+
+
+def _compared(
+    frame: DataFrame, rows: tuple[Mapping[str, Any], ...], *, is_subset: bool
+) -> list[str]:
+    named = dict.fromkeys(name for row in rows for name in row)
+    unknown = [name for name in named if name not in frame.columns]
+    if unknown:
+        return [f"no column {', '.join(unknown)}; it has {', '.join(frame.columns)}"]
+    columns = [name for name in frame.columns if name in named or not is_subset]
+    if not columns:
+        return [] if not rows and not frame.head(1) else ["expected rows name no column"]
+    wanted, misfits = _typed(frame.select(*_quoted(columns)), rows)
+    if misfits:
+        return misfits
+    expected, found = Counter(wanted), Counter(_as_json(frame, columns))
+    return [*_told("missing", expected - found), *_told("unexpected", found - expected)]
+
+
+def _typed(frame: DataFrame, rows: tuple[Mapping[str, Any], ...]) -> tuple[list[str], list[str]]:
+    """(the rows as the frame's own columns would say them, what is wrong with them)."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StringType, StructType
+
+    wide = StructType([*frame.schema.fields]).add(_BAD_TEXT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD_TEXT}
+    texts = [(number, json.dumps(row)) for number, row in enumerate(rows)]
+    given = frame.sparkSession.createDataFrame(texts, "number INT, text STRING")
+    read = given.select("number", "text", F.from_json("text", wide, options).alias("row"))
+    same = F.to_json(F.struct(*[F.col(f"row.`{name}`") for name in frame.columns]), _NULLS)
+    told = read.select("number", "text", same, F.col(f"row.{_BAD_TEXT}")).orderBy("number")
+    wanted, misfits = [], []
+    for _, text, row, bad in told.collect():
+        wanted.append(row)
+        if bad is not None:
+            kinds = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in frame.schema.fields)
+            misfits.append(f"expected {text} does not fit the columns {kinds}")
+    return wanted, misfits
+
+
+_NULLS = {"ignoreNullFields": "false"}
+
+
+def _as_json(frame: DataFrame, columns: list[str]) -> list[str]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = frame.select(F.to_json(F.struct(*_quoted(columns)), _NULLS)).collect()
+    return [row[0] for row in rows]
+
+
+def as_text(frame: DataFrame) -> DataFrame:
+    """Columns of bytes as text."""
+    binary = [name for name, kind in frame.dtypes if kind == "binary"]
+    for name in binary:
+        frame = frame.withColumn(name, frame[f"`{name}`"].cast("string"))
+    return frame
+
+
+def _quoted(columns: Iterable[str]) -> list[str]:
+    return [f"`{name}`" for name in columns]
+
+
+def _told(what: str, rows: Counter[str]) -> list[str]:
+    some = sorted(rows.elements())
+    more = len(some) - TOLD_MAX
+    told = [f"{what} {row}" for row in some[:TOLD_MAX]]
+    return told + ([f"{what} {more} more"] if more > 0 else [])
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> DataFrame:
+    """The rows of a sink's table or a transform, those that fail a check, or the dead letters."""
+    if node == DEAD_LETTER:
+        return _dead_letters(spark, plan, case)
+    pipeline = plan.pipeline
+    sink = pipeline.sinks.get(node)
+    check = pipeline.checks.get(node)
+    name = sink.input if sink else check.on if check else node
+    good: dict[str, DataFrame] = {}
+    for source in (pipeline.sources[each] for each in plan.nodes[name].sources):
+        reading = reading_of(source, offline=True)
+        parsed = dataframes.parse(_records(spark, source, case), reading)
+        if check is None and source.has_on_error(OnError.FAIL):
+            dataframes.fail_on_bad(parsed, source, reading)
+        good[source.name] = dataframes.good_rows(parsed, reading)
+    if check is not None:
+        return dataframes.nodes_of(plan, [name], good).made[name].where(checking.failing(check))
+    if sink is None:
+        return dataframes.rows_of(plan, node, good)
+    checks = plan.sinks[node].checks
+    nodes = dataframes.nodes_of(plan, [sink.input, *(each.on for each in checks)], good)
+    checking.judge(sink.name, checks, checking.count(nodes.made, checks))
+    return dataframes.first_rows(target_of(sink).rows(pipeline, nodes.rows[sink.input]))
+
+
+def _dead_letters(spark: SparkSession, plan: PipelinePlan, case: Case) -> DataFrame:
+    letters: DataFrame | None = None
+    for source in (one for sink in plan.sinks.values() for one in sink.leads):
+        of = plan.sources[source.name]
+        reading = reading_of(source, offline=True)
+        parsed = dataframes.parse(_records(spark, source, case), reading)
+        good = dataframes.good_rows(parsed, reading)
+        checked_nodes = [check.on for check in of.sending]
+        made = dataframes.nodes_of(plan, checked_nodes, good).made
+        bad = dataframes.dead_letters(of, parsed, reading, made, {})
+        letters = bad if letters is None else letters.unionByName(bad, allowMissingColumns=True)
+    return spark.createDataFrame([], "source STRING") if letters is None else letters
+
+
+def _records(spark: SparkSession, source: Source, case: Case) -> DataFrame:
+    """The given records with the columns of the source."""
+    columns = dataframes.empty_source(spark, source).schema
+    rows = [_row(record, source) for record in case.given.get(source.name, ())]
+    return spark.createDataFrame(rows, columns)
+
+
+def _row(record: Record, source: Source) -> tuple[Any, ...]:
+    row: tuple[Any, ...] = (
+        record.key,
+        record.value,
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        0,
+    )
+    return (*row, list(record.headers)) if source.headers else row

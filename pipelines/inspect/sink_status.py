@@ -1,0 +1,188 @@
+"""A sink as it is seen from outside: its table's log, its checkpoint and its topics together.
+
+Without Spark, for tables and checkpoints on this machine. Writes nothing. The judgements are those
+that a run makes when it starts, whose `settling` asks the same pure modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from josefine_spark.read.offsets import parse_offset
+from pipelines.base.errors import PipelineError
+from pipelines.config.output_paths import local_folder
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.data_loss import losses, standing
+from pipelines.exactly_once.legacy_checkpoint import Owner, whose
+from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import ChainName, begins
+from pipelines.exactly_once.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
+from pipelines.exactly_once.state_chain import state_stop
+from pipelines.model.pipeline import Pipeline, Sink, Source
+from pipelines.model.plan import SinkPlan, compile_plan
+from pipelines.sinks.delta_end_offsets import FolderFiles
+from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
+from pipelines.sinks.target import Seen
+from pipelines.sinks.targets import target_of
+from pipelines.sources.josefine import Topics, topics_beside, topics_together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What is known of one sink. `tip` None: its table has no commit of it.
+
+    `stop`: why a run would stop. `unknown`: what nobody could look at, "" when all was seen.
+    `files`: where the checkpoint is. `newest`: its newest commit in the table's log, as far as that
+    goes; None for a topic.
+    """
+
+    sink: Sink
+    table: str
+    tip: Tip | Unreadable | None = None
+    checkpoint: Checkpoint | None = None
+    files: CheckpointFiles | None = None
+    topics: Topics | None = None
+    stop: Stop | None = None
+    unknown: str = ""
+    newest: LogEntry | None = None
+
+
+def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Sides]:
+    """Every sink, in file order. `look` raises PipelineError where the topics cannot be asked."""
+    looked: dict[str, Topics | str] = {}
+    for source in pipeline.sources.values():
+        try:
+            looked[source.name] = look(source)
+        except PipelineError as error:
+            looked[source.name] = str(error)
+    return [
+        _sides(pipeline, plan, *_of_sources(plan, looked))
+        for plan in compile_plan(pipeline).sinks.values()
+    ]
+
+
+Looked = Mapping[str, Topics]
+"""Source → what its topics have: all sources of a sink."""
+
+
+def _of_sources(
+    sink: SinkPlan, looked: Mapping[str, Topics | str]
+) -> tuple[Looked | str, Topics | None]:
+    """Of each of a sink's sources, and of all together; why not, and None."""
+    found: dict[str, Topics] = {}
+    for source in sink.sources:
+        topics = looked[source.name]
+        if isinstance(topics, str):
+            return topics, None
+        found[source.name] = topics
+    try:
+        return found, topics_together(found)
+    except PipelineError as error:
+        return str(error), None
+
+
+def _sides(
+    pipeline: Pipeline, plan: SinkPlan, looked: Looked | str, topics: Topics | None
+) -> Sides:
+    sink = plan.sink
+    table = sink.told
+    name = ChainName(pipeline=pipeline.name, sink=sink.name)
+    try:
+        is_local = local_folder(pipeline.checkpoint) is not None
+        seen = target_of(sink).describe(name) if is_local else None
+    except PipelineError as error:
+        return Sides(sink=sink, table=table, unknown=str(error))
+    if seen is None:
+        unknown = "only Spark finds it: the table or the checkpoint is not on this machine"
+        return Sides(sink=sink, table=table, unknown=unknown)
+    tip = seen.tip
+    stop: Stop | None = None
+    if tip is None and topics is not None:
+        others = seen.others()
+        ids = topics.latest.topic_ids
+        beginning = begins(name, others, ids, renames={}, new_chains=())
+        stop = beginning if isinstance(beginning, Stop) else None
+    files = _files_of(pipeline, sink, seen, tip, topics)
+    if isinstance(files, Stop):
+        stop, files = stop or files, None
+    checkpoint = files.read() if files else None
+    judged = _judged(plan.source, checkpoint, tip, topics)
+    if plan.stateful:
+        here = files or _files(pipeline.checkpoint_of(sink.name))
+        query, has_state = here.query_id() if checkpoint else "", here.has_state()
+        judged = state_stop(checkpoint, query, tip, has_state=has_state) or judged
+    return Sides(
+        sink=sink,
+        table=table,
+        tip=tip,
+        checkpoint=checkpoint,
+        files=files,
+        topics=topics,
+        stop=stop or judged or _dead_letters(pipeline, plan, tip, looked),
+        unknown=looked if isinstance(looked, str) else "",
+        newest=seen.newest,
+    )
+
+
+def _judged(
+    source: Source,
+    checkpoint: Checkpoint | None,
+    tip: Tip | Unreadable | None,
+    topics: Topics | None,
+) -> Stop | None:
+    outcome = reconcile(checkpoint, tip, assigned=source.assigned)
+    if isinstance(outcome, Stop) or topics is None:
+        return outcome if isinstance(outcome, Stop) else None
+    ids = topics.latest.topic_ids
+    if outcome.tip is not None and (gone := outcome.tip.reached.recreated(ids)):
+        return Stop(verdict=Verdict.TOPIC_RECREATED, detail=", ".join(sorted(gone)))
+    lost = losses(standing(outcome, checkpoint), ids, topics.bounds(), skip=False)
+    return lost if isinstance(lost, Stop) else None
+
+
+def _dead_letters(
+    pipeline: Pipeline, plan: SinkPlan, tip: Tip | Unreadable | None, looked: Looked | str
+) -> Stop | None:
+    path = pipeline.dead_letter_path
+    folder = local_folder(path) if path else None
+    if not isinstance(tip, Tip) or path is None or folder is None:
+        return None
+    if isinstance(looked, str) and len(plan.sources) > 1:
+        return None  # nobody knows which topics are whose
+    for source in plan.leads:
+        beside = set() if isinstance(looked, str) else topics_beside(source, looked)
+        name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{source.name}")
+        found, _ = DeltaLogReader(FolderFiles(), folder, name.app_id).last_tip()
+        if isinstance(found, Unreadable):
+            return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=f"{path}: {found.hint}")
+        dead = found if isinstance(found, Tip) else None
+        if dead_letters_gone(tip, dead, path, beside):
+            return Stop(verdict=Verdict.DEAD_LETTERS_GONE, detail=path)
+    return None
+
+
+def _files_of(
+    pipeline: Pipeline,
+    sink: Sink,
+    seen: Seen,
+    tip: Tip | Unreadable | None,
+    topics: Topics | None,
+) -> CheckpointFiles | Stop | None:
+    """Its checkpoint, also in the old place; None where there is none."""
+    here = _files(pipeline.checkpoint_of(sink.name))
+    if here.read() is not None:
+        return here
+    files = _files(pipeline.old_checkpoint_of(sink.name))
+    found = files.read()
+    if found is None or topics is None:
+        return None
+    owner = whose(found, files.query_id(), tip, seen.queries, topics.latest.topic_ids)
+    if owner is Owner.UNKNOWN:
+        return Stop(verdict=Verdict.CHECKPOINT_UNNAMED, detail=files.folder)
+    return files if owner is Owner.OURS else None
+
+
+def _files(folder: str) -> CheckpointFiles:
+    """A checkpoint on this machine, of the josefine source."""
+    return CheckpointFiles(FolderFiles(), str(local_folder(folder)), parse_offset)

@@ -1,0 +1,93 @@
+"""How far a pipeline's sinks are, and whether a run would stop: by logs, checkpoints and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from josefine_spark.base.topic_offsets import ByPartition, nested
+from pipelines.base.plurals import counted
+from pipelines.exactly_once.offset_chain import Tip
+from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.inspect.sink_status import Sides, all_sides
+from pipelines.model.pipeline import Pipeline, Source
+from pipelines.run.failure_notes import FailureNote, noted
+from pipelines.sources.josefine import Topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus:
+    """One sink. `behind`: offsets that its topics have beyond the table, None where nobody knows;
+    `stops`: why a run would stop, "" when it would go on; `unknown`: what nobody could look at;
+    `version`, `committed_ms`: of its newest commit in a Delta table, None where there is none.
+    `failed`: why the last run went on or ended without it, "" where it did not, and `failed_ms`
+    when."""
+
+    sink: str
+    table: str
+    ends: ByPartition = field(default_factory=dict)
+    behind: int | None = None
+    stops: str = ""
+    unknown: str = ""
+    version: int | None = None
+    committed_ms: int | None = None
+    failed: str = ""
+    failed_ms: int | None = None
+
+    @property
+    def in_short(self) -> str:
+        """For a drawing."""
+        if self.stops:
+            return "a run would stop"
+        if self.failed:
+            return "it failed"
+        if self.behind is None:
+            return "lag not known"
+        return f"{counted(self.behind, 'record')} behind"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sink": self.sink,
+            "table": self.table,
+            "ends": nested(self.ends),
+            "behind": self.behind,
+            "stops": self.stops,
+            "unknown": self.unknown,
+            "version": self.version,
+            "committed_ms": self.committed_ms,
+            "failed": self.failed,
+            "failed_ms": self.failed_ms,
+        }
+
+
+def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkStatus]:
+    """Every sink, in file order. `look` raises PipelineError where the topics cannot be asked."""
+    return [
+        _sink_status(sides, noted(pipeline, sides.sink.name)) for sides in all_sides(pipeline, look)
+    ]
+
+
+def _sink_status(sides: Sides, failure: FailureNote | None) -> SinkStatus:
+    topics, tip, stop = sides.topics, sides.tip, sides.stop
+    ends = tip.reached.ends if isinstance(tip, Tip) else {}
+    detail = f"; {stop.detail}" if stop and stop.detail else ""
+    return SinkStatus(
+        sink=sides.sink.name,
+        table=sides.table,
+        ends=ends,
+        behind=None if topics is None or isinstance(tip, Unreadable) else _behind(topics, ends),
+        stops=f"{stop.verdict.value}{detail}" if stop else "",
+        unknown=sides.unknown,
+        version=None if sides.newest is None else sides.newest.version,
+        committed_ms=None if sides.newest is None else sides.newest.at_ms,
+        failed=failure.reason if failure else "",
+        failed_ms=failure.at_ms if failure else None,
+    )
+
+
+def _behind(topics: Topics, ends: ByPartition) -> int:
+    return sum(
+        max(0, end - ends.get(tp, topics.earliest.get(tp, 0)))
+        for tp, end in topics.latest.ends.items()
+    )

@@ -1,0 +1,1 @@
+"""The journal's replicator as a Spark job."""

@@ -1,0 +1,233 @@
+"""The replicator in Spark, round by round, for the shell that drives the one without a JVM
+(`josefine_journal.replicating`): its commits, expiry, metrics, signals and waits are the same.
+
+Rules: a round looks at the topic's ends first, so Spark works only where something is new; what
+Spark has no part in is done here as there: lost records are an error or passed over, marks alone
+are stored once a minute, and a record that cannot be read is buried by the other replicator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from josefine_journal.delta_store import DeltaStore
+from josefine_journal.errors import JournalError, Overtaken, RecordsLost, StoreError
+from josefine_journal.failpoints import nothing_fails
+from josefine_journal.ports import Batch, Log
+from josefine_journal.replicator import EMPTY_COMMIT_MS, Replicator, Round
+from josefine_journal.taking import DeadLetter
+from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.journal.spark_replicator import Replicated, replicate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Stored = Mapping[int, int | None]
+
+
+class SparkReplicator:
+    """Of all partitions of a topic. One task at a time; see `josefine_journal.replicator`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: Log,
+        store: DeltaStore,
+        root: Path,
+        *,
+        bootstrap: str,
+        partitions: Sequence[int],
+        options: Mapping[str, str] | None = None,
+        passes_lost: bool = False,
+        bury: Callable[[DeadLetter], Awaitable[None]] | None = None,
+        empty_commit_ms: int = EMPTY_COMMIT_MS,
+        at: Callable[[str], None] = nothing_fails,
+    ) -> None:
+        """`root` is the folder of the stores, the same path for driver and tasks; `options` are the
+        source's: how to reach brokers that are protected."""
+        self.partitions = tuple(partitions)
+        self.stalled: dict[int, JournalError] = {}
+        """Partitions that stopped before a record that cannot be read."""
+        self._spark = spark
+        self._log = log
+        self._store = store
+        self._root = root
+        self._bootstrap = bootstrap
+        self._options = options
+        self._passes_lost = passes_lost
+        self._bury = bury
+        self._empty_commit_ms = empty_commit_ms
+        self._at = at
+        self._looked: dict[int, int] = {}
+        self._committed_ms: int | None = None
+
+    async def round(self, now_ms: int, *, is_last: bool = False) -> Round:
+        """Replicate what is new; the last round stores marks, too.
+
+        Raises RecordsLost, StoreError, OSError, and KafkaError where the broker is the cause: what
+        was not committed is read again by the next round.
+        """
+        before = stored = await self._stored()
+        ends = await self._log.end_offsets(self.partitions)
+        self._at("begun")
+        self._check(stored, ends)
+        lost = await self._lose(stored, ends)
+        try:
+            if lost:
+                stored = await self._stored()
+            found, gaps = await self._run(stored, ends)
+            apart = gaps if self._bury is None else {*gaps, *self.stalled}
+            if apart:
+                found = await self._apart(found, sorted(apart), now_ms)
+            await self._store_marks(await self._stored(), now_ms, is_last)
+        except Overtaken:
+            self._looked.clear()
+            return Round(replicated=_numbers(before), log_ends=ends, overtaken=True)
+        except BaseException:  # committed or not: the store knows
+            self._looked.clear()
+            raise
+        if found.committed or found.lost or lost:
+            self._committed_ms = now_ms
+        replicated = _numbers(await self._stored())
+        return replace(
+            found,
+            replicated=replicated,
+            log_ends=ends,
+            lost=(*lost, *found.lost),
+            committed=tuple(p for p in self.partitions if replicated[p] != (before[p] or 0)),
+            behind=sum(
+                max(0, ends[p] - max(replicated[p], self._looked.get(p, 0)))
+                for p in self.partitions
+                if p not in self.stalled
+            ),
+        )
+
+    async def _stored(self) -> Stored:
+        snapshot = await asyncio.to_thread(self._store.snapshot, self.partitions)
+        return {p: snapshot.replicated(p) for p in self.partitions}
+
+    def _check(self, stored: Stored, ends: Mapping[int, int]) -> None:
+        """Raises StoreError for a topic that is shorter than its store."""
+        for partition, end in stored.items():
+            if ends[partition] < (end or 0):
+                raise StoreError(
+                    f"partition {self._log.topic}-{partition} ends at {ends[partition]}, its store "
+                    f"at {end}: the topic lost records, or is another one"
+                )
+
+    def _begin(self, stored: Stored, partition: int) -> int:
+        return max(stored[partition] or 0, self._looked.get(partition, 0))
+
+    def _due(self, stored: Stored, ends: Mapping[int, int]) -> list[int]:
+        """Partitions with something new."""
+        going = [p for p in self.partitions if p not in self.stalled]
+        return [p for p in going if self._begin(stored, p) < ends[p]]
+
+    async def _lose(self, stored: Stored, ends: Mapping[int, int]) -> list[RecordsLost]:
+        """Records that were never stored and are gone. Raises RecordsLost."""
+        lost = []
+        for partition in self._due(stored, ends):
+            begin = self._begin(stored, partition)
+            start = await self._log.start_offset(partition)
+            if start <= begin:
+                continue
+            gone = RecordsLost(self._log.topic, partition, begin=begin, end=start)
+            if not self._passes_lost:
+                raise gone
+            batch = Batch(
+                partition=partition, begin=stored[partition], end=start, records=(), lost_to=start
+            )
+            await asyncio.to_thread(self._store.commit, [batch])
+            lost.append(gone)
+        return lost
+
+    async def _run(self, stored: Stored, ends: Mapping[int, int]) -> tuple[Round, set[int]]:
+        """In Spark, if something is new; the partitions that an offset without a record stopped.
+
+        Raises JournalError in place of what Spark raises.
+        """
+        if not self._due(stored, ends):
+            return Round(), set()
+        known = {partition: str(error) for partition, error in self.stalled.items()}
+        before = Replicated(looked=dict(self._looked), stalled=known)
+        try:
+            done = await asyncio.to_thread(self._replicate, before)
+        except (JournalError, OSError):
+            raise
+        except Exception as error:
+            raise JournalError(f"Spark: {clear_reason(error)}") from error
+        self._looked = done.looked
+        for partition in done.stalled.keys() - known.keys():
+            self.stalled[partition] = JournalError(done.stalled[partition])
+        found = Round(
+            records=done.records,
+            rows=done.rows,
+            oldest_ms=done.oldest_ms,
+            committed=self.partitions if done.commits else (),
+        )
+        return found, set(done.gaps)
+
+    def _replicate(self, before: Replicated) -> Replicated:
+        return replicate(
+            self._spark,
+            self._bootstrap,
+            self._log.topic,
+            self._root,
+            len(self.partitions),
+            options=self._options,
+            at=self._at,
+            topic_id=self._log.topic_id,
+            before=before,
+        )
+
+    async def _apart(self, found: Round, partitions: Sequence[int], now_ms: int) -> Round:
+        """A commit without Spark for each partition that a record or a gap stopped: it buries the
+        record and tells a gap from a transaction marker; Spark goes on after it."""
+        for partition in partitions:
+            one = Replicator(
+                self._log,
+                self._store,
+                (partition,),
+                passes_lost=self._passes_lost,
+                bury=self._bury,
+                batch_bytes_max=1,
+                at=self._at,
+            )
+            done = await one.round(now_ms, is_last=True)
+            if done.overtaken:
+                raise Overtaken(f"partition {self._log.topic}-{partition}")
+            self._looked.pop(partition, None)
+            self.stalled.pop(partition, None)
+            self.stalled |= one.stalled
+            found = replace(
+                found,
+                records=found.records + done.records,
+                rows=found.rows + done.rows,
+                dead=(*found.dead, *done.dead),
+                lost=(*found.lost, *done.lost),
+                committed=self.partitions,
+            )
+        return found
+
+    async def _store_marks(self, stored: Stored, now_ms: int, is_last: bool) -> None:
+        """How far was looked, where nothing was to be stored."""
+        if self._committed_ms is None:
+            self._committed_ms = now_ms
+        if not is_last and now_ms - self._committed_ms < self._empty_commit_ms:
+            return
+        batches = [
+            Batch(partition=partition, begin=stored[partition], end=end, records=())
+            for partition, end in self._looked.items()
+            if end > (stored[partition] or 0)
+        ]
+        if batches:
+            await asyncio.to_thread(self._store.commit, batches)
+            self._committed_ms = now_ms
+
+
+def _numbers(stored: Stored) -> dict[int, int]:
+    return {partition: end or 0 for partition, end in stored.items()}

@@ -1,0 +1,203 @@
+"""What can be known of a pipeline without Spark, beyond its words: `josefine pipeline lint`.
+
+Reads the SQL with sqlglot: columns and tables that are not there, in transforms, keys,
+aggregates and `cluster_by`. A run does not ask here, for Spark judges its SQL itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from pipelines.base.errors import Place, Problem
+from pipelines.base.variables import Variables
+from pipelines.config.environments import compose, environments
+from pipelines.config.section import nearest
+from pipelines.config.source_positions import place_at
+from pipelines.config.topic import columns_named
+from pipelines.config.validate import Examined, examine, read_text
+from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
+from pipelines.lint.warnings import notices
+from pipelines.model.lineage import lineage
+from pipelines.model.pipeline import Check, Deduplicate, Mode, Pipeline, Placed, Sink, Source
+from pipelines.model.watermark import Watermark
+from pipelines.transforms.checks import why_no_letters, why_not_steady
+from pipelines.transforms.join_bounds import why_unbounded
+from pipelines.transforms.scd2 import OWN
+from pipelines.transforms.upsert import MARK
+
+_BYTES_OF_SOURCE = ("key", "topic", "partition", "offset", "timestamp", "timestamptype")
+
+
+def lint_file(
+    file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
+) -> Examined:
+    """A file with everything that is wrong with it in this environment; without one, in all.
+
+    Secrets are not read. A variable that only another environment needs may be missing. Raises
+    ConfigError for what is no YAML, WrongUsageError for no such environment.
+    """
+    text, name = read_text(file), os.fspath(file)
+    first = _linted(text, name, Variables(env=env, with_secrets=False), environment)
+    if environment is not None:
+        return first
+    problems = dict.fromkeys(first.problems)
+    for other in environments(compose(text, name)):
+        variables = Variables(env=env, with_secrets=False, must_exist=False)
+        problems.update(dict.fromkeys(_linted(text, name, variables, other).problems))
+    return Examined(pipeline=first.pipeline, problems=list(problems))
+
+
+def _linted(text: str, file: str, variables: Variables, environment: str | None) -> Examined:
+    examined = examine(text, file, variables, environment)
+    pipeline = examined.pipeline
+    problems = [*examined.problems, *notices(pipeline), *_column_problems(pipeline)]
+    return Examined(pipeline=pipeline, problems=problems)
+
+
+def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
+    made: dict[str, Columns] = {
+        name: columns_of_source(source) for name, source in pipeline.sources.items()
+    }
+    made.update((n, columns_of_ddl(each.schema)) for n, each in pipeline.lookups.items())
+    for name in _in_order(pipeline):
+        transform = pipeline.transforms[name]
+        tables = {one: made.get(one, OPEN) for one in transform.inputs}
+        for mark in transform.watermarks:
+            yield from _watermark_problems(mark, made.get(mark.input, OPEN))
+        if len(transform.watermarks) > 1:
+            wrong = why_unbounded(transform.said.text, [w.column for w in transform.watermarks])
+            if wrong:
+                yield _problem(transform.said.place, transform.said.path, wrong)
+        if transform.function or not transform.said.text or not transform.inputs:
+            made[name] = OPEN
+            continue
+        made[name], findings = columns_of_select(transform.said.text, tables)
+        for finding in findings:
+            place = place_at(transform.said, finding.index)
+            yield _problem(place, transform.said.path, finding.message)
+    for check in pipeline.checks.values():
+        yield from _check_problems(check, made.get(check.on, OPEN))
+    for sink in pipeline.sinks.values():
+        yield from _sink_problems(sink, made.get(sink.input, OPEN))
+
+
+def _in_order(pipeline: Pipeline) -> list[str]:
+    """Every transform behind those that it reads, as far as there is an order."""
+    order: dict[str, None] = {}
+    for name in pipeline.transforms:
+        order.update(dict.fromkeys(lineage(pipeline, name)[1]))
+    return list(order)
+
+
+def columns_of_source(source: Source) -> Columns:
+    """A source's columns as a transform sees them."""
+    names: dict[str, Columns | None] = dict.fromkeys(_BYTES_OF_SOURCE, SCALAR)
+    for column, how in (("value", source.decode), ("key", source.decode_key)):
+        has_columns = how is not None and how.schema.text
+        names[column] = columns_of_ddl(how.schema.text) if how and has_columns else SCALAR
+    if source.headers:
+        names["headers"] = Columns({"key": SCALAR, "value": SCALAR})
+    return Columns(names)
+
+
+def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+    path = f"sinks.{sink.name}"
+    if columns.twice:
+        twice = ", ".join(f"`{name}`" for name in columns.twice)
+        message = f"column {twice} is there twice in `{sink.input}`"
+        yield _problem(sink.place, f"{path}.inputs", message)
+    for index, (key, place) in enumerate(zip(sink.keys, sink.key_places, strict=False)):
+        yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
+    for name, place in columns_named(sink):
+        yield from _missing(name, columns, sink, place, f"{path}.key")
+    if sink.latest:
+        for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
+            yield from _missing(name, columns, sink, place, f"{path}.order_by")
+        yield from _condition_problems(sink.latest.delete_when, sink.input, columns)
+    if sink.deduplicate:
+        yield from _deduplicate_problems(sink, sink.deduplicate, columns)
+    own = [name for name in columns.names if name in OWN] if sink.mode is Mode.SCD2 else []
+    if own:
+        message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
+        yield _problem(sink.place, path, f"{message}: leave it out there")
+    yield from _cluster_problems(sink, columns)
+    table = _columns_of_table(sink, columns)
+    for condition in sink.constraints.values():
+        yield from _condition_problems(condition, sink.name, table)
+    for each in sink.aggregates:
+        if each.argument:
+            where = f"{path}.aggregate.{each.column}"
+            yield from _missing(each.argument, columns, sink, each.place, where)
+
+
+def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
+    """What the sink's table has of an input with these columns."""
+    if sink.merges:
+        names = (*sink.keys, *(each.column for each in sink.aggregates))
+        return Columns({name.lower(): SCALAR for name in names})
+    marks = (MARK,) if sink.latest and sink.latest.marks else ()
+    own = (*marks, *(OWN if sink.mode is Mode.SCD2 else ()))
+    return replace(columns, names={**columns.names, **dict.fromkeys(own, SCALAR)})
+
+
+def _cluster_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+    if columns.is_open and not sink.merges:
+        return
+    has = [*sink.keys, *(each.column for each in sink.aggregates)]
+    if not sink.merges:
+        has = [*_columns_of_table(sink, columns).names]
+    for name, place in zip(sink.cluster_by, sink.cluster_places, strict=False):
+        if name.lower() not in map(str.lower, has):
+            message = f"no column `{name}` in the sink's table; it has: {', '.join(has)}"
+            yield _problem(place, f"sinks.{sink.name}.cluster_by", message)
+
+
+def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Iterator[Problem]:
+    path = f"sinks.{sink.name}.deduplicate"
+    for index, (key, place) in enumerate(zip(how.keys, how.key_places, strict=False)):
+        yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
+    if how.time:
+        yield from _missing(how.time, columns, sink, how.time_place, f"{path}.time")
+
+
+def _watermark_problems(mark: Watermark, columns: Columns) -> Iterator[Problem]:
+    if columns.is_open or mark.column.lower() in columns.names:
+        return
+    hint = nearest(mark.column.lower(), columns.names)
+    hint = hint or f"; it has {', '.join(f'`{each}`' for each in columns.names)}"
+    yield _problem(mark.place, mark.path, f"no column `{mark.column}` in `{mark.input}`{hint}")
+
+
+def _check_problems(check: Check, columns: Columns) -> Iterator[Problem]:
+    yield from _condition_problems(check.expr, check.on, columns)
+    wrong = why_not_steady(check, check.expr.text)
+    if wrong:
+        yield _problem(check.expr.place, check.expr.path, wrong)
+    wrong = "" if columns.is_open else why_no_letters(check, columns.names)
+    if wrong:
+        yield _problem(check.on_place, f"checks.{check.name}.on", wrong)
+
+
+def _condition_problems(condition: Placed | None, name: str, columns: Columns) -> Iterator[Problem]:
+    """What is wrong with a condition over the columns of one table."""
+    if condition is None or not condition.text:
+        return
+    select = f"select 1 from `{name}` where "
+    _, findings = columns_of_select(select + condition.text, {name: columns})
+    for finding in findings:
+        place = place_at(condition, max(0, finding.index - len(select)))
+        yield _problem(place, condition.path, finding.message)
+
+
+def _missing(name: str, columns: Columns, sink: Sink, place: Place, path: str) -> Iterator[Problem]:
+    if columns.is_open or name.lower() in columns.names:
+        return
+    hint = nearest(name.lower(), columns.names)
+    hint = hint or f"; it has {', '.join(f'`{each}`' for each in columns.names)}"
+    yield _problem(place, path, f"no column `{name}` in `{sink.input}`{hint}")
+
+
+def _problem(place: Place, path: str, message: str) -> Problem:
+    return Problem(place=place, path=path, message=message, stops_run=False)

@@ -1,0 +1,200 @@
+"""What a run does as Prometheus text: a reporter that counts, and a listener that tells.
+
+Counters begin at 0 with the run's process. A scrape costs one question to Spark for each sink, and
+none of its failures is one of the run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    start_http_server,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from josefine_broker.base.addresses import HostPort
+from josefine_broker.host.metric_table import Kind
+from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.base.errors import SetupError
+from pipelines.model.pipeline import Pipeline
+from pipelines.model.plan import compile_plan
+from pipelines.model.retry_policy import Retry
+from pipelines.report.events import BatchDone, Both, Reporter
+from pipelines.report.metric_table import METRICS
+from pipelines.report.progress_table import ProgressTable
+
+BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+"""A batch costs a few tenths of a second at least, and with a large MERGE minutes."""
+OF_PARTITIONS = ("pipeline_committed_offset", "pipeline_lag")
+"""Made anew at each scrape."""
+
+
+class _Registry(CollectorRegistry):
+    """Without the library's own series of when each other one was made."""
+
+    def collect(self) -> Iterable[Family]:
+        for family in super().collect():
+            family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+            yield family
+
+
+class Metrics(Collector):
+    """One run's reporter. Mutable: the counters, where each sink is, and whom to ask for the ends
+    of its topics."""
+
+    def __init__(self, pipeline: Pipeline, now_s: Callable[[], float] = time.time) -> None:
+        self.registry = _Registry()
+        self._pipeline = pipeline
+        self._now_s = now_s
+        self._reached: dict[str, ByPartition] = {}
+        self._latest: dict[str, Callable[[], ByPartition]] = {}
+        self._made: dict[str, Any] = {
+            name: self._make(name) for name in METRICS if name not in OF_PARTITIONS
+        }
+        self.registry.register(self)
+        counters = [m.name for m in METRICS.values() if m.kind is Kind.COUNTER]
+        plan = compile_plan(pipeline)
+        for sink in pipeline.sinks.values():
+            for name in counters:
+                if "check" not in METRICS[name].labels:
+                    self._of(name, sink.name)
+            for check in plan.sinks[sink.name].checks:
+                self._of("pipeline_check_failed_rows", sink.name, check.name)
+
+    def _make(self, name: str) -> Any:
+        metric = METRICS[name]
+        said = (f"josefine_{name}", metric.meaning, metric.labels)
+        if metric.kind is Kind.HISTOGRAM:
+            return Histogram(*said, registry=self.registry, buckets=BUCKETS_S)
+        kind = Counter if metric.kind is Kind.COUNTER else Gauge
+        return kind(*said, registry=self.registry)
+
+    def _of(self, name: str, *labels: str) -> Any:
+        return self._made[name].labels(self._pipeline.name, *labels)
+
+    # -- a reporter's -------------------------------------------------------------------------
+
+    def starting(self, what: str) -> None: ...
+
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        self._of("pipeline_failed", sink).set(0)
+
+    def watched(
+        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+    ) -> None:
+        if begins is not None:
+            self._reached[sink] = begins
+        self._latest[sink] = latest
+
+    def batch(self, done: BatchDone) -> None:
+        sink = done.sink
+        self._reached[sink] = done.ends
+        self._of("pipeline_dead_letters", sink).inc(done.dead_letters)
+        self._of("pipeline_late", sink).inc(done.late)
+        if done.already_there:
+            self._of("pipeline_batches_there", sink).inc()
+            return
+        self._of("pipeline_batches", sink).inc()
+        self._of("pipeline_records", sink).inc(done.records)
+        self._of("pipeline_rows", sink).inc(done.rows)
+        self._of("pipeline_copies", sink).inc(done.copies)
+        self._of("pipeline_batch_seconds", sink).observe(done.seconds)
+        self._of("pipeline_commit_version", sink).set(done.version)
+        self._of("pipeline_commit_timestamp_seconds", sink).set(self._now_s())
+        for name, checked in done.checked.items():
+            self._of("pipeline_check_failed_rows", sink, name).inc(checked.failed)
+
+    def retrying(self, sink: str, batch: int, retry: Retry) -> None:
+        self._of("pipeline_commit_retries", sink).inc()
+
+    def restarting(self, sink: str, retry: Retry) -> None:
+        self._of("pipeline_restarts", sink).inc()
+
+    def failed(self, sink: str, line: str, left: int) -> None:
+        self._of("pipeline_failed", sink).set(1)
+
+    def warned(self, sink: str, line: str) -> None: ...
+
+    def upkeep_failed(self, sink: str, line: str) -> None:
+        self._of("pipeline_upkeep_failures", sink).inc()
+
+    def group_failed(self, source: str, line: str) -> None: ...
+
+    def table_failed(self, line: str) -> None: ...
+
+    # -- a scrape's ---------------------------------------------------------------------------
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """The gauges of partitions, as they are now."""
+        reached, lag = map(_family, OF_PARTITIONS)
+        for sink, ends in dict(self._reached).items():
+            for (topic, partition), end in ends.items():
+                reached.add_metric((self._pipeline.name, sink, topic, str(partition)), end)
+        for sink, ask in dict(self._latest).items():
+            at = self._reached.get(sink)
+            if at is None:
+                continue
+            for where, end in _asked(ask).items():
+                topic, partition = where
+                behind = max(0, end - at.get(where, 0))
+                lag.add_metric((self._pipeline.name, sink, topic, str(partition)), behind)
+        return [reached, lag]
+
+    def text(self) -> str:
+        return generate_latest(self.registry).decode()
+
+    @contextmanager
+    def served(self, at: HostPort) -> Iterator[int]:
+        """Over HTTP within, on threads of its own; the port. Raises SetupError."""
+        try:
+            server, thread = start_http_server(at.port, at.host, self.registry)
+        except OSError as error:
+            reason = error.strerror or error
+            message = f"metrics.prometheus: {at} cannot be listened on: {reason}"
+            raise SetupError(message) from error
+        try:
+            yield int(server.server_port)
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+@contextmanager
+def told(pipeline: Pipeline, reporter: Reporter) -> Iterator[Reporter]:
+    """The reporter, and beside it the metrics where the file wants them. Raises SetupError."""
+    with ExitStack() as stack:
+        shown = reporter
+        if pipeline.metrics is not None:
+            metrics = Metrics(pipeline)
+            stack.enter_context(metrics.served(pipeline.metrics))
+            reporter = Both(reporter, metrics)
+        if pipeline.metrics_table is not None:
+            path, secrets = pipeline.metrics_table, pipeline.secrets
+            table = ProgressTable(pipeline.name, path, shown, secrets=secrets)
+            reporter = Both(reporter, stack.enter_context(table))
+        yield reporter
+
+
+def _family(name: str) -> GaugeMetricFamily:
+    metric = METRICS[name]
+    return GaugeMetricFamily(metric.exported, metric.meaning, labels=metric.labels)
+
+
+def _asked(ask: Callable[[], ByPartition]) -> ByPartition:
+    try:
+        return ask()
+    except Exception:
+        # Spark may be about to end: a scrape without lag is better than none.
+        return {}

@@ -1,0 +1,91 @@
+"""How fast each sink of a run goes, by its last batches, and how long it has yet. Pure: the time is
+an argument, in seconds of one clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.report.events import BatchDone
+from pipelines.report.progress_rows import lag
+
+BATCHES = 10
+"""So many of the last ones say how fast it goes: what was an hour ago says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Behind a batch. `rate`: records a second, None before any time has passed. `lag`: records
+    that the topics have beyond the table, None where nobody knows. `seconds`: of the batch.
+    `left_s`: until all is read that there was at the begin; None where that has no end."""
+
+    rate: float | None
+    lag: int | None
+    seconds: float
+    left_s: float | None
+
+    def told(self) -> str:
+        """In a line: `1,200/s, 40 behind, 0.8 s, 12 s left`."""
+        said = [] if self.rate is None else [f"{self.rate:,.0f}/s"]
+        if self.lag is not None:
+            said.append(f"{self.lag:,} behind")
+        said.append(f"{self.seconds:.1f} s")
+        if self.left_s is not None:
+            said.append(f"{span(self.left_s)} left")
+        return ", ".join(said)
+
+
+def span(seconds: float) -> str:
+    """A time roughly, in the unit in which it is a small number."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+class Pacing:
+    """Of all sinks of a run. Mutable: their last batches. A sink's own thread alone tells of it."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, deque[tuple[float, int]]] = {}
+        self._to_do: dict[str, int | None] = {}
+        self._latest: dict[str, Callable[[], ByPartition]] = {}
+
+    def begun(self, sink: str, records_to_do: int | None) -> None:
+        """Also of one that begins again."""
+        self._to_do[sink] = records_to_do
+        self._last.pop(sink, None)
+
+    def watched(self, sink: str, latest: Callable[[], ByPartition]) -> None:
+        self._latest[sink] = latest
+
+    def batch(self, done: BatchDone, now_s: float) -> Pace:
+        """A batch has ended now."""
+        # When the first one began is when what it read began to count.
+        last = self._last.setdefault(
+            done.sink, deque([(now_s - done.seconds, 0)], maxlen=BATCHES + 1)
+        )
+        last.append((now_s, done.records))
+        passed_s = now_s - last[0][0]
+        rate = sum(records for _, records in [*last][1:]) / passed_s if passed_s > 0 else None
+        to_do = self._to_do.get(done.sink)
+        if to_do is not None:
+            to_do = self._to_do[done.sink] = max(0, to_do - done.records)
+        return Pace(
+            rate=rate,
+            lag=self._lag(done),
+            seconds=done.seconds,
+            left_s=to_do / rate if to_do is not None and rate else None,
+        )
+
+    def _lag(self, done: BatchDone) -> int | None:
+        latest = self._latest.get(done.sink)
+        if latest is None or done.already_there:
+            return None
+        try:
+            return lag(latest(), done.ends)
+        except Exception:
+            # Spark may be about to end: a line without it is better than none.
+            return None

@@ -1,0 +1,1 @@
+"""One run: preparation, start, queries, their end."""

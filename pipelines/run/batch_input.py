@@ -1,0 +1,244 @@
+"""The rows of a sink's micro-batches, made by Spark: read, decoded, through the transforms.
+
+A batch is read once for all that looks at it, where its sinks share a source once for all of them,
+behind a state as the state gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pipelines.dead_letters.unreadable_batches import is_unreadable_batch, skipped_and_recorded
+from pipelines.dead_letters.writer import Letters, SinkLetters
+from pipelines.exactly_once.data_loss import LostRange
+from pipelines.exactly_once.offset_chain import Batch, Commit
+from pipelines.formats.decode import Reading
+from pipelines.model.pipeline import Mode, Sink, Source, Transform
+from pipelines.model.plan import PipelinePlan, SinkPlan
+from pipelines.sinks.target import SinkTarget
+from pipelines.sources.josefine import SourceKind
+from pipelines.transforms import checks, dataframes
+from pipelines.transforms.cached_rows import keep, let_go
+from pipelines.transforms.checks import Checked
+from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.deduplicate import Span, span_of
+from pipelines.transforms.shared_batches import Persisted, SharedRows, in_session
+from pipelines.transforms.stateful import held
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsIn:
+    """`parsed`: each source's rows by its name, where their bad records are looked at; `good`:
+    those that are, or the rows of `node`; `bad`: how many a reading does not take, None where
+    nobody has counted; `kept`: in memory until `free`, which also calls `give_back`."""
+
+    parsed: Mapping[str, DataFrame]
+    good: DataFrame
+    node: str | None = None
+    bad: int | None = None
+    kept: tuple[Persisted, ...] = ()
+    give_back: Callable[[], None] | None = None
+
+    def free(self) -> None:
+        for each in self.kept:
+            each.unpersist()
+        if self.give_back is not None:
+            self.give_back()
+
+
+def nodes_of(plan: PipelinePlan, sink: SinkPlan, rows_in: RowsIn) -> dataframes.Nodes:
+    """What a sink's rows, checks and dead letters are made of."""
+    if rows_in.node is None:
+        return dataframes.nodes_for(plan, sink, rows_in.good)
+    beside = {
+        name: dataframes.good_rows(parsed, reading_of(plan.pipeline.sources[name]))
+        for name, parsed in rows_in.parsed.items()
+    }
+    return dataframes.nodes_for(plan, sink, rows_in.good, rows_in.node, beside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A batch's rows, parsed and in memory; `bad` as in `RowsIn`."""
+
+    rows: DataFrame
+    bad: int | None
+
+    def unpersist(self) -> None:
+        let_go(self.rows)
+
+
+def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
+    """Read and parse a batch, all of it. Nothing is kept where that fails."""
+    parsed = dataframes.parse(frame, reading, is_kept=True)
+    rows, bad = keep(parsed, "true" if reading is None else "not _good")
+    return Decoded(rows=rows, bad=None if reading is None else bad)
+
+
+def rows_of_source(
+    frame: DataFrame, source: Source, reading: Reading | None, *, keeps: bool, counts: bool
+) -> RowsIn:
+    """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
+    at once, for how many are bad decides."""
+    bad = None
+    kept: tuple[Persisted, ...]
+    if counts:
+        made = decoded(frame, reading)
+        parsed, bad, kept = made.rows, made.bad, (made,)
+    else:
+        parsed = (dataframes.persisted if keeps else dataframes.parse)(frame, reading)
+        kept = (parsed,) if keeps else ()
+    good = dataframes.good_rows(parsed, reading)
+    return RowsIn(parsed={source.name: parsed}, good=good, bad=bad, kept=kept)
+
+
+def rows_shared(
+    frame: DataFrame, sink: Sink, source: Source, batch: Batch, shared: SharedRows[Decoded]
+) -> RowsIn | None:
+    """The same, decoded once for all sinks that come to this batch; None: read for yourself."""
+    reading = reading_of(source)
+    made = shared.take(sink.name, batch, lambda: decoded(frame, reading))
+    if made is None:
+        return None
+    give_back = partial(shared.give_back, sink.name)
+    try:
+        parsed = in_session(made.rows, frame.sparkSession)
+        good = dataframes.good_rows(parsed, reading)
+    except BaseException:
+        give_back()
+        raise
+    return RowsIn(parsed={source.name: parsed}, good=good, bad=made.bad, give_back=give_back)
+
+
+def rows_of_state(
+    frame: DataFrame,
+    stateful: Transform,
+    sources: Iterable[Source],
+    read: Callable[[Source], DataFrame],
+) -> RowsIn:
+    """`sources`: those whose bad records are looked at; `read`: a batch's records once more."""
+    good = held(frame)
+    parsed: dict[str, DataFrame] = {}
+    try:
+        for one in sources:
+            parsed[one.name] = dataframes.persisted(read(one), reading_of(one))
+    except BaseException:
+        good.unpersist()
+        for each in parsed.values():
+            each.unpersist()
+        raise
+    return RowsIn(parsed=parsed, good=good, node=stateful.name, kept=(good, *parsed.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """`prepared_sink.BatchRows` of Spark's frames."""
+
+    reader: SparkReader
+    rows_in: RowsIn
+    nodes: dataframes.Nodes
+
+    @property
+    def bad(self) -> int | None:
+        return self.rows_in.bad
+
+    def refuse_bad(self, source: Source) -> None:
+        """Makes the bad records, up to the first one."""
+        parsed, readings = self.rows_in.parsed[source.name], self.reader.readings
+        dataframes.fail_on_bad(parsed, source, readings[source.name])
+
+    def checked(self) -> Mapping[str, Checked]:
+        """One look at each node."""
+        return checks.count(self.nodes.made, self.reader.sink.checks)
+
+    def letters(self, source: Source) -> Letters:
+        """Of a frame, which is not made yet."""
+        plan, name = self.reader.plan.sources[source.name], source.name
+        parsed, reading = self.rows_in.parsed[name], self.reader.readings[name]
+        return partial(dataframes.dead_letters, plan, parsed, reading, self.nodes.made)
+
+    def target_rows(self) -> tuple[DataFrame, Span | None]:
+        """The span is made where the sink leaves copies out."""
+        reader, how = self.reader, self.reader.sink.sink.deduplicate
+        made = self.nodes.rows[reader.sink.sink.input]
+        out: DataFrame = reader.target.rows(reader.plan.pipeline, made)
+        return out, span_of(made, how) if how else None
+
+    def free(self) -> None:
+        """Spark keeps nothing of the batch for this sink."""
+        self.rows_in.free()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkReader:
+    """`prepared_sink.BatchReader` of one sink. `shared`: with the other sinks of its source; None
+    where it reads for itself. `is_to_skip`: whether the user skips record batches that cannot be
+    read. `topics_of`: those of one of several sources."""
+
+    plan: PipelinePlan
+    sink: SinkPlan
+    kind: SourceKind
+    target: SinkTarget
+    letters: SinkLetters
+    readings: Mapping[str, Reading | None]
+    shared: SharedRows[Decoded] | None
+    is_to_skip: bool
+    topics_of: Callable[[Source], Collection[str]]
+
+    def read(
+        self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
+    ) -> SparkRows:
+        """Raises what Spark does, and ConfigError."""
+        rows_in = self._rows_in(frame, batch, own, lettered)
+        try:
+            nodes = nodes_of(self.plan, self.sink, rows_in)
+        except BaseException:
+            rows_in.free()
+            raise
+        return SparkRows(self, rows_in, nodes)
+
+    def pass_over(self, frame: DataFrame) -> None:
+        """A state goes on all the same."""
+        if self.sink.stateful:
+            held(frame).unpersist()
+
+    def skips(self, error: Exception) -> bool:
+        """By the error's text: Spark hands on no more."""
+        return self.is_to_skip and is_unreadable_batch(error)
+
+    def without_unreadable(
+        self, frame: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]
+    ) -> DataFrame:
+        """The batch is read once more."""
+        marked = self.kind.read(frame.sparkSession, self.sink.source, batch, marks_unreadable=True)
+        return skipped_and_recorded(marked, batch, record)
+
+    def _rows_in(
+        self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
+    ) -> RowsIn:
+        sink, source = self.sink, self.sink.source
+        if sink.stateful:
+            looks = {one.name: one for one in self.letters.looks(lettered, own)}
+            if own is not None:
+                looks |= {one.name: one for one in sink.failing}
+            read = partial(self._read_again, frame, batch)
+            return rows_of_state(frame, sink.stateful, looks.values(), read)
+        if self.shared is not None:
+            shared = rows_shared(frame, sink.sink, source, batch, self.shared)
+            if shared is not None:
+                return shared
+        again = sink.sink.deduplicate is not None or sink.sink.mode is Mode.SCD2
+        several = again or bool(sink.failing or sink.checks)
+        reading = self.readings[source.name]
+        return rows_of_source(frame, source, reading, keeps=several, counts=bool(lettered))
+
+    def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:
+        if len(self.sink.sources) > 1:
+            batch = batch.of_topics(self.topics_of(source))
+        return self.kind.read(frame.sparkSession, source, batch)

@@ -1,0 +1,315 @@
+"""One sink before its first batch: schemas looked at, tables there, the start settled, the stream.
+
+Whatever is wrong with the file stops here, before any table is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.base.errors import RunError
+from pipelines.dead_letters.store import DeltaLetters
+from pipelines.dead_letters.writer import SinkLetters
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.dead_letter_chain import Lettering
+from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
+from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
+from pipelines.model.pipeline import Pipeline, Sink, Source
+from pipelines.model.plan import PipelinePlan, SinkPlan, SourcePlan
+from pipelines.model.retry_policy import Retry
+from pipelines.model.schema_evolution import Steps
+from pipelines.run.batch_input import Decoded, SparkReader
+from pipelines.run.consumer_group_offsets import Advice
+from pipelines.run.options import Wishes
+from pipelines.run.prepared_sink import PreparedSink, begins
+from pipelines.run.read_range import Way, begun_at, ways_of
+from pipelines.run.settle_start import OfSource, Settling
+from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.delta_tables import change_columns, ensure_table
+from pipelines.sinks.target import LetterChain, OpenTarget, SinkTarget, TargetRun
+from pipelines.sinks.targets import target_of
+from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
+from pipelines.spark.files import HadoopFiles
+from pipelines.transforms import dataframes
+from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
+from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.shared_batches import SharedRows
+from pipelines.transforms.stateful import good_of, refuse_beyond, state_of, stream_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.transforms.dataframes import Good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What a sink's start has of its run. `now_ms` since 1970: when the run began. `letterings`: of
+    sources, where a sink before this one has prepared them; `shared`: the rows of its source."""
+
+    spark: SparkSession
+    plan: PipelinePlan
+    kind: SourceKind
+    run_id: str
+    wishes: Wishes
+    now_ms: int
+    letterings: Mapping[str, Lettering[LetterChain]]
+    shared: SharedRows[Decoded]
+    advice: Advice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a start looked at before it made anything. `dry`: without the rows of lookups; `good`:
+    the sources' good rows, none of them; `stored`: what the target has of these; `looked`: what
+    each source's topics have, `topics`: all of them."""
+
+    dry: PipelinePlan
+    empty: Callable[[Source], DataFrame]
+    good: Good
+    stored: DataFrame
+    state: Mapping[str, Any] | None
+    looked: Mapping[str, Topics]
+    topics: Topics
+
+
+def prepare(
+    run: RunContext,
+    of: SinkPlan,
+    on_retry: Callable[[int, Retry], None],
+    stopping: Callable[[], bool],
+) -> PreparedSink:
+    """Check schemas, make sure of the tables, settle where to start. `stopping`: whether the run is
+    to end. Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
+    pipeline, sink = run.plan.pipeline, of.sink
+    seen = _look(run, of)
+    wants = dataframes.columns(seen.stored)
+    target = target_of(sink)
+    facts = _facts(of, target, wants, pipeline.dead_letters)
+    link = _link(run, sink.name, of.source, {**facts, STATE: seen.state} if seen.state else facts)
+    losses = target.loss_table(pipeline)
+    target_run = TargetRun(session=lambda: run.spark, link=link, losses=losses, on_retry=on_retry)
+    opened = target.prepare(target_run, seen.stored, seen.topics.latest.topic_ids.values())
+    lettered = _lettered(run, of, seen, on_retry)
+    files_of = partial(CheckpointFiles, HadoopFiles(run.spark), parse=run.kind.parse)
+    settling = Settling(
+        run.plan,
+        of,
+        opened,
+        losses,
+        [*lettered.values()],
+        files_of(pipeline.checkpoint_of(sink.name)),
+        files_of(pipeline.old_checkpoint_of(sink.name)),
+        seen.topics,
+        run.wishes,
+    )
+
+    def fits(said: Mapping[str, Any]) -> None:
+        _refuse_other_state(pipeline, sink, said, seen.state)
+        opened.fit(wants, said)
+
+    start = settling.settle(fits)
+    opened.change()
+    ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
+    topics_of = partial(_topics_of, run.kind, seen.looked)
+    letterings = {name: each.lettering for name, each in lettered.items()}
+    letters = SinkLetters(
+        run.plan, of, opened.chain, letterings, DeltaLetters(run.spark), topics_of
+    )
+    begins_at = begun_at(ways)
+    _announce(run, of, opened, seen.topics, begins_at)
+    return PreparedSink(
+        file=pipeline.as_arguments,
+        plan=of,
+        opened=opened,
+        letters=letters,
+        files=settling.files,
+        reader=_reader(run, of, target, letters, topics_of),
+        advice=run.advice,
+        keeper=opened.keeper(stopping),
+        topics=seen.topics,
+        begun_at=begins_at,
+        ends_at={p: end for way in ways for p, end in way.ends_at.items()},
+        stream=_stream(run.spark, run.plan, of, run.kind, ways),
+        parse=run.kind.parse,
+        warnings=settling.warnings,
+    )
+
+
+def _look(run: RunContext, of: SinkPlan) -> _Seen:
+    """Raises ConfigError, RunError, SetupError."""
+    # In a session of its own: the views of a transform must not meet the caller's.
+    empty = partial(dataframes.empty_source, run.spark.newSession())
+    good = good_of(run.plan, of.sink.input, empty)
+    dry = run.plan.with_rows({})
+    stored = _stored(dry, of, good)
+    dataframes.rows_of(run.plan, of.sink.input, good)
+    looked = {one.name: run.kind.look(one) for one in of.sources}
+    return _Seen(
+        dry=dry,
+        empty=empty,
+        good=good,
+        stored=stored,
+        state=state_of(dry, of, good),
+        looked=looked,
+        topics=topics_together(looked),
+    )
+
+
+def _link(run: RunContext, name: str, source: Source, facts: Mapping[str, Any]) -> Link:
+    said = {**facts, JUDGED_BY: judgement(run.plan.sources[source.name])}
+    return Link(pipeline=run.plan.pipeline.name, sink=name, run=run.run_id, facts=said)
+
+
+def _lettered(
+    run: RunContext, of: SinkPlan, seen: _Seen, on_retry: Callable[[int, Retry], None]
+) -> dict[str, OfSource]:
+    """The dead letters of the sink's sources, by their names."""
+    found: dict[str, OfSource] = {}
+    for each in of.lettered:
+        source = each.source
+        there, leads = run.letterings.get(source.name), source.name not in run.letterings
+        if there is None:
+            letters = _letters(seen.dry, of, each, seen.empty(source), seen.good)
+            # A dot is in no sink's name, so this chain collides with none.
+            link = _link(run, f"dead_letter.{source.name}", source, {})
+            there = _lettering(run.spark, run.plan.pipeline, letters, link, on_retry)
+        found[source.name] = OfSource(there, leads, topics_beside(source, seen.looked))
+    return found
+
+
+def _announce(
+    run: RunContext, of: SinkPlan, opened: OpenTarget, topics: Topics, begins_at: ByPartition
+) -> None:
+    """Tell who shares something with this sink where it goes on."""
+    tip = opened.chain.tip
+    run.advice.stands(of, tip.reached.ends if tip else {}, topics.latest.ends)
+    if _shares(run, of):
+        run.shared.stands(of.name, begins(of, topics, begins_at))
+
+
+def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
+    return of.source.skips_losses or run.wishes.skip_losses
+
+
+def _shares(run: RunContext, of: SinkPlan) -> bool:
+    """Whether the other sinks of its source have the same rows. Which records are lost is told by
+    who reads them; a source with one sink has nobody to share with."""
+    is_alone = len(run.plan.sources[of.source.name].sinks) == 1
+    return not (of.stateful or is_alone or _skips_losses(run, of))
+
+
+def _reader(
+    run: RunContext,
+    of: SinkPlan,
+    target: SinkTarget,
+    letters: SinkLetters,
+    topics_of: Callable[[Source], Collection[str]],
+) -> SparkReader:
+    return SparkReader(
+        plan=run.plan,
+        sink=of,
+        kind=run.kind,
+        target=target,
+        letters=letters,
+        readings={each.name: reading_of(each) for each in of.sources},
+        shared=run.shared if _shares(run, of) else None,
+        is_to_skip=_skips_losses(run, of) and of.stateful is None,
+        topics_of=topics_of,
+    )
+
+
+def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -> Collection[str]:
+    """Those of one of several sources: the file's, or (of folders) those that are there."""
+    if source.topics:
+        return source.topics
+    began, now = looked[source.name], kind.look(source)
+    return {*began.latest.topic_ids, *now.latest.topic_ids}
+
+
+def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
+    """What the sink's table has of no records. Raises ConfigError for what only Spark finds."""
+    refuse_beyond(dry, of, good)
+    made = dataframes.rows_of(dry, of.sink.input, good)
+    stored = dataframes.stored(target_of(of.sink).rows(dry.pipeline, made))
+    refuse_no_cluster(of.sink, stored.columns)
+    refuse_no_constraint(of.sink, stored)
+    dataframes.refuse_checks(dry, of, good)
+    return stored
+
+
+def _facts(
+    plan: SinkPlan, target: SinkTarget, columns: Mapping[str, str], dead_letters: str | None
+) -> dict[str, Any]:
+    """What the next run has to know of the table's rows."""
+    said: dict[str, Any] = {
+        "columns": [*columns],
+        "mode": plan.sink.mode.value,
+        "keys": [*target.keys()],
+    }
+    if plan.lettered:
+        said["dead_letters"] = dead_letters
+    return said
+
+
+def _refuse_other_state(
+    pipeline: Pipeline, sink: Sink, said: Mapping[str, Any], state: Mapping[str, Any] | None
+) -> None:
+    """Raise RunError when the table's state was made by other words than the file's."""
+    wrong = other_state(said, state)
+    if wrong:
+        whose = str((state or said[STATE])["transform"])
+        lines = [f"sink `{sink.name}`: {sink.told} {wrong}"]
+        raise RunError("\n".join(lines + ways_out(pipeline.as_arguments, whose, sink.name)))
+
+
+def _stream(
+    spark: SparkSession, plan: PipelinePlan, sink: SinkPlan, kind: SourceKind, ways: Sequence[Way]
+) -> DataFrame:
+    """The sink's stream: its source's, or one of a state's rows."""
+    stateful, of = sink.stateful, {way.source.name: way for way in ways}
+    # In a session of its own, too: a query has a copy of the one that it begins in.
+    session = spark.newSession() if stateful else spark
+
+    def opened(source: Source) -> DataFrame:
+        way = of[source.name]
+        return kind.open(session, plan.pipeline.streamed(way.source), way.at)
+
+    if stateful is None:
+        return opened(sink.source)
+    return stream_of(plan, sink, stateful, opened)
+
+
+def _letters(
+    dry: PipelinePlan, sink: SinkPlan, source: SourcePlan, empty: DataFrame, good: Good
+) -> DataFrame:
+    """Of an empty batch, with their columns."""
+    made, reading = dataframes.nodes_for(dry, sink, good).made, reading_of(source.source)
+    return dataframes.dead_letters(source, dataframes.parse(empty, reading), reading, made, {})
+
+
+def _lettering(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    letters: DataFrame,
+    link: Link,
+    on_retry: Callable[[int, Retry], None],
+) -> Lettering[LetterChain]:
+    """With a table for such letters."""
+    path = _dead_table(spark, pipeline, letters)
+    return Lettering(DeltaChain(spark, path, link, on_retry), pipeline.dead_letters)
+
+
+def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:
+    """The dead letters' table, with all columns of these letters: `headers` may come later."""
+    where, name = pipeline.dead_letter_path, pipeline.dead_letter_table
+    assert where or name
+    path = ensure_table(spark, where, name, letters.schema)
+    there = spark.read.format("delta").load(path).columns
+    new = [(name, kind) for name, kind in dataframes.columns(letters).items() if name not in there]
+    change_columns(spark, path, Steps(add=tuple(new)))
+    return path

@@ -1,0 +1,327 @@
+"""Runs a pipeline: one Structured Streaming query per sink, until the input or the user ends it.
+
+Rules: a run ends between batches, never inside one (a stop request waits for the batch under way;
+what Spark has planned by then is replayed by the next run); all sinks are settled before the first
+one writes; from then on a failing sink is begun again behind its last commit where `retries` says
+that it is worth it, and otherwise the others go on without it (`sink_lives`); the error that a user
+sees is ours, not Spark's pages around it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pipelines.base.errors import PipelineError, SetupError
+from pipelines.base.variables import hidden
+from pipelines.exactly_once.dead_letter_chain import Lettering
+from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.model.pipeline import Pipeline
+from pipelines.model.plan import compile_plan
+from pipelines.model.retry_policy import Retry
+from pipelines.report.events import BatchDone, Reporter
+from pipelines.report.totals import RunResult, Tally
+from pipelines.run.batch_input import Decoded
+from pipelines.run.consumer_group_offsets import Advice
+from pipelines.run.failure_notes import forget, note
+from pipelines.run.options import NO_WISHES, Wishes
+from pipelines.run.prepare import RunContext, prepare
+from pipelines.run.queries import FailedError, start, stop_all, why_ended
+from pipelines.run.sink_handle import SinkHandle
+from pipelines.run.sink_lifecycle import After, SinkLives, after, together
+from pipelines.sinks.target import LetterChain
+from pipelines.sources.josefine import SourceKind
+from pipelines.sources.kinds import ANY_KIND
+from pipelines.spark.jvm import has_gone, watched
+from pipelines.transforms.shared_batches import SharedRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_S = 0.05
+
+
+def run_sinks(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    reporter: Reporter,
+    *,
+    wishes: Wishes = NO_WISHES,
+    kind: SourceKind | None = None,
+    stop: threading.Event | None = None,
+) -> RunResult:
+    """Run to the end of the input (available_now) or until `stop` is set, also where some sinks
+    fail. Raises PipelineError when the run cannot begin or ends whole."""
+    then = "during the run; what was committed stays, and the next run goes on behind it"
+    with watched(spark, then):
+        return _Run(spark, pipeline, reporter, kind or ANY_KIND, stop).run(wishes)
+
+
+def run_pipeline(
+    spark: SparkSession, pipeline: Pipeline, reporter: Reporter, **options: Any
+) -> RunResult:
+    """The same with the same options, for whom a run with a failed sink is a failed run."""
+    result = run_sinks(spark, pipeline, reporter, **options)
+    failure = together(result.failures.values())
+    if failure is not None:
+        raise failure
+    return result
+
+
+class _Run:
+    """One run: the only place that knows the queries of all sinks together."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        reporter: Reporter,
+        kind: SourceKind,
+        stop: threading.Event | None,
+    ) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.plan = compile_plan(pipeline)
+        self.reporter = reporter
+        self.stop = stop or threading.Event()
+        self.tally = Tally(pipeline)
+        self.run_id = uuid4().hex
+        self.now_ms = time.time_ns() // 1_000_000
+        self.first_s = time.monotonic()
+        self.kind = kind
+        self.lives = SinkLives(pipeline.sinks, pipeline.restart)
+        self.wishes = NO_WISHES
+        self.well: set[str] = set()
+        """Sinks with a new batch since their last start."""
+        self.handles: dict[str, SinkHandle] = {}
+        self.letterings: dict[str, Lettering[LetterChain]] = {}
+        self.shared: dict[str, SharedRows[Decoded]] = {
+            source: SharedRows() for source in pipeline.sources
+        }
+        self.advice = Advice(self.plan, kind.advise, self._group_failed)
+
+    def run(self, wishes: Wishes) -> RunResult:
+        self.wishes = wishes
+        try:
+            self._start()
+            while self.lives.left() and not self.stop.wait(POLL_S):
+                self._turn()
+        except BaseException:
+            stop_all(self.handles.values())
+            for handle in self.handles.values():
+                handle.rests()
+            raise
+        stop_all(self.handles.values())
+        self._look_back()
+        return RunResult(
+            sinks=self.tally.totals,
+            seconds=time.monotonic() - self.first_s,
+            interrupted=self.stop.is_set(),
+            failures=self.lives.failures,
+        )
+
+    # -- starts --------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """All sinks are settled before the first one writes: a stop of the second is then harmless,
+        and the run does not begin."""
+        while not self._settle():
+            if self.stop.is_set():
+                return
+        # What the user has settled is settled.
+        self.wishes = replace(self.wishes, trust=Trust.NEITHER)
+        self.first_s = time.monotonic()
+        for name in self.pipeline.sinks:
+            # Another one's failure may have put it off.
+            if name in self.lives.awake():
+                self._begin(name)
+
+    def _settle(self) -> bool:
+        """Prepare each sink; whether all are, or one failed and a pause is over."""
+        self.letterings = {}
+        try:
+            for name in self.pipeline.sinks:
+                self._prepare(name)
+        except FailedError as error:
+            failed = error
+        else:
+            return True
+        retry = self._granted(failed.handle, failed.failure)
+        if retry is None:
+            raise failed.told
+        self.reporter.restarting(failed.handle.plan.name, retry)
+        self.stop.wait(retry.pause_s)
+        return False
+
+    def _prepare(self, name: str) -> None:
+        """Raises FailedError for what may pass, PipelineError for what does not."""
+        plan = self.plan.sinks[name]
+        shared = self.shared[plan.source.name]
+        handle = SinkHandle(plan, self._batch_done, self._upkeep_failed, shared.leaves)
+        self.handles[name] = handle
+        self.lives.prepare(name, time.monotonic())
+        self.reporter.starting(f"sink {name}")
+        try:
+            prepared = handle.prepared = prepare(
+                RunContext(
+                    spark=self.spark,
+                    plan=self.plan,
+                    kind=self.kind,
+                    run_id=self.run_id,
+                    wishes=self.wishes,
+                    now_ms=self.now_ms,
+                    letterings=self.letterings,
+                    shared=shared,
+                    advice=self.advice,
+                ),
+                plan,
+                partial(self.reporter.retrying, name),
+                handle.is_stopping,
+            )
+        except SetupError as error:
+            # Brokers that are away may come back.
+            raise FailedError(handle, error) from error
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise FailedError(handle, error) from error
+        self.letterings |= prepared.letters.letterings
+        self.tally.totals[name].path = prepared.opened.chain.path
+        for line in prepared.warnings:
+            self.reporter.warned(name, hidden(line, self.pipeline.secrets))
+
+    def _begin(self, name: str) -> None:
+        self.lives.begin(name, time.monotonic())
+        self.well.discard(name)
+        forget(self.pipeline, name)
+        handle = self.handles[name]
+        try:
+            start(handle, self.pipeline, self.reporter)
+        except Exception as error:
+            self._failed(handle, error)
+
+    def _begin_again(self, name: str) -> None:
+        """Alone: the others do what they do."""
+        try:
+            self._prepare(name)
+        except FailedError as failed:
+            self._failed(failed.handle, failed.failure)
+        except PipelineError as error:
+            self._fail(self.handles[name], error)
+        else:
+            self._begin(name)
+
+    # -- ends ----------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Look at each query, and begin what is due."""
+        for name in self.lives.running():
+            handle = self.handles[name]
+            # Another one's failure may have ended it meanwhile.
+            if name not in self.lives.running() or handle.query.isActive:
+                continue
+            failure = self._ended(handle)
+            if failure is None:
+                self.lives.end(name)
+            else:
+                self._failed(handle, failure)
+        for name in self.lives.due(time.monotonic()):
+            if not self.stop.is_set():
+                self._begin_again(name)
+
+    def _ended(self, handle: SinkHandle) -> Exception | None:
+        failure = why_ended(handle)
+        handle.rests()
+        self.tally.totals[handle.plan.name].late += handle.late_rows()
+        return failure
+
+    def _failed(self, handle: SinkHandle, failure: Exception) -> None:
+        """Raises what ends the run whole."""
+        retry = self._granted(handle, failure)
+        follows = self._follows(handle, failure, retry)
+        if follows is After.ALL_END:
+            raise failure
+        if retry is None:
+            self._fail(handle, FailedError(handle, failure).told)
+            return
+        self.reporter.restarting(handle.plan.name, retry)
+        due_s = time.monotonic() + retry.pause_s
+        self.lives.pause(handle.plan.name, due_s)
+        if follows is After.ALL_AGAIN:
+            self._rest_all(due_s)
+
+    def _follows(self, handle: SinkHandle, failure: Exception, retry: Retry | None) -> After:
+        has_letters = self.plan.sources[handle.plan.source.name].has_dead_letters
+        return after(failure, retry, moves_letters=has_letters and self._skips_losses(handle))
+
+    def _skips_losses(self, handle: SinkHandle) -> bool:
+        return handle.plan.source.skips_losses or self.wishes.skip_losses
+
+    def _rest_all(self, due_s: float) -> None:
+        """End the queries of the others, to begin them again with it, in file order."""
+        stop_all(self.handles.values())
+        for name in self.lives.awake():
+            if name in self.lives.running():
+                self._settle_end(self.handles[name])
+            if name in self.lives.awake():
+                self.lives.pause(name, due_s)
+        self.letterings = {}
+
+    def _look_back(self) -> None:
+        """At queries that were ended: what of them failed in its last batch has failed."""
+        for name in self.lives.running():
+            self._settle_end(self.handles[name])
+
+    def _settle_end(self, handle: SinkHandle) -> None:
+        failure = self._ended(handle)
+        if failure is None:
+            return
+        follows = self._follows(handle, failure, self._granted(handle, failure))
+        if follows is After.ALL_END:
+            raise failure
+        if follows is After.SINK_ENDS:
+            self._fail(handle, FailedError(handle, failure).told)
+
+    def _granted(self, handle: SinkHandle, failure: Exception) -> Retry | None:
+        if has_gone(self.spark):
+            raise failure
+        if isinstance(failure, PipelineError) and not isinstance(failure, SetupError):
+            return None
+        return self.lives.granted(
+            handle.plan.name,
+            failure,
+            hidden(clear_reason(failure), self.pipeline.secrets),
+            skips_losses=self._skips_losses(handle),
+            now_s=time.monotonic(),
+        )
+
+    def _fail(self, handle: SinkHandle, told: PipelineError) -> None:
+        """The others go on."""
+        name = handle.plan.name
+        self.lives.fail(name, told)
+        first, *_ = str(told).splitlines() or [""]
+        line = hidden(first.removeprefix(f"sink `{name}`: "), self.pipeline.secrets)
+        note(self.pipeline, name, line, time.time_ns() // 1_000_000)
+        self.reporter.failed(name, line, len(self.lives.left()))
+
+    # -- what is told meanwhile ----------------------------------------------------------------
+
+    def _upkeep_failed(self, sink: str, line: str) -> None:
+        # Spark's reasons may quote settings.
+        self.reporter.upkeep_failed(sink, hidden(line, self.pipeline.secrets))
+
+    def _group_failed(self, source: str, line: str) -> None:
+        self.reporter.group_failed(source, hidden(line, self.pipeline.secrets))
+
+    def _batch_done(self, done: BatchDone) -> None:
+        self.tally.count(done, time.monotonic() - self.first_s)
+        if not done.already_there and done.sink not in self.well:
+            self.well.add(done.sink)
+            self.lives.well(done.sink)
+        self.reporter.batch(done)
+        self.tally.judge(done)

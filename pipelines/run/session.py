@@ -1,0 +1,110 @@
+"""Starts the Spark session that a pipeline's file asks for, with its failpoints; quietly."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from pipelines.base import failpoints
+from pipelines.base.errors import SetupError
+from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.model.pipeline import Pipeline
+from pipelines.run.multi_run import conf_of
+from pipelines.spark.jvm import process_of, quieten_py4j, spared_signals, stopping
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+DEFAULTS: Mapping[str, str] = {
+    # PySpark tells the JVM for each call on a column from which line of Python it comes: five round
+    # trips for one, and our frames are the same ones for each batch. What is wrong with the file is
+    # told with the file's lines.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+
+def what_begins(conf: Mapping[str, str]) -> str:
+    """What is begun now, for who waits: the first start of a user also fetches Delta's jars."""
+    from josefine_spark.sessions.session import SessionError, fetches_jars
+
+    try:
+        fetches = fetches_jars(conf)
+    except (SessionError, ModuleNotFoundError):
+        fetches = False  # the start itself says why it is none, or that there is no PySpark
+    return "Spark; Delta's jars are fetched first, once" if fetches else "Spark"
+
+
+def start_session(pipeline: Pipeline) -> SparkSession:
+    """The Spark session that the file asks for. Raises SetupError."""
+    return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+
+
+def session_of(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
+    """The same, stopped behind what is within. Raises also SparkGoneError there."""
+    return stopping(start_session(pipeline))
+
+
+def session_of_all(pipelines: Sequence[Pipeline]) -> AbstractContextManager[SparkSession]:
+    """One for several files that agree. Raises as `session_of` does."""
+    conf, master = conf_of(pipelines)
+    names = ", ".join(each.name for each in pipelines)
+    return stopping(start_named(f"josefine {names}", conf, master))
+
+
+def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -> SparkSession:
+    """The Spark session of an application. Raises SetupError."""
+    from josefine_spark.sessions.session import SessionError, session
+
+    with tempfile.TemporaryFile() as said:
+        try:
+            with spared_signals(), _stderr_to(said.fileno()):
+                spark = session(name, {**DEFAULTS, **conf}, master)
+        except SessionError as error:
+            raise SetupError(str(error)) from error
+        except Exception as error:
+            said.seek(0)
+            last = said.read().decode(errors="replace").strip().splitlines()[-1:]
+            reason = "; ".join([clear_reason(error), *last])
+            raise SetupError(f"Spark does not start: {reason}") from error
+    # Failures reach the user in our words; Spark's log and PySpark's (a page of JSON on stderr for
+    # each refused query) would bury them.
+    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    quieten_py4j()
+    return spark
+
+
+def arm_failpoints(spark: SparkSession) -> None:
+    """Arm what JOSEFINE_FAIL names, with the JVM that must die with us."""
+    text = os.environ.get("JOSEFINE_FAIL")
+    if text:
+        process = process_of(spark)
+        try:
+            failpoints.arm(text, process.pid if process else None)
+        except ValueError as error:
+            raise SetupError(str(error)) from error
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """Give the JVM that starts meanwhile another stderr: its chatter would break the bars.
+
+    JOSEFINE_DEBUG leaves it where it is.
+    """
+    if os.environ.get("JOSEFINE_DEBUG"):
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)

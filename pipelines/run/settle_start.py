@@ -1,0 +1,327 @@
+"""Where one sink of a run starts: its table, checkpoint, topics and dead letters, brought together.
+
+Reads what each of them says, lets the pure modules decide and does what they decided, before any
+query runs. Raises ChainError where a person has to decide. Whatever is done here may be the last
+before a crash: the next start finds it in the tables and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.base import failpoints
+from pipelines.base.errors import ChainError
+from pipelines.exactly_once import verdict_messages
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.data_loss import losses, passing, standing
+from pipelines.exactly_once.dead_letter_chain import Lettering, said_by, trusted
+from pipelines.exactly_once.legacy_checkpoint import Owner, whose
+from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import TakeOver, begins
+from pipelines.exactly_once.reconcile import (
+    Checkpoint,
+    Start,
+    Trust,
+    Unreadable,
+    dead_letters_gone,
+    leaves_out,
+    reconcile,
+)
+from pipelines.exactly_once.startup_steps import Opening, Step, opening
+from pipelines.exactly_once.state_chain import state_stop
+from pipelines.model.plan import PipelinePlan, SinkPlan
+from pipelines.run.options import Wishes
+from pipelines.sinks.delta_commits import StoppedError
+from pipelines.sinks.target import LetterChain, OpenTarget, SinkChain, TableAt
+from pipelines.sources.josefine import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class OfSource:
+    """The dead letters of one of a sink's sources. `leads`: their chain is settled with this sink;
+    `others`: the topics of what the source is joined with."""
+
+    lettering: Lettering[LetterChain]
+    leads: bool
+    others: Collection[str]
+
+
+class Settling:
+    """One sink's start. `letters`: of those of its sources whose bad records become dead letters.
+
+    `files` is the checkpoint to go on with; `old_files` is where it may have been before.
+    """
+
+    def __init__(
+        self,
+        plan: PipelinePlan,
+        sink: SinkPlan,
+        opened: OpenTarget,
+        losses: TableAt,
+        letters: Sequence[OfSource],
+        files: CheckpointFiles,
+        old_files: CheckpointFiles,
+        topics: Topics,
+        wishes: Wishes,
+    ) -> None:
+        self._pipeline = plan.pipeline
+        self._file = plan.pipeline.as_arguments
+        self._sink = sink.sink
+        self._source = sink.source
+        self._opened, self._chain, self._losses = opened, opened.chain, losses
+        self._letters = letters
+        self.files = files
+        self._new_files = files
+        self._old_files = old_files
+        self._topics = topics
+        self._wishes = wishes
+        self._stateful = sink.stateful
+        # A state is in its checkpoint: no wish is obeyed that would set that aside.
+        self._trust = Trust.NEITHER if self._stateful else wishes.trust
+        self.warnings: list[str] = []
+        """What this start passed over, as it was told to."""
+        self._take: Mapping[Step, Callable[[Opening], None]] = {
+            Step.RECORD: self._record,
+            Step.ANCHOR: self._anchor,
+            Step.SET_ASIDE: self._set_aside,
+            Step.PASS_LETTERS: self._pass_letters,
+            Step.PASS: self._pass,
+            Step.NOTE: self._note,
+        }
+
+    def settle(self, fits: Callable[[Mapping[str, Any]], None]) -> Start:
+        """Where to start; both chains follow it. Raises ChainError when the sides disagree.
+
+        `fits` is given what the sink's last commit says, before there is another, and raises when
+        the table cannot take the sink's rows.
+        """
+        trust = self._trust
+        found = self._loaded(self._chain, ())
+        fits(found.said if isinstance(found, Tip) else {})
+        checkpoint = self._checkpoint(found)
+        assigned = self._source.assigned
+        outcome = reconcile(checkpoint, found, trust, assigned=assigned)
+        if isinstance(outcome, Start) and outcome.tip is not None:
+            outcome = self._with_topics(outcome)
+        outcome = self._of_state(checkpoint, found) or outcome
+        if isinstance(outcome, Stop):
+            raise self._stopped(outcome, checkpoint, found)
+        if self._chain_alone(outcome, checkpoint):
+            if self._stateful:
+                stop = Stop(verdict=Verdict.STATE_STAYS, detail="`assign` leaves partitions out")
+                raise self._stopped(stop, checkpoint, found)
+            outcome = replace(outcome, set_checkpoint_aside=True)
+        at = standing(outcome, checkpoint)
+        lost = losses(
+            at,
+            self._topics.latest.topic_ids,
+            self._topics.bounds(),
+            skip=self._skips_losses(),
+        )
+        if isinstance(lost, Stop):
+            raise self._stopped(lost, checkpoint, found)
+        plan = opening(outcome, checkpoint, at, lost, stateful=self._stateful is not None)
+        self._chain.follow(outcome.tip)
+        for each in self._letters:
+            if each.leads:
+                self._settle_dead_letters(each, outcome)
+            each.lettering.stands_behind(outcome.tip, each.others)
+        self._vouch()
+        for step in plan.steps:
+            self._take[step](plan)
+        if checkpoint is None:
+            self.files.sweep()
+        return plan.start
+
+    def _of_state(
+        self, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
+    ) -> Stop | None:
+        """Why the sink's state is not its table's; None also where it has none."""
+        if self._stateful is None:
+            return None
+        query = self.files.query_id() if checkpoint else ""
+        return state_stop(checkpoint, query, found, has_state=self.files.has_state())
+
+    def _skips_losses(self) -> bool:
+        skips = self._source.skips_losses or self._wishes.skip_losses
+        return skips and self._stateful is None
+
+    def _chain_alone(self, start: Start, checkpoint: Checkpoint | None) -> bool:
+        """Whether to go on by the table alone: of a source that does not read all of its
+        checkpoint's partitions any more. Both agree, and the table keeps all ends."""
+        knows = start.tip is not None and bool(start.tip.reached.ends)
+        return knows and leaves_out(checkpoint, self._source.assigned)
+
+    def _checkpoint(self, found: Tip | Unreadable | None) -> Checkpoint | None:
+        """This sink's, also in its old place; `files` is where it is."""
+        trust = self._trust
+        here = self._new_files.read()
+        if here is not None:
+            return here
+        old = self._old_files.read()
+        if old is None:
+            return None
+        topics = self._topics.latest.topic_ids
+        owner = whose(old, self._old_files.query_id(), found, self._chain.queries, topics)
+        if owner is Owner.UNKNOWN and trust is Trust.NEITHER:
+            text = verdict_messages.unnamed_checkpoint(
+                self._file, self._sink.name, self._old_files.folder, self._new_files.folder, old
+            )
+            raise ChainError(text)
+        if owner is Owner.OURS or (owner is Owner.UNKNOWN and trust is Trust.CHECKPOINT):
+            self.files = self._old_files
+            return old
+        return None
+
+    def _record(self, plan: Opening) -> None:
+        self._do(self._chain, lambda: self._opened.record_losses(plan.lost))
+        failpoints.hit("mid_loss", 1)
+
+    def _anchor(self, plan: Opening) -> None:
+        commit = plan.anchor
+        assert commit is not None
+        self._do(self._chain, lambda: self._chain.move(commit))
+        failpoints.hit("mid_loss", 2)
+
+    def _set_aside(self, plan: Opening) -> None:
+        self.files.set_aside()
+        self.files = self._new_files
+        failpoints.hit("after_set_aside")
+
+    def _pass_letters(self, plan: Opening) -> None:
+        for lettering in (each.lettering for each in self._letters if each.leads):
+            dead = lettering.chain
+            moved = passing(dead.tip, dead.tip.reached, plan.lost) if dead.tip else None
+            if moved is not None:
+                self._do(dead, partial(dead.move, moved))
+                failpoints.hit("mid_loss", 3)
+                lettering.begins(dead.tip, dead.tip)
+                self._vouch()
+
+    def _pass(self, plan: Opening) -> None:
+        commit = plan.passes
+        assert commit is not None
+        said = [[*each.partition, each.start, each.end] for each in plan.lost]
+        self._do(self._chain, lambda: self._chain.move(commit, lost=said))
+
+    def _note(self, plan: Opening) -> None:
+        tip = plan.start.tip
+        self.files.continues(tip.reached.ends if tip else {})
+
+    def _do(self, chain: SinkChain, commit: Callable[[], None]) -> None:
+        try:
+            commit()
+        except StoppedError as stopped:
+            name, path = chain.link.name, chain.path
+            text = verdict_messages.stopped_for_others(self._file, name, path, stopped.stop, ())
+            raise ChainError(text) from stopped
+
+    def _stopped(
+        self, stop: Stop, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
+    ) -> ChainError:
+        return ChainError(
+            verdict_messages.stopped_at_start(
+                self._file,
+                self._sink.name,
+                self._chain.path,
+                self.files.folder,
+                stop,
+                checkpoint,
+                found,
+                verdict_messages.Losing(
+                    table=self._losses.told,
+                    topics=sorted(self._topics.latest.topic_ids),
+                    bootstrap=self._source.bootstrap,
+                ),
+                self._stateful.name if self._stateful else "",
+            )
+        )
+
+    def _loaded(self, chain: SinkChain, beside: Collection[str]) -> Tip | Unreadable | None:
+        """What the table says of this name, or of the one that it had before."""
+        found = chain.load()
+        if isinstance(found, (Tip, Unreadable)):
+            return found
+        others = chain.others()
+        stays = self._stateful is not None and chain is self._chain
+        outcome = begins(
+            chain.link.name,
+            others,
+            self._topics.latest.topic_ids,
+            beside=beside,
+            renames={} if stays else self._wishes.renames,
+            new_chains=self._wishes.new_chains,
+        )
+        if isinstance(outcome, Stop) and stays:
+            detail = f"{outcome.detail}; a state goes on under its own name only: give it back"
+            raise self._stopped(replace(outcome, detail=detail), None, None)
+        if isinstance(outcome, Stop):
+            name, path = chain.link.name, chain.path
+            raise ChainError(
+                verdict_messages.stopped_for_others(self._file, name, path, outcome, others)
+            )
+        if isinstance(outcome, TakeOver):
+            other = outcome.other
+            self._do(chain, lambda: chain.take_over(other))
+            found = chain.load()
+            assert isinstance(found, Tip)
+            return found
+        if isinstance(found, HandedOn):
+            return Tip(reached=TopicOffsets(), txn_version=found.txn_version)
+        return None
+
+    def _with_topics(self, start: Start) -> Start | Stop:
+        """A topic with another id than the table recorded is another topic of the same name."""
+        tip = start.tip
+        assert tip is not None
+        gone = tip.reached.recreated(self._topics.latest.topic_ids)
+        if not gone:
+            return start
+        partitions = tuple(sorted(p for p in tip.reached.ends if p[0] in gone))
+        if self._trust is not Trust.TABLE:
+            return Stop(verdict=Verdict.TOPIC_RECREATED, partitions=partitions)
+        kept = replace(tip, reached=tip.reached.without(gone))
+        return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
+
+    def _vouch(self) -> None:
+        """Let what the start commits say of the letters what a batch's commit does."""
+        link = self._chain.link
+        said = said_by(each.lettering for each in self._letters)
+        self._chain.link = replace(link, facts={**link.facts, **said})
+
+    def _settle_dead_letters(self, letters: OfSource, start: Start) -> None:
+        dead = letters.lettering.chain
+        trust = self._wishes.trust
+        found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])
+        is_readable = not isinstance(found, Unreadable)
+        if isinstance(found, Unreadable):
+            if trust is Trust.NEITHER:
+                stop = Stop(verdict=Verdict.TABLE_UNREADABLE, detail=found.hint)
+                raise ChainError(
+                    verdict_messages.stopped_at_start(
+                        self._file,
+                        dead.link.sink,
+                        dead.path,
+                        self.files.folder,
+                        stop,
+                        None,
+                        found,
+                    )
+                )
+            found = Tip(reached=TopicOffsets(), txn_version=found.txn_version)
+        where = self._pipeline.dead_letters
+        if is_readable and dead_letters_gone(start.tip, found, where, letters.others):
+            if trust is Trust.NEITHER:
+                stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
+                raise ChainError(
+                    verdict_messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
+                )
+            self.warnings.append(verdict_messages.letters_left_out(dead.path))
+        follows = found
+        if trust is not Trust.NEITHER:
+            follows = trusted(found, start.tip, self._topics.latest.topic_ids)
+        letters.lettering.begins(found, follows)

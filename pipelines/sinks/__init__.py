@@ -1,0 +1,1 @@
+"""The tables and topics that a sink commits to."""

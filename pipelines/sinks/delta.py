@@ -1,0 +1,244 @@
+"""The target of a sink with `type: delta`: a Delta table, by its folder or its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines.base.errors import RunError
+from pipelines.base.finding import SKIPPED, Finding
+from pipelines.config.output_paths import local_folder
+from pipelines.exactly_once.data_loss import LostRange
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.exactly_once.other_chains import ChainName
+from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.constraints import Due
+from pipelines.model.pipeline import Mode, Pipeline, Sink
+from pipelines.model.schema_evolution import Steps, fit, other_rows
+from pipelines.sinks import loss_table
+from pipelines.sinks.delta_commits import DeltaChain
+from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
+from pipelines.sinks.delta_end_offsets import FolderFiles
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.sinks.delta_maintenance import Keeper, keeper_of
+from pipelines.sinks.delta_tables import change_columns, cluster, ensure_table, folder_of
+from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
+from pipelines.spark.errors import complaint, refusal
+from pipelines.transforms import dataframes
+from pipelines.transforms.aggregate import Merge, fold, partials
+from pipelines.transforms.analysis_errors import (
+    refuse_flag,
+    refuse_no_time,
+    refuse_own,
+    refuse_twice,
+)
+from pipelines.transforms.deduplicate import Span, new_rows, without_copies
+from pipelines.transforms.scd2 import history, identity, versions
+from pipelines.transforms.upsert import latest_rows, upsert
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+NO_STEPS = Steps()
+_REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
+
+
+class OpenDelta:
+    """A table that a run writes. Mutable: what of it has to change."""
+
+    def __init__(self, sink: Sink, chain: DeltaChain, run: TargetRun, constraints: Due) -> None:
+        """`constraints`: those that the table has not yet."""
+        self.chain = chain
+        self._sink = sink
+        self._run = run
+        self._constraints = constraints
+        self._steps = NO_STEPS
+
+    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+        """Compare the table's columns. Raises RunError."""
+        sink = self._sink
+        due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
+        if not due:
+            table = self._run.session().read.format("delta").load(self.chain.path)
+            there = said.get("columns", ())
+            due = fit(dataframes.columns(table), wants, there, sink.evolution, merges=sink.merges)
+        if isinstance(due, str):
+            raise RunError(f"sink `{sink.name}`: {sink.told} {due}")
+        self._steps = due
+        return due == NO_STEPS
+
+    def change(self) -> None:
+        """Columns first: a constraint may be over a new one."""
+        spark, sink, path = self._run.session(), self._sink, self.chain.path
+        change_columns(spark, path, self._steps)
+        constrain(spark, sink, path, self._constraints)
+        if sink.cluster_by:
+            cluster(spark, path, sink.cluster_by)
+
+    def commit(
+        self,
+        rows: DataFrame,
+        commit: Commit,
+        batch_id: int,
+        more: Mapping[str, Any],
+        span: Span | None,
+    ) -> Written:
+        """Append or merge, by the sink's mode."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        sink, chain = self._sink, self.chain
+        how = _merge_of(sink, rows.schema, span)
+        try:
+            if how is None:
+                entry = chain.append(rows, commit, batch_id, more)
+                return Written(rows=entry.metrics.get("numOutputRows", 0), version=entry.version)
+            entry = chain.merge(rows, how, commit, batch_id, more)
+        except (PySparkException, Py4JError) as error:
+            why = why_broken(sink, chain.path, commit, batch_id, error)
+            if why is None:
+                raise
+            raise why from error
+        names = (f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
+        return Written(
+            rows=sum(entry.metrics.get(name, 0) for name in names), version=entry.version
+        )
+
+    def half_write(self, rows: DataFrame) -> None:
+        """Files that no log entry names."""
+        self.chain.half_write(rows)
+
+    def record_losses(self, lost: Sequence[LostRange]) -> None:
+        """In a table beside the sink's."""
+        losses = self._run.losses
+        loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
+
+    def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
+        """For OPTIMIZE and VACUUM, where the file asks for some."""
+        if not self._sink.upkeep:
+            return None
+        return keeper_of(self._run.session(), self.chain.path, self._sink, stopping)
+
+
+class DeltaTarget:
+    """A Delta table."""
+
+    writes = "a table"
+    gets_replay = True
+    has_columns = True
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+
+    def keys(self) -> tuple[str, ...]:
+        """Of a history those and the time that a version holds from."""
+        return _row_keys(self.sink)
+
+    def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
+        """The table's rows, and what a merge needs beside them."""
+        return _table_rows(pipeline, self.sink, made)
+
+    def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
+        """The table is made where it is not there. Raises RunError where it has another constraint
+        of a name."""
+        spark, sink = run.session(), self.sink
+        path = ensure_table(spark, sink.path, sink.table, stored.schema)
+        chain = DeltaChain(spark, path, run.link, run.on_retry)
+        return OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+
+    def open(self, run: TargetRun) -> OpenDelta:
+        """The catalog is asked where the file names the table."""
+        spark, sink = run.session(), self.sink
+        path = sink.path or folder_of(spark, str(sink.table))
+        return OpenDelta(sink, DeltaChain(spark, path, run.link, run.on_retry), run, ())
+
+    def probe(self, connect: Connect) -> str | None:
+        """Its folder is looked at with all others that a run writes."""
+        return None
+
+    def findings(self, trouble: str | None) -> list[Finding]:
+        """Of a table by its name."""
+        sink = self.sink
+        if not sink.table:
+            return []
+        what = f"sinks.{sink.name}.table: {sink.table}: only Spark's catalog knows where it is"
+        return [Finding(SKIPPED, what)]
+
+    def describe(self, name: ChainName) -> Seen | None:
+        """By the log of a table on this machine."""
+        folder = local_folder(self.sink.path) if self.sink.path else None
+        if folder is None:
+            return None
+        reader = DeltaLogReader(FolderFiles(), str(folder), name.app_id)
+        found, _ = reader.last_tip()
+        return Seen(
+            tip=found if isinstance(found, (Tip, Unreadable)) else None,
+            others=lambda: [other for other in reader.other_chains().values() if other],
+            queries=reader.queries,
+            newest=next(reader.own(), None),
+        )
+
+    def folders(self) -> Iterator[tuple[str, str]]:
+        """The table's own."""
+        if self.sink.path:
+            yield f"sinks.{self.sink.name}.path", self.sink.path
+
+    def loss_table(self, pipeline: Pipeline) -> TableAt:
+        """Beside the table, or with a name like its."""
+        sink = self.sink
+        if sink.table is None:
+            return TableAt(path=f"{sink.path}_lost")
+        return TableAt(table=f"{sink.path or sink.table}_lost")
+
+
+def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
+    """What goes into the table, given the rows of the sink's input. Raises ConfigError."""
+    from pyspark.errors import PySparkException
+
+    names = rows.columns
+    if len({name.lower() for name in names}) < len(names):
+        refuse_twice(pipeline, sink, names)
+    if sink.deduplicate is not None:
+        refuse_no_time(sink, sink.deduplicate, rows)
+        try:
+            return without_copies(rows, sink.deduplicate)
+        except PySparkException as error:
+            path = f"sinks.{sink.name}.deduplicate"
+            raise complaint(sink.deduplicate.key_places[0], path, error) from error
+    if sink.mode is Mode.APPEND:
+        return rows
+    order = sink.latest.columns if sink.latest else ()
+    named = {*sink.keys, *order, *(a.argument for a in sink.aggregates if a.argument)}
+    missing = sorted(named - set(names))
+    path = f"sinks.{sink.name}"
+    if missing:
+        message = f"no column {', '.join(missing)} in `{sink.input}`; it has: {', '.join(names)}"
+        raise refusal(sink.place, path, message)
+    if sink.mode is Mode.SCD2:
+        refuse_own(sink, rows)
+    if sink.latest is not None:
+        refuse_flag(sink, rows)
+    try:
+        reduced = _REDUCED[sink.mode](rows, sink)
+        _ = reduced.schema
+    except PySparkException as error:
+        raise complaint(sink.place, path, error) from error
+    return reduced
+
+
+def _merge_of(sink: Sink, schema: StructType, span: Span | None) -> Merge | None:
+    """How rows of these columns are merged into the table; None: they are appended."""
+    if sink.deduplicate is not None:
+        assert span is not None
+        return new_rows(sink.deduplicate, schema, span)
+    if sink.mode is Mode.APPEND:
+        return None
+    if sink.mode is Mode.SCD2:
+        return history(sink, schema)
+    return fold(sink) if sink.merges else upsert(sink, schema)
+
+
+def _row_keys(sink: Sink) -> tuple[str, ...]:
+    """What the table has one row for."""
+    return identity(sink) if sink.mode is Mode.SCD2 else sink.keys

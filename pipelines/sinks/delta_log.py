@@ -1,0 +1,245 @@
+"""What the Delta log says of one sink: its commits, found by reading the log's own JSON files.
+
+No Spark job: a batch needs to look at one or two small files, a start walks back from the newest
+commit past those of others (OPTIMIZE, another sink) to the last own one. A commit is own when it
+carries our transaction id; its offsets are in `userMetadata` of the same commit. A RESTORE sends
+the walk to the restored version, because that is what the table holds again. A commit that hands a
+chain on (`handed_to`) is the last of its own name and where the named one begins.
+(Delta's PROTOCOL.md: delta log entries, commit provenance information, transaction identifiers.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from josefine_spark.base.topic_offsets import TopicOffsets, flat
+from pipelines.exactly_once.offset_chain import HandedOn, Tip
+from pipelines.exactly_once.other_chains import OtherChain, name_of
+from pipelines.exactly_once.reconcile import Unreadable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMAT = 1
+"""The number under `josefine` in userMetadata; a higher one was written by a later version."""
+
+_COMMIT_FILE = re.compile(r"(\d{20})\.json")
+
+
+class Files(Protocol):
+    """What is needed of a file system (`hadoop.HadoopFiles`, or a folder in a unit test)."""
+
+    def read_text(self, path: str) -> str | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One Delta commit, as far as we care. `txn_version` None: not a commit of this sink.
+
+    `txns`: every transaction id in it, with its version. `at_ms`: when it was made, by the clock of
+    who made it (ms since 1970); None: it does not say.
+    """
+
+    version: int
+    operation: str
+    txn_version: int | None
+    txns: Mapping[str, int]
+    metadata: Mapping[str, Any] | None
+    metrics: Mapping[str, int]
+    restored_to: int | None = None
+    at_ms: int | None = None
+
+    @property
+    def handed_to(self) -> str | None:
+        """The transaction id of who goes on behind this commit in its own name's stead."""
+        return self.metadata.get("handed_to") if self.metadata else None
+
+    def reached(self) -> TopicOffsets | None:
+        """The offsets that a pipeline's commit reached; None when it says none readably."""
+        meta = self.metadata
+        if meta is None or meta.get("josefine") != FORMAT:
+            return None
+        try:
+            return TopicOffsets(ends=flat(meta["end"]), topic_ids=dict(meta["topic_ids"]))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+
+class DeltaLogReader:
+    """The log of one table, read for one transaction id."""
+
+    def __init__(self, files: Files, table_path: str, app_id: str) -> None:
+        self._files = files
+        self._log = f"{table_path}/_delta_log"
+        self._app_id = app_id
+
+    def versions(self) -> list[int]:
+        """The versions whose commit files are still there, ascending."""
+        matches = (_COMMIT_FILE.fullmatch(name) for name in self._files.names(self._log))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def entry(self, version: int) -> LogEntry | None:
+        """One commit; None when its file is not there (not yet, or no more)."""
+        text = self._files.read_text(f"{self._log}/{version:020d}.json")
+        return None if text is None else parse_entry(version, text, self._app_id)
+
+    def after(self, version: int) -> list[LogEntry]:
+        """The commits that followed `version`, oldest first. One look-up when there is none."""
+        entries = []
+        while (entry := self.entry(version + 1)) is not None:
+            entries.append(entry)
+            version += 1
+        return entries
+
+    def last_tip(self) -> tuple[Tip | Unreadable | HandedOn | None, int]:
+        """(what the newest own commit says, the newest version). None: no commit of ours in sight.
+
+        In sight means: back to version 0, or to where old entries were cleaned away. In the second
+        case `known_txn_version` has to tell whether there was one.
+        """
+        versions = self.versions()
+        newest = versions[-1] if versions else -1
+        txn_version = 0
+        look_at = newest
+        present = set(versions)
+        while look_at in present:
+            entry = self.entry(look_at)
+            if entry is None:
+                break
+            txn_version = max(txn_version, entry.txn_version or 0)
+            if entry.operation == "RESTORE":
+                if entry.restored_to is None:
+                    hint = f"version {look_at} restored the table to a time, not to a version"
+                    return Unreadable(txn_version=txn_version, hint=hint), newest
+                # Rows go back, transactions do not: the next version must be above all of them.
+                skipped = range(look_at - 1, entry.restored_to, -1)
+                txn_version = max(txn_version, self._newest_txn_version(skipped))
+                look_at = entry.restored_to
+                continue
+            if entry.txn_version is not None and entry.handed_to:
+                return HandedOn(to=entry.handed_to, txn_version=txn_version), newest
+            if entry.txn_version is not None or entry.handed_to == self._app_id:
+                reached = entry.reached()
+                if reached is None:
+                    hint = f"version {look_at} has our transaction but no offsets that we can read"
+                    return Unreadable(txn_version=txn_version, hint=hint), newest
+                if entry.txn_version is None:
+                    below = range(look_at - 1, -1, -1)
+                    txn_version = max(txn_version, self._newest_txn_version(below))
+                said = entry.metadata or {}
+                return Tip(reached=reached, txn_version=txn_version, said=said), newest
+            look_at -= 1
+        if look_at >= 0 and newest >= 0:
+            hint = f"log entries up to version {look_at} are gone"
+            return Unreadable(txn_version=txn_version, hint=hint), newest
+        nowhere = Tip(reached=TopicOffsets(), txn_version=txn_version) if txn_version else None
+        return nowhere, newest
+
+    def reaches_back(self) -> bool:
+        """Whether no entry was cleaned away."""
+        return self.versions()[:1] in ([], [0])
+
+    def own(self) -> Iterator[LogEntry]:
+        """Our commits whose rows the table has, newest first, as far as the log goes."""
+        look_at: int | None = max(self.versions(), default=-1)
+        while look_at is not None and (entry := self.entry(look_at)) is not None:
+            if entry.txn_version is not None:
+                yield entry
+            look_at = entry.restored_to if entry.operation == "RESTORE" else look_at - 1
+
+    def other_chains(self) -> dict[str, OtherChain | None]:
+        """Transaction id → chain, of other names whose rows the table has, as far as the log goes.
+
+        None for what is no chain to go on with: our own, one that was handed on, somebody else's.
+        """
+        newest: dict[str, LogEntry] = {}
+        look_at = max(self.versions(), default=-1)
+        while (entry := self.entry(look_at)) is not None:
+            for app_id in (entry.handed_to, *entry.txns):
+                if app_id:
+                    newest.setdefault(app_id, entry)
+            if entry.operation != "RESTORE":
+                look_at -= 1
+            elif entry.restored_to is None:
+                break
+            else:
+                look_at = entry.restored_to
+        return {app_id: self._other(app_id, entry) for app_id, entry in newest.items()}
+
+    def _other(self, app_id: str, newest: LogEntry) -> OtherChain | None:
+        name = name_of(app_id)
+        if name is None or app_id == self._app_id or newest.handed_to not in (None, app_id):
+            return None
+        return OtherChain(name=name, reached=newest.reached())
+
+    def queries(self) -> set[str]:
+        """Spark's ids of the queries that made our commits, as far back as the log goes; also of
+        those whose rows a RESTORE took back."""
+        entries = (self.entry(version) for version in self.versions())
+        own = (e.metadata for e in entries if e and e.txn_version is not None and e.metadata)
+        return {str(metadata.get("query", "")) for metadata in own}
+
+    def _newest_txn_version(self, versions: range) -> int:
+        """The first own transaction version among descending log versions, 0 without one."""
+        for version in versions:
+            entry = self.entry(version)
+            if entry is not None and entry.txn_version is not None:
+                return entry.txn_version
+        return 0
+
+
+def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
+    """Read the two actions that matter; a commit file may have thousands of others."""
+    info: Mapping[str, Any] = {}
+    txns: dict[str, int] = {}
+    for line in text.splitlines():
+        if '"commitInfo"' in line[:16]:
+            info = json.loads(line)["commitInfo"]
+        elif '"txn"' in line[:10]:
+            txn = json.loads(line)["txn"]
+            txns[txn["appId"]] = int(txn["version"])
+    operation = str(info.get("operation", ""))
+    restored = info.get("operationParameters", {}).get("version")
+    return LogEntry(
+        version=version,
+        operation=operation,
+        txn_version=txns.get(app_id),
+        txns=txns,
+        metadata=_metadata(info.get("userMetadata")),
+        metrics=_metrics(info.get("operationMetrics", {})),
+        restored_to=int(restored) if operation == "RESTORE" and restored is not None else None,
+        at_ms=info.get("timestamp"),
+    )
+
+
+def _metadata(text: str | None) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _metrics(values: Mapping[str, str]) -> dict[str, int]:
+    return {name: int(value) for name, value in values.items() if str(value).isdigit()}
+
+
+def known_txn_versions(spark: SparkSession, table_path: str) -> dict[str, int]:
+    """Transaction id → version in the table's snapshot, where they outlive the log entries.
+
+    Costs a state reconstruction, so it is asked only when the log does not reach back far enough.
+    """
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_path)
+    known = log.unsafeVolatileSnapshot().transactions().iterator()
+    found = {}
+    while known.hasNext():
+        pair = known.next()
+        found[str(pair._1())] = int(pair._2())
+    return found

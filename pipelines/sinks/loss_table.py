@@ -1,0 +1,67 @@
+"""The table beside a sink's table, or a topic's checkpoint, that says which records it never got:
+one row for each range.
+
+Written before the sink's chain passes over them, in a chain of its own; what it has already is not
+written again. So a range is in it once, whatever came between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.data_loss import LostRange, unrecorded
+from pipelines.exactly_once.offset_chain import Commit
+from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
+from pipelines.sinks.delta_tables import ensure_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = (
+    "pipeline STRING, sink STRING, topic STRING, topic_id STRING, partition INT, "
+    "start_offset BIGINT, end_offset BIGINT"
+)
+
+
+def record(
+    spark: SparkSession, at: str | None, table: str | None, link: Link, lost: Sequence[LostRange]
+) -> None:
+    """Write the ranges that the table has not: the one in the folder `at`, or of the name `table`.
+    `link`: of the sink. Raises StoppedError when another run is writing."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(f"{_COLUMNS}, recorded_at TIMESTAMP")
+    path = ensure_table(spark, at, table, schema)
+    name = Link(pipeline=link.pipeline, sink=f"lost.{link.sink}", run=link.run)
+    chain = DeltaChain(spark, path, name)
+    found = chain.load()
+    there = spark.read.format("delta").load(path)
+    mine = there.where((F.col("pipeline") == link.pipeline) & (F.col("sink") == link.sink))
+    recorded = [
+        LostRange(
+            partition=TopicPartition(row.topic, row.partition),
+            topic_id=row.topic_id,
+            start=row.start_offset,
+            end=row.end_offset,
+        )
+        for row in mine.collect()
+    ]
+    new = unrecorded(lost, recorded)
+    if not new:
+        return
+    rows = [
+        (link.pipeline, link.sink, topic, each.topic_id, number, each.start, each.end)
+        for each in new
+        for topic, number in [each.partition]
+    ]
+    frame = spark.createDataFrame(rows, _COLUMNS).withColumn("recorded_at", F.current_timestamp())
+    ends = TopicOffsets(
+        ends={each.partition: each.end for each in new},
+        topic_ids={each.partition.topic: each.topic_id for each in new},
+    )
+    version = found.txn_version if found is not None else 0
+    chain.append(frame, Commit(start={}, end=ends, txn_version=version + 1), NO_BATCH)

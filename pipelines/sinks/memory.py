@@ -1,0 +1,235 @@
+"""A sink target in memory, for tests: rows are Python values, commits a list. No Spark, no files.
+
+It keeps the rules that every target keeps: rows and offsets become true in one commit; a commit's
+number is the last own one + 1; a commit of another run of the same name is a reason to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from josefine_spark.base.topic_offsets import TopicOffsets, flat
+from pipelines.base.errors import RunError
+from pipelines.base.finding import Finding
+from pipelines.exactly_once.data_loss import LostRange, unrecorded
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
+from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.pipeline import Pipeline, Sink
+from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.delta_log import LogEntry
+from pipelines.sinks.delta_maintenance import Keeper
+from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
+from pipelines.transforms.deduplicate import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One commit of a place."""
+
+    app_id: str
+    txn_version: int
+    said: Mapping[str, Any]
+    rows: Sequence[Any]
+
+
+@dataclass(slots=True)
+class MemoryPlace:
+    """What outlives a run. Mutable: the commits, oldest first, and the ranges that are lost.
+
+    `columns`: name → type, of what can be written. `at`: called with the name of each step of a
+    write, to raise there what a crash is to be.
+    """
+
+    columns: dict[str, str] = field(default_factory=dict)
+    commits: list[Made] = field(default_factory=list)
+    lost: list[LostRange] = field(default_factory=list)
+    at: Callable[[str], None] = lambda step: None
+
+    def rows(self) -> list[Any]:
+        """In the order in which they were committed."""
+        return [row for made in self.commits for row in made.rows]
+
+    def of(self, app_id: str) -> list[Made]:
+        """One chain's commits, oldest first."""
+        return [made for made in self.commits if made.app_id == app_id]
+
+
+class MemoryChain:
+    """One sink's chain in one place. Mutable: the tip and how many commits were seen."""
+
+    def __init__(self, place: MemoryPlace, link: Link, path: str = "memory") -> None:
+        self.path = path
+        self.link = link
+        self.tip: Tip | None = None
+        self.query_id = ""
+        self._place = place
+        self._app_id = link.app_id
+        self._seen = 0
+
+    def load(self) -> Tip | Unreadable | HandedOn | None:
+        """Where the last own commit ends, or the one that handed its place on to this name."""
+        self._seen = len(self._place.commits)
+        self.tip = None
+        own = self._place.of(self._app_id)
+        version = own[-1].txn_version if own else 0
+        for made in reversed(self._place.commits):
+            to = made.said.get("handed_to")
+            if made.app_id == self._app_id and to:
+                return HandedOn(to=to, txn_version=version)
+            if self._app_id in (made.app_id, to):
+                ends, ids = flat(made.said["end"]), made.said["topic_ids"]
+                reached = TopicOffsets(ends=ends, topic_ids=ids)
+                self.tip = Tip(reached=reached, txn_version=version, said=made.said)
+                return self.tip
+        return None
+
+    def is_there(self) -> bool:
+        """A place always is."""
+        return True
+
+    def others(self) -> list[OtherChain]:
+        """The chains of other names whose place nobody has taken over."""
+        newest = {made.app_id: made for made in self._place.commits}
+        found = []
+        for app_id, made in newest.items():
+            name = name_of(app_id)
+            if name is not None and app_id != self._app_id and not made.said.get("handed_to"):
+                reached = TopicOffsets(ends=flat(made.said["end"]))
+                found.append(OtherChain(name=name, reached=reached))
+        return found
+
+    def queries(self) -> set[str]:
+        """Of all own commits."""
+        return {str(made.said["query"]) for made in self._place.of(self._app_id)}
+
+    def take_over(self, other: OtherChain) -> None:
+        """A commit of the other name says who goes on. Raises StoppedError."""
+        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
+        hand_over(MemoryChain(self._place, old, self.path), self._app_id)
+
+    def follow(self, tip: Tip | None) -> None:
+        """As the start settled it."""
+        self.tip = tip
+
+    def move(self, commit: Commit, **more: Any) -> None:
+        """A commit without rows."""
+        self.append([], commit, NO_BATCH, more)
+
+    def append(
+        self, frame: Any, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
+    ) -> LogEntry:
+        """`frame`: an iterable of rows."""
+        rows = list(frame)
+        self._place.at("before_rows")
+        if any(made.app_id == self._app_id for made in self._place.commits[self._seen :]):
+            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+        said = said_of(self.link, self.query_id, commit, batch_id, more)
+        made = Made(app_id=self._app_id, txn_version=commit.txn_version, said=said, rows=rows)
+        self._place.commits.append(made)
+        self._seen = len(self._place.commits)
+        self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
+        self._place.at("after_rows")
+        return LogEntry(
+            version=self._seen,
+            operation="WRITE",
+            txn_version=commit.txn_version,
+            txns={self._app_id: commit.txn_version},
+            metadata=said,
+            metrics={"numOutputRows": len(rows)},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMemory:
+    """A place that a run writes."""
+
+    chain: MemoryChain
+    place: MemoryPlace
+    sink: Sink
+
+    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+        """Columns are never changed. Raises RunError for a type that is another one."""
+        wrong = [n for n, kind in wants.items() if self.place.columns.get(n, kind) != kind]
+        if wrong:
+            raise RunError(f"sink `{self.sink.name}`: column {', '.join(wrong)} has another type")
+        return True
+
+    def change(self) -> None:
+        """Nothing."""
+
+    def commit(
+        self,
+        rows: Any,
+        commit: Commit,
+        batch_id: int,
+        more: Mapping[str, Any],
+        span: Span | None,
+    ) -> Written:
+        """Append the rows."""
+        entry = self.chain.append(rows, commit, batch_id, more)
+        return Written(rows=entry.metrics["numOutputRows"], version=entry.version)
+
+    def half_write(self, rows: Any) -> None:
+        """Nothing of half a write is left."""
+
+    def record_losses(self, lost: Sequence[LostRange]) -> None:
+        """Beside the commits."""
+        self.place.lost.extend(unrecorded(lost, self.place.lost))
+
+    def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
+        """None."""
+        return None
+
+
+class MemoryTarget:
+    """A place in this process. `place` is the world's: it outlives the target."""
+
+    writes = "memory"
+    gets_replay = True
+    has_columns = True
+
+    def __init__(self, sink: Sink, place: MemoryPlace) -> None:
+        self.sink = sink
+        self.place = place
+
+    def keys(self) -> tuple[str, ...]:
+        """As the file says them."""
+        return self.sink.keys
+
+    def rows(self, pipeline: Pipeline, made: Any) -> Any:
+        """As they are."""
+        return made
+
+    def prepare(self, run: TargetRun, stored: Any, topic_ids: Collection[str]) -> OpenMemory:
+        """A place always is there."""
+        return self.open(run)
+
+    def open(self, run: TargetRun) -> OpenMemory:
+        """For commits."""
+        return OpenMemory(MemoryChain(self.place, run.link), self.place, self.sink)
+
+    def probe(self, connect: Connect) -> str | None:
+        """Nobody is asked."""
+        return None
+
+    def findings(self, trouble: str | None) -> list[Finding]:
+        """None."""
+        return []
+
+    def describe(self, name: ChainName) -> Seen:
+        """By its commits."""
+        chain = MemoryChain(self.place, Link(pipeline=name.pipeline, sink=name.sink, run=""))
+        found = chain.load()
+        tip = found if isinstance(found, (Tip, Unreadable)) else None
+        return Seen(tip=tip, others=chain.others, queries=chain.queries)
+
+    def folders(self) -> Iterator[tuple[str, str]]:
+        """None."""
+        return iter(())
+
+    def loss_table(self, pipeline: Pipeline) -> TableAt:
+        """In the place itself."""
+        return TableAt(path="memory")

@@ -1,0 +1,1 @@
+"""The sources of a pipeline, and the kinds there are."""

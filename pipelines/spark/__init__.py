@@ -1,0 +1,1 @@
+"""Spark as pipelines use it: settings, errors, files, the JVM."""

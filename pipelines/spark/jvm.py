@@ -1,0 +1,141 @@
+"""The JVM behind a Spark session: whether it is still there, and what its user is told when not.
+
+Rules: a JVM that is gone (killed for its memory, or by the signal that was meant for us) is one
+sentence, not Py4J's tracebacks; a session without a JVM of ours (spark-submit's) is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.base.errors import RunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENDING_S = 5.0
+"""Its connections fail and its queries stop a moment before it has ended."""
+
+
+class SparkGoneError(RunError):
+    """The JVM ended under the run."""
+
+
+def process_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The JVM that this process started; None where another one did."""
+    gateway: Any = spark.sparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    return process
+
+
+@contextmanager
+def spared_signals() -> Iterator[None]:
+    """A JVM that starts meanwhile ignores what ends a run between batches.
+
+    A closed terminal, a wrapper's time-out and a supervisor signal the whole group; the JVM would
+    end at once and take the batch under way along. It ends with this process, whose end closes its
+    stdin. PySpark spares it SIGINT in the same way, in the child before it becomes the JVM.
+    """
+    try:
+        from pyspark import java_gateway
+    except ModuleNotFoundError:  # nothing starts then, and whoever starts it says why
+        yield
+        return
+    starter: Any = java_gateway  # it has its own name of subprocess.Popen
+    popen = starter.Popen
+
+    def spared(*arguments: Any, preexec_fn: Callable[[], None] | None = None, **more: Any) -> Any:
+        def ignore() -> None:
+            if preexec_fn is not None:
+                preexec_fn()
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+
+        return popen(*arguments, preexec_fn=ignore, **more)
+
+    starter.Popen = spared
+    try:
+        yield
+    finally:
+        starter.Popen = popen
+
+
+def quieten_py4j() -> None:
+    """What it logs when a connection ends is told by us; JOSEFINE_DEBUG leaves it on."""
+    if not os.environ.get("JOSEFINE_DEBUG"):
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        logging.getLogger().addFilter(_is_not_of_py4j)  # it uses the root's functions, too
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+@contextmanager
+def watched(spark: SparkSession, then: str) -> Iterator[None]:
+    """Whatever is raised within because the JVM has ended becomes SparkGoneError; `then` says what
+    that means."""
+    process = process_of(spark)
+    try:
+        yield
+    except SparkGoneError:
+        raise
+    except Exception as error:
+        if process is None or not _has_ended(spark, process):
+            raise
+        raise SparkGoneError(f"Spark's JVM {_how(process.returncode)} {then}") from error
+
+
+def has_gone(spark: SparkSession) -> bool:
+    """Whether the JVM that this process started has ended."""
+    process = process_of(spark)
+    return process is not None and _has_ended(spark, process)
+
+
+@contextmanager
+def stopping(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session that was started for what is within: stopped behind it, its JVM watched."""
+    try:
+        with watched(spark, "meanwhile: the command may be given again"):
+            yield spark
+    finally:
+        stop_session(spark)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop it; nothing is left to stop where the JVM has ended."""
+    process = process_of(spark)
+    try:
+        spark.stop()
+    except Exception:
+        if process is None or not _has_ended(spark, process):
+            raise
+
+
+def _has_ended(spark: SparkSession, process: subprocess.Popen[bytes]) -> bool:
+    try:
+        if not spark.sparkContext._jsc.sc().isStopped():
+            return False
+    except Exception:
+        pass  # it does not answer
+    try:
+        process.wait(ENDING_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _how(status: int) -> str:
+    number = -status if status < 0 else status - 128
+    if number == signal.SIGKILL:
+        return "was killed (signal 9; the kernel's log tells whether for want of memory)"
+    if number == signal.SIGTERM:
+        return "was terminated (signal 15)"
+    return f"ended (status {status})"

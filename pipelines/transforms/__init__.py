@@ -1,0 +1,1 @@
+"""A file's transforms as Spark's columns and data frames."""

@@ -1,0 +1,68 @@
+"""Stateless aggregation: each batch's partial counts, sums, minima and maxima, merged by key.
+
+There is no state outside the table, so neither a late event nor a lost checkpoint can spoil it:
+a batch's partials are added to the table in one chained commit, exactly once. Only functions whose
+partials merge are offered (no avg: keep a sum and a count). Null inputs count nowhere, as in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipelines.model.pipeline import Aggregate, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """A MERGE of a batch's rows (s) into the table's (t), in SQL.
+
+    A row whose key the table has (`on`, or None: equal in all of `keys`, nulls too) is deleted
+    where `delete_when` (None: none is), else changed by `update` (empty: none is) where
+    `update_when` (None: each is). Another is inserted where `insert_when` (None: each is) with
+    `columns`. `replaces_rows`: columns that only the table has become null in rows that are
+    changed. `source`: what the rows that are merged are made of, batch and table as it is when
+    the commit is tried; None: the batch.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    update: Mapping[str, str]
+    on: str | None = None
+    update_when: str | None = None
+    delete_when: str | None = None
+    insert_when: str | None = None
+    replaces_rows: bool = False
+    source: Callable[[DataFrame, DataFrame], DataFrame] | None = field(default=None, compare=False)
+
+
+_MERGED: Mapping[str, str] = {
+    "count": "t.{c} + s.{c}",
+    "sum": "coalesce(t.{c} + s.{c}, t.{c}, s.{c})",
+    "min": "least(t.{c}, s.{c})",
+    "max": "greatest(t.{c}, s.{c})",
+}
+"""How a row of the table (t) and one of the batch (s) become one; least/greatest skip nulls."""
+
+
+def partials(frame: DataFrame, sink: Sink) -> DataFrame:
+    """A batch's rows reduced to one per key."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [F.expr(_expression(aggregate)) for aggregate in sink.aggregates]
+    return frame.groupBy(*[F.col(f"`{key}`") for key in sink.keys]).agg(*columns)
+
+
+def _expression(aggregate: Aggregate) -> str:
+    argument = f"`{aggregate.argument}`" if aggregate.argument else "*"
+    return f"{aggregate.function}({argument}) AS `{aggregate.column}`"
+
+
+def fold(sink: Sink) -> Merge:
+    """How partials come into the table."""
+    merged = {a.column: _MERGED[a.function].format(c=f"`{a.column}`") for a in sink.aggregates}
+    return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)

@@ -1,0 +1,110 @@
+"""What only Spark can say is wrong with rows: columns, types and conditions, each with its line.
+
+Over an empty frame as over a batch: every complaint is a ConfigError with the place in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pipelines.model.pipeline import Deduplicate, Pipeline, Placed, Sink
+from pipelines.spark.errors import complaint, refusal
+from pipelines.transforms.scd2 import OWN
+from pipelines.transforms.upsert import flag_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATEFUL = re.compile(
+    r"^[\s:+|-]*~?(?:'|\*\(\d+\) )?"
+    r"(Aggregate|Window|WindowGroupLimit|Distinct|Deduplicate|GlobalLimit|LocalLimit|Tail|Offset"
+    r"|Sort|Join|LateralJoin|AsOfJoin|Intersect|Except|Sample|Pivot|EventTimeWatermark|MapGroups"
+    r"|(?:FlatMap|CoGroup|TransformWithState)\w*)\b",
+    re.MULTILINE,
+)
+
+
+def refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
+    """Raise ConfigError when two columns have one name."""
+    lower = [name.lower() for name in names]
+    twice = sorted({name for name in lower if lower.count(name) > 1})
+    if not twice:
+        return
+    made = pipeline.transforms.get(sink.input)
+    place, path = (made.said.place, made.said.path) if made else (sink.place, f"sinks.{sink.name}")
+    raise refusal(place, path, f"column {', '.join(twice)} is there twice")
+
+
+def refuse_no_time(sink: Sink, how: Deduplicate, rows: DataFrame) -> None:
+    """Raise ConfigError when the columns that tell copies are not there, or of no use."""
+    path = f"sinks.{sink.name}.deduplicate"
+    kinds = {name.lower(): kind for name, kind in rows.dtypes}
+    for name, place in (*zip(how.keys, how.key_places, strict=True), (how.time, how.time_place)):
+        if name is not None and name.lower() not in kinds:
+            have = ", ".join(rows.columns)
+            raise refusal(place, path, f"no column {name} in `{sink.input}`; it has: {have}")
+    kind = kinds[how.time.lower()] if how.time else "timestamp"
+    if kind != "timestamp":
+        message = f"`{how.time}` is {kind.upper()}; expected a column of type TIMESTAMP"
+        raise refusal(how.time_place, f"{path}.time", message)
+
+
+def refuse_own(sink: Sink, rows: DataFrame) -> None:
+    """Raise ConfigError when the input has a column that is the table's own."""
+    own = [name for name in rows.columns if name.lower() in OWN]
+    if own:
+        message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
+        raise refusal(sink.place, f"sinks.{sink.name}", f"{message}: leave it out there")
+
+
+def refuse_no_cluster(sink: Sink, columns: list[str]) -> None:
+    """Raise ConfigError when a column of `cluster_by` is none of the table's."""
+    for name, place in zip(sink.cluster_by, sink.cluster_places, strict=True):
+        if name.lower() not in map(str.lower, columns):
+            message = f"no column `{name}` in the sink's table; it has: {', '.join(columns)}"
+            raise refusal(place, f"sinks.{sink.name}.cluster_by", message)
+
+
+def refuse_no_constraint(sink: Sink, stored: DataFrame) -> None:
+    """Raise ConfigError when one of `constraints` is no condition over a row of the table."""
+    for condition in sink.constraints.values():
+        refuse_no_condition(condition, stored)
+
+
+def refuse_flag(sink: Sink, rows: DataFrame) -> None:
+    """Raise ConfigError when `delete_when` is no condition over single rows."""
+    latest = sink.latest
+    assert latest is not None
+    if latest.delete_when is None:
+        return
+    place, path = latest.delete_when.place, latest.delete_when.path
+    if flag_of(sink) in [name.lower() for name in rows.columns]:
+        message = f"`{sink.input}` has a column `{flag_of(sink)}`, which is the sink's own"
+        raise refusal(place, path, f"{message}: leave it out there")
+    refuse_no_condition(latest.delete_when, rows)
+
+
+def refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
+    """The analyzed plan of a condition; raises ConfigError when it is none over single rows."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
+
+    place, path = condition.place, condition.path
+    try:
+        asked: Any = rows.select(F.expr(condition.text))
+        kind = asked.schema.fields[0].dataType.simpleString()
+    except PySparkException as error:
+        raise complaint(place, path, error) from error
+    if kind != "boolean":
+        raise refusal(place, path, f"expected a condition; it is {kind.upper()}")
+    analyzed = analyzed_plan(asked)
+    match = STATEFUL.search(analyzed)
+    if match and not STATEFUL.search(analyzed_plan(rows)):
+        raise refusal(place, path, f"{match[1]} needs more than one row; expected a condition")
+    return analyzed
+
+
+def analyzed_plan(frame: Any) -> str:
+    """Spark's plan of a frame, before it is made faster."""
+    return str(frame._jdf.queryExecution().analyzed().treeString())

@@ -1,0 +1,99 @@
+"""How a source's records are decoded, by the words of its file: each side by its format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.debezium.envelope import wide_of
+from pipelines.formats.avro import AvroValues
+from pipelines.formats.confluent_framed import FramedValues
+from pipelines.formats.debezium_rows import DebeziumValues, EnvelopeInJson
+from pipelines.formats.decode import Reading, Side, Values
+from pipelines.formats.json import JsonValues
+from pipelines.formats.protobuf import ProtobufValues
+from pipelines.formats.python_values import OWN
+from pipelines.formats.text import CsvValues, TextValues
+from pipelines.model.pipeline import Decode, Format, OnError, Placed, Source
+from pipelines.spark.errors import complaint, refusal
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
+    """How a source's records are decoded; None: they stay bytes.
+
+    `offline`: they are the file's own, whose schemas no registry has.
+    """
+    return _reading(source.decode, source.decode_key, offline or source.is_in_file)
+
+
+@lru_cache(maxsize=64)
+def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading | None:
+    """One for all batches: it keeps the columns that it makes."""
+    sides = []
+    for column, how in (("value", value), ("key", key)):
+        if how is None:
+            continue
+        is_change = how.format is Format.DEBEZIUM
+        side = Side(
+            column=column,
+            values=_values(how, offline=offline),
+            null_is_good=how.tombstones or is_change or column == "key",
+            leaves_out_null=is_change and not how.tombstones,
+            null_for_bad=how.on_error is OnError.NULL,
+        )
+        sides.append(side)
+    return tuple(sides) or None
+
+
+def _values(how: Decode, *, offline: bool) -> Values:
+    registry = (OWN if offline else how.registry or OWN) if how.framed else None
+    match how.format:
+        case Format.STRING:
+            return TextValues()
+        case Format.CSV:
+            return CsvValues(_schema(how.schema), separator=how.separator)
+        case Format.AVRO:
+            _schema(how.schema)  # refuses names that SQL cannot tell apart
+            return AvroValues(how.avro, registry)
+        case Format.PROTOBUF:
+            _schema(how.schema)
+            return ProtobufValues(how.descriptors, how.message, registry)
+        case Format.JSON:
+            json = JsonValues(_schema(how.schema), strict=how.strict)
+            return FramedValues(json) if how.framed else json
+        case Format.DEBEZIUM:
+            return _changes(how, registry)
+
+
+def _changes(how: Decode, registry: str | None) -> Values:
+    """Debezium's envelopes, in Avro or JSON."""
+    _schema(how.schema)
+    if how.avro:
+        names = [each.name for each in parse_record(how.avro).fields]
+        return DebeziumValues(AvroValues(how.avro, registry), names)
+    wide = _schema(replace(how.schema, text=wide_of(how.row)))
+    json = EnvelopeInJson(wide, strict=how.strict)
+    names = [name for name in wide.names if name != "payload"]
+    return DebeziumValues(FramedValues(json) if how.framed else json, names)
+
+
+def _schema(placed: Placed) -> StructType:
+    """The columns that the file says. Raises ConfigError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(placed.text)
+        assert isinstance(schema, StructType)
+    except PySparkException as error:
+        raise complaint(placed.place, placed.path, error) from error
+    names = [name.lower() for name in schema.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise refusal(placed.place, placed.path, f"column {', '.join(twice)} is there twice")
+    return schema

@@ -1,0 +1,90 @@
+"""Every version of each key, with the time from which and to which it held (SCD type 2).
+
+A version is a row with its keys and what orders it; it holds to where the next one of its key
+begins. The table's rows are therefore made of the set of versions alone: the same whatever batches
+they came in, however late, and when a batch is read again. Two rows that are equal in keys and
+order are one version; which of them stays is decided as in `upsert.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pipelines.model.pipeline import Sink
+from pipelines.transforms.aggregate import Merge
+from pipelines.transforms.ordering import ranked
+from pipelines.transforms.upsert import MARK, latest_of, with_flag
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+SINCE, UNTIL, CURRENT = "_valid_from", "_valid_to", "_current"
+OWN = (SINCE, UNTIL, CURRENT)
+"""The table's columns that are the sink's own."""
+
+
+def identity(sink: Sink) -> tuple[str, ...]:
+    """The columns that tell one version from another."""
+    assert sink.latest is not None
+    return (*sink.keys, *sink.latest.columns)
+
+
+def versions(frame: DataFrame, sink: Sink) -> DataFrame:
+    """A batch's rows as versions, as an empty table would have them."""
+    return _held(with_flag(frame, sink), sink)
+
+
+def history(sink: Sink, schema: StructType) -> Merge:
+    """How such versions come into the table; those of their keys that are there change with them.
+
+    `schema` is that of `versions`.
+    """
+    names = identity(sink)
+    but = {name.lower() for name in names}
+    new, old = (f"struct({', '.join(_named(ranked(schema, but, side)))})" for side in ("s.", "t."))
+    return Merge(
+        keys=names,
+        columns=tuple(schema.names),
+        update={name: f"s.`{name}`" for name in schema.names if name.lower() not in but},
+        update_when=f"NOT ({new} <=> {old})",
+        source=lambda frame, table: _with_table(frame, table, sink),
+    )
+
+
+def _with_table(frame: DataFrame, table: DataFrame, sink: Sink) -> DataFrame:
+    """The versions of the batch's keys, of batch and table together."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [f"`{name}`" for name in frame.columns if name not in OWN]
+    keys = frame.select(*[F.col(f"`{key}`").alias(f"_key_{n}") for n, key in enumerate(sink.keys)])
+    same = [table[f"`{key}`"].eqNullSafe(F.col(f"_key_{n}")) for n, key in enumerate(sink.keys)]
+    there = table.join(keys.distinct(), reduce(lambda one, other: one & other, same), "left_semi")
+    return _held(frame.select(*columns).unionByName(there.select(*columns)), sink)
+
+
+def _held(frame: DataFrame, sink: Sink) -> DataFrame:
+    """Rows with their flag, one for each version, with the time in which it holds."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert sink.latest is not None
+    each = latest_of(frame, replace(sink, keys=identity(sink)))
+    order = [F.col(f"`{name}`") for name in sink.latest.columns]
+    window = Window.partitionBy(*[F.col(f"`{key}`") for key in sink.keys]).orderBy(*order)
+    is_last = F.lead(F.lit(1)).over(window).isNull()
+    is_there = ~F.col(MARK) if MARK in frame.columns else F.lit(True)
+    return each.select(
+        "*",
+        order[0].alias(SINCE),
+        F.lead(order[0]).over(window).alias(UNTIL),
+        (is_last & is_there).alias(CURRENT),
+    )
+
+
+def _named(terms: Iterable[str]) -> list[str]:
+    """By names of our own: structs are compared only where their names are equal."""
+    return [f"{term} AS c{n}" for n, term in enumerate(terms)]

@@ -1,0 +1,98 @@
+"""The latest row of each key: of a batch, and of the batch and the table.
+
+One order decides both: the columns of `order_by`, then whether the row deletes its key, then the
+other columns, so that no two different rows are equal in it. The latest of some rows is therefore
+the same whatever batches they came in. Only where deletes remove the row is nothing left to compare
+with: an earlier row that comes later is there again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipelines.model.pipeline import Sink
+from pipelines.transforms.aggregate import Merge
+from pipelines.transforms.ordering import ranked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+MARK = "_deleted"
+"""The table's column that `on_delete: mark` makes."""
+HIDDEN = "_josefine_deleted"
+"""The same of a batch's rows where deletes remove; never in a table."""
+_RANK = "_josefine_rank"
+
+
+def flag_of(sink: Sink) -> str | None:
+    """The column that says of a batch's row whether it deletes its key; None where none does."""
+    assert sink.latest is not None
+    if sink.latest.delete_when is None:
+        return None
+    return MARK if sink.latest.marks else HIDDEN
+
+
+def latest_rows(frame: DataFrame, sink: Sink) -> DataFrame:
+    """A batch's rows reduced to one for each key, with the flag where rows delete."""
+    return latest_of(with_flag(frame, sink), sink)
+
+
+def with_flag(frame: DataFrame, sink: Sink) -> DataFrame:
+    """Rows that say whether they delete their key, where any may."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert sink.latest is not None
+    flag, condition = flag_of(sink), sink.latest.delete_when
+    if flag is None or condition is None:
+        return frame
+    return frame.withColumn(flag, F.coalesce(F.expr(condition.text), F.lit(False)))
+
+
+def latest_of(frame: DataFrame, sink: Sink) -> DataFrame:
+    """Rows with their flag, reduced to one for each key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # Descending, nulls last: the reverse of how SQL compares structs, where null is the least.
+    order = [F.expr(sql).desc_nulls_last() for sql in _ranking(sink, frame.schema, "")]
+    window = Window.partitionBy(*[F.col(f"`{key}`") for key in sink.keys]).orderBy(*order)
+    ranked = frame.withColumn(_RANK, F.row_number().over(window))
+    return ranked.where(f"{_RANK} = 1").drop(_RANK)
+
+
+def upsert(sink: Sink, schema: StructType) -> Merge:
+    """How such rows come into the table: the later one stays."""
+    flag = flag_of(sink)
+    removes = flag == HIDDEN
+    columns = tuple(name for name in schema.names if name != HIDDEN)
+    later = f"{_struct(_ranking(sink, schema, 's.'))} > {_struct(_ranking(sink, schema, 't.'))}"
+    return Merge(
+        keys=sink.keys,
+        columns=columns,
+        update={column: f"s.`{column}`" for column in columns},
+        update_when=later,
+        delete_when=f"s.`{HIDDEN}` AND {later}" if removes else None,
+        insert_when=f"NOT s.`{HIDDEN}`" if removes else None,
+        replaces_rows=True,
+    )
+
+
+def _ranking(sink: Sink, schema: StructType, side: str) -> Iterator[str]:
+    """What rows are compared by, the first deciding; `side` is how their columns are reached."""
+    assert sink.latest is not None
+    flag = flag_of(sink)
+    for column in sink.latest.columns:
+        yield f"{side}`{column}`"
+    if flag == HIDDEN and side == "t.":
+        yield "false"
+    elif flag:
+        yield f"{side}`{flag}`"
+    first = {name.lower() for name in (*sink.keys, *sink.latest.columns, *([flag] if flag else []))}
+    yield from ranked(schema, first, side)
+
+
+def _struct(terms: Iterator[str]) -> str:
+    """By names of our own: structs are compared only where their names are equal."""
+    return f"struct({', '.join(f'{term} AS c{n}' for n, term in enumerate(terms))})"
