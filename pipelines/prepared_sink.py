@@ -93,7 +93,10 @@ class PreparedSink:
 
     def begins(self) -> ByPartition | None:
         """Where it goes on; None where the source itself finds out."""
-        return begins(self.plan, self.topics, self.begun_at)
+        if not self.begun_at and self.plan.source.start.text != "earliest":
+            return None
+        begun, earliest = self.begun_at, self.topics.earliest
+        return {p: begun.get(p, earliest.get(p, 0)) for p in self.topics.latest.ends}
 
     def records_to_do(self) -> int | None:
         """How many offsets lay between the start and the end, when the run was prepared; None where
@@ -111,10 +114,3 @@ class PreparedSink:
         if not said or None in said:
             return self.topics.latest.ends
         return together(self.parse(json.dumps(each)) for each in said).ends
-
-
-def begins(plan: SinkPlan, topics: Topics, begun_at: ByPartition) -> ByPartition | None:
-    """See `PreparedSink.begins`."""
-    if not begun_at and plan.source.start.text != "earliest":
-        return None
-    return {p: begun_at.get(p, topics.earliest.get(p, 0)) for p in topics.latest.ends}

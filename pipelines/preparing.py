@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from josefine_spark.topic_offsets import ByPartition
 from pipelines import frames
 from pipelines.advice import Advice
 from pipelines.batch_rows import Decoded, SparkReader
@@ -24,7 +23,7 @@ from pipelines.judgement import JUDGED_BY, judgement
 from pipelines.letter_store import DeltaLetters
 from pipelines.lettering import Lettering
 from pipelines.model import Pipeline, Sink, Source
-from pipelines.prepared_sink import PreparedSink, begins
+from pipelines.prepared_sink import PreparedSink
 from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.retries import Retry
@@ -36,7 +35,7 @@ from pipelines.sources import SourceKind, Topics, topics_beside, topics_together
 from pipelines.state_chain import STATE, other_state, ways_out
 from pipelines.stateful import good_of, refuse_beyond, state_of, stream_of
 from pipelines.targets.table import target_of
-from pipelines.targets.target import LetterChain, OpenTarget, SinkTarget, TargetRun
+from pipelines.targets.target import LetterChain, SinkTarget, TargetRun
 from pipelines.way import Way, begun_at, ways_of
 from pipelines.wishes import Wishes
 
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """What a sink's start has of its run. `now_ms` since 1970: when the run began. `letterings`: of
-    sources, where a sink before this one has prepared them; `shared`: the rows of its source."""
+    sources, where a sink before this one has prepared them; `shared`: the rows of each source."""
 
     spark: SparkSession
     plan: PipelinePlan
@@ -57,8 +56,8 @@ class RunContext:
     run_id: str
     wishes: Wishes
     now_ms: int
-    letterings: Mapping[str, Lettering[LetterChain]]
-    shared: SharedRows[Decoded]
+    letterings: dict[str, Lettering[LetterChain]]
+    shared: Mapping[str, SharedRows[Decoded]]
     advice: Advice
 
 
@@ -120,9 +119,7 @@ def prepare(
     letters = SinkLetters(
         run.plan, of, opened.chain, letterings, DeltaLetters(run.spark), topics_of
     )
-    begins_at = begun_at(ways)
-    _announce(run, of, opened, seen.topics, begins_at)
-    return PreparedSink(
+    prepared = PreparedSink(
         file=pipeline.as_arguments,
         plan=of,
         opened=opened,
@@ -132,12 +129,14 @@ def prepare(
         advice=run.advice,
         keeper=opened.keeper(stopping),
         topics=seen.topics,
-        begun_at=begins_at,
+        begun_at=begun_at(ways),
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
         stream=_stream(run.spark, run.plan, of, run.kind, ways),
         parse=run.kind.parse,
         warnings=settling.warnings,
     )
+    _announce(run, prepared)
+    return prepared
 
 
 def _look(run: RunContext, of: SinkPlan) -> _Seen:
@@ -182,14 +181,12 @@ def _lettered(
     return found
 
 
-def _announce(
-    run: RunContext, of: SinkPlan, opened: OpenTarget, topics: Topics, begins_at: ByPartition
-) -> None:
+def _announce(run: RunContext, prepared: PreparedSink) -> None:
     """Tell who shares something with this sink where it goes on."""
-    tip = opened.chain.tip
-    run.advice.stands(of, tip.reached.ends if tip else {}, topics.latest.ends)
+    of, tip = prepared.plan, prepared.opened.chain.tip
+    run.advice.stands(of, tip.reached.ends if tip else {}, prepared.topics.latest.ends)
     if _shares(run, of):
-        run.shared.stands(of.name, begins(of, topics, begins_at))
+        run.shared[of.source.name].stands(of.name, prepared.begins())
 
 
 def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
@@ -217,7 +214,7 @@ def _reader(
         target=target,
         letters=letters,
         readings={each.name: reading_of(each) for each in of.sources},
-        shared=run.shared if _shares(run, of) else None,
+        shared=run.shared[of.source.name] if _shares(run, of) else None,
         is_to_skip=_skips_losses(run, of) and of.stateful is None,
         topics_of=topics_of,
     )
