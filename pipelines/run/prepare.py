@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base.errors import RunError
 from pipelines.dead_letters.store import DeltaLetters
 from pipelines.dead_letters.writer import SinkLetters
@@ -25,12 +24,12 @@ from pipelines.model.schema_evolution import Steps
 from pipelines.run.batch_input import Decoded, SparkReader
 from pipelines.run.consumer_group_offsets import Advice
 from pipelines.run.options import Wishes
-from pipelines.run.prepared_sink import PreparedSink, begins
+from pipelines.run.prepared_sink import PreparedSink
 from pipelines.run.read_range import Way, begun_at, ways_of
 from pipelines.run.settle_start import OfSource, Settling
 from pipelines.sinks.delta_commits import DeltaChain, Link
 from pipelines.sinks.delta_tables import change_columns, ensure_table
-from pipelines.sinks.target import LetterChain, OpenTarget, SinkTarget, TargetRun
+from pipelines.sinks.target import LetterChain, SinkTarget, TargetRun
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
 from pipelines.spark.files import HadoopFiles
@@ -48,8 +47,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a sink's start has of its run. `now_ms` since 1970: when the run began. `letterings`: of
-    sources, where a sink before this one has prepared them; `shared`: the rows of its source."""
+    """The run of a sink's start. `now_ms`: the start of the run since 1970. `letterings`: source →
+    its dead letters, if an earlier sink has prepared them. `shared`: source → the rows that its
+    sinks share."""
 
     spark: SparkSession
     plan: PipelinePlan
@@ -57,16 +57,16 @@ class RunContext:
     run_id: str
     wishes: Wishes
     now_ms: int
-    letterings: Mapping[str, Lettering[LetterChain]]
-    shared: SharedRows[Decoded]
+    letterings: dict[str, Lettering[LetterChain]]
+    shared: Mapping[str, SharedRows[Decoded]]
     advice: Advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a start looked at before it made anything. `dry`: without the rows of lookups; `good`:
-    the sources' good rows, none of them; `stored`: what the target has of these; `looked`: what
-    each source's topics have, `topics`: all of them."""
+    """What a start reads before it changes anything. `dry`: the plan with empty lookups. `good`:
+    empty frames with the columns of the sources' good rows; `stored`: the same of the target.
+    `looked`: source → its topics; `topics`: those of all sources."""
 
     dry: PipelinePlan
     empty: Callable[[Source], DataFrame]
@@ -83,8 +83,8 @@ def prepare(
     on_retry: Callable[[int, Retry], None],
     stopping: Callable[[], bool],
 ) -> PreparedSink:
-    """Check schemas, make sure of the tables, settle where to start. `stopping`: whether the run is
-    to end. Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
+    """Check schemas, create missing tables, settle the start offsets. `stopping`: whether the run
+    is to end. Raises ConfigError for SQL; RunError and ChainError if the sides do not fit."""
     pipeline, sink = run.plan.pipeline, of.sink
     seen = _look(run, of)
     wants = dataframes.columns(seen.stored)
@@ -120,9 +120,7 @@ def prepare(
     letters = SinkLetters(
         run.plan, of, opened.chain, letterings, DeltaLetters(run.spark), topics_of
     )
-    begins_at = begun_at(ways)
-    _announce(run, of, opened, seen.topics, begins_at)
-    return PreparedSink(
+    prepared = PreparedSink(
         file=pipeline.as_arguments,
         plan=of,
         opened=opened,
@@ -132,12 +130,14 @@ def prepare(
         advice=run.advice,
         keeper=opened.keeper(stopping),
         topics=seen.topics,
-        begun_at=begins_at,
+        begun_at=begun_at(ways),
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
         stream=_stream(run.spark, run.plan, of, run.kind, ways),
         parse=run.kind.parse,
         warnings=settling.warnings,
     )
+    _announce(run, prepared)
+    return prepared
 
 
 def _look(run: RunContext, of: SinkPlan) -> _Seen:
@@ -182,14 +182,12 @@ def _lettered(
     return found
 
 
-def _announce(
-    run: RunContext, of: SinkPlan, opened: OpenTarget, topics: Topics, begins_at: ByPartition
-) -> None:
-    """Tell who shares something with this sink where it goes on."""
-    tip = opened.chain.tip
-    run.advice.stands(of, tip.reached.ends if tip else {}, topics.latest.ends)
+def _announce(run: RunContext, prepared: PreparedSink) -> None:
+    """Report the sink's start offsets to the consumer groups and to the sinks of its source."""
+    of, tip = prepared.plan, prepared.opened.chain.tip
+    run.advice.stands(of, tip.reached.ends if tip else {}, prepared.topics.latest.ends)
     if _shares(run, of):
-        run.shared.stands(of.name, begins(of, topics, begins_at))
+        run.shared[of.source.name].stands(of.name, prepared.begins())
 
 
 def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
@@ -197,8 +195,8 @@ def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
 
 
 def _shares(run: RunContext, of: SinkPlan) -> bool:
-    """Whether the other sinks of its source have the same rows. Which records are lost is told by
-    who reads them; a source with one sink has nobody to share with."""
+    """Whether its source's sinks share their rows. A sink that skips losses must read for itself to
+    find them; the only sink of a source has nobody to share with."""
     is_alone = len(run.plan.sources[of.source.name].sinks) == 1
     return not (of.stateful or is_alone or _skips_losses(run, of))
 
@@ -217,14 +215,14 @@ def _reader(
         target=target,
         letters=letters,
         readings={each.name: reading_of(each) for each in of.sources},
-        shared=run.shared if _shares(run, of) else None,
+        shared=run.shared[of.source.name] if _shares(run, of) else None,
         is_to_skip=_skips_losses(run, of) and of.stateful is None,
         topics_of=topics_of,
     )
 
 
 def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -> Collection[str]:
-    """Those of one of several sources: the file's, or (of folders) those that are there."""
+    """The topics of a source: those of the file, or (for folders) those that exist."""
     if source.topics:
         return source.topics
     began, now = looked[source.name], kind.look(source)
@@ -232,7 +230,7 @@ def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -
 
 
 def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
-    """What the sink's table has of no records. Raises ConfigError for what only Spark finds."""
+    """An empty frame with the target's columns. Raises ConfigError for what only Spark finds."""
     refuse_beyond(dry, of, good)
     made = dataframes.rows_of(dry, of.sink.input, good)
     stored = dataframes.stored(target_of(of.sink).rows(dry.pipeline, made))

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from pipelines.base.errors import PipelineError, SetupError
 from pipelines.base.variables import hidden
-from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.reconcile import Trust
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Pipeline
@@ -26,7 +25,6 @@ from pipelines.model.plan import compile_plan
 from pipelines.model.retry_policy import Retry
 from pipelines.report.events import BatchDone, Reporter
 from pipelines.report.totals import RunResult, Tally
-from pipelines.run.batch_input import Decoded
 from pipelines.run.consumer_group_offsets import Advice
 from pipelines.run.failure_notes import forget, note
 from pipelines.run.options import NO_WISHES, Wishes
@@ -34,7 +32,6 @@ from pipelines.run.prepare import RunContext, prepare
 from pipelines.run.queries import FailedError, start, stop_all, why_ended
 from pipelines.run.sink_handle import SinkHandle
 from pipelines.run.sink_lifecycle import After, SinkLives, after, together
-from pipelines.sinks.target import LetterChain
 from pipelines.sources.josefine import SourceKind
 from pipelines.sources.kinds import ANY_KIND
 from pipelines.spark.jvm import has_gone, watched
@@ -84,29 +81,33 @@ class _Run:
         kind: SourceKind,
         stop: threading.Event | None,
     ) -> None:
-        self.spark = spark
-        self.pipeline = pipeline
-        self.plan = compile_plan(pipeline)
+        plan = compile_plan(pipeline)
+        self.context = RunContext(
+            spark=spark,
+            plan=plan,
+            kind=kind,
+            run_id=uuid4().hex,
+            wishes=NO_WISHES,
+            now_ms=time.time_ns() // 1_000_000,
+            letterings={},
+            shared={source: SharedRows() for source in pipeline.sources},
+            advice=Advice(plan, kind.advise, self._group_failed),
+        )
         self.reporter = reporter
         self.stop = stop or threading.Event()
         self.tally = Tally(pipeline)
-        self.run_id = uuid4().hex
-        self.now_ms = time.time_ns() // 1_000_000
         self.first_s = time.monotonic()
-        self.kind = kind
         self.lives = SinkLives(pipeline.sinks, pipeline.restart)
-        self.wishes = NO_WISHES
         self.well: set[str] = set()
         """Sinks with a new batch since their last start."""
         self.handles: dict[str, SinkHandle] = {}
-        self.letterings: dict[str, Lettering[LetterChain]] = {}
-        self.shared: dict[str, SharedRows[Decoded]] = {
-            source: SharedRows() for source in pipeline.sources
-        }
-        self.advice = Advice(self.plan, kind.advise, self._group_failed)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.context.plan.pipeline
 
     def run(self, wishes: Wishes) -> RunResult:
-        self.wishes = wishes
+        self.context = replace(self.context, wishes=wishes)
         try:
             self._start()
             while self.lives.left() and not self.stop.wait(POLL_S):
@@ -134,7 +135,8 @@ class _Run:
             if self.stop.is_set():
                 return
         # What the user has settled is settled.
-        self.wishes = replace(self.wishes, trust=Trust.NEITHER)
+        wishes = replace(self.context.wishes, trust=Trust.NEITHER)
+        self.context = replace(self.context, wishes=wishes)
         self.first_s = time.monotonic()
         for name in self.pipeline.sinks:
             # Another one's failure may have put it off.
@@ -143,7 +145,7 @@ class _Run:
 
     def _settle(self) -> bool:
         """Prepare each sink; whether all are, or one failed and a pause is over."""
-        self.letterings = {}
+        self.context.letterings.clear()
         try:
             for name in self.pipeline.sinks:
                 self._prepare(name)
@@ -160,25 +162,15 @@ class _Run:
 
     def _prepare(self, name: str) -> None:
         """Raises FailedError for what may pass, PipelineError for what does not."""
-        plan = self.plan.sinks[name]
-        shared = self.shared[plan.source.name]
-        handle = SinkHandle(plan, self._batch_done, self._upkeep_failed, shared.leaves)
+        plan = self.context.plan.sinks[name]
+        leaves = self.context.shared[plan.source.name].leaves
+        handle = SinkHandle(plan, self._batch_done, self._upkeep_failed, leaves)
         self.handles[name] = handle
         self.lives.prepare(name, time.monotonic())
         self.reporter.starting(f"sink {name}")
         try:
             prepared = handle.prepared = prepare(
-                RunContext(
-                    spark=self.spark,
-                    plan=self.plan,
-                    kind=self.kind,
-                    run_id=self.run_id,
-                    wishes=self.wishes,
-                    now_ms=self.now_ms,
-                    letterings=self.letterings,
-                    shared=shared,
-                    advice=self.advice,
-                ),
+                self.context,
                 plan,
                 partial(self.reporter.retrying, name),
                 handle.is_stopping,
@@ -190,7 +182,7 @@ class _Run:
             raise
         except Exception as error:
             raise FailedError(handle, error) from error
-        self.letterings |= prepared.letters.letterings
+        self.context.letterings.update(prepared.letters.letterings)
         self.tally.totals[name].path = prepared.opened.chain.path
         for line in prepared.warnings:
             self.reporter.warned(name, hidden(line, self.pipeline.secrets))
@@ -256,11 +248,11 @@ class _Run:
             self._rest_all(due_s)
 
     def _follows(self, handle: SinkHandle, failure: Exception, retry: Retry | None) -> After:
-        has_letters = self.plan.sources[handle.plan.source.name].has_dead_letters
+        has_letters = self.context.plan.sources[handle.plan.source.name].has_dead_letters
         return after(failure, retry, moves_letters=has_letters and self._skips_losses(handle))
 
     def _skips_losses(self, handle: SinkHandle) -> bool:
-        return handle.plan.source.skips_losses or self.wishes.skip_losses
+        return handle.plan.source.skips_losses or self.context.wishes.skip_losses
 
     def _rest_all(self, due_s: float) -> None:
         """End the queries of the others, to begin them again with it, in file order."""
@@ -270,7 +262,7 @@ class _Run:
                 self._settle_end(self.handles[name])
             if name in self.lives.awake():
                 self.lives.pause(name, due_s)
-        self.letterings = {}
+        self.context.letterings.clear()
 
     def _look_back(self) -> None:
         """At queries that were ended: what of them failed in its last batch has failed."""
@@ -288,7 +280,7 @@ class _Run:
             self._fail(handle, FailedError(handle, failure).told)
 
     def _granted(self, handle: SinkHandle, failure: Exception) -> Retry | None:
-        if has_gone(self.spark):
+        if has_gone(self.context.spark):
             raise failure
         if isinstance(failure, PipelineError) and not isinstance(failure, SetupError):
             return None

@@ -98,7 +98,7 @@ class Steps(_Run):
 
     def _prepare(self, name):
         handle = self.handles[name] = SinkHandle(
-            self.plan.sinks[name], self._batch_done, self._upkeep_failed, self.rested.append
+            self.context.plan.sinks[name], self._batch_done, self._upkeep_failed, self.rested.append
         )
         self.lives.prepare(name, 0.0)
         failing = self.fails_to_start[name]
@@ -121,6 +121,11 @@ def run(monkeypatch):
     monkeypatch.setattr(running, "has_gone", lambda spark: False)
     monkeypatch.setattr(running, "POLL_S", 0.0)
     return made
+
+
+def reads(run, pipeline):
+    """In the place of its file."""
+    run.context = replace(run.context, plan=compile_plan(pipeline))
 
 
 def done(records, dead_letters=0, sink="lake", **more):
@@ -232,8 +237,7 @@ def test_a_sink_whose_next_start_is_refused_fails_alone(run):
 def test_lost_records_begin_all_sinks_again_that_are_not_over(run):
     """Their letters share a chain, which only a start moves behind what is lost."""
     sources = {"raw": replace(run.pipeline.sources["raw"], skips_losses=True)}
-    run.pipeline = replace(run.pipeline, sources=sources)
-    run.plan = compile_plan(run.pipeline)
+    reads(run, replace(run.pipeline, sources=sources))
     run.steps["lake"] += [done(1), OSError(LOST.mark), done(1, batch=2)]
     run.steps["other"] += [done(1, sink="other", batch=n) for n in range(50)]
 
@@ -264,7 +268,7 @@ def test_what_all_sinks_of_a_source_met_is_one_failure():
 
 
 def test_what_is_told_meanwhile_has_no_secret(run):
-    run.pipeline = replace(run.pipeline, secrets=frozenset({"hunter2"}))
+    reads(run, replace(run.pipeline, secrets=frozenset({"hunter2"})))
     run.steps["lake"] += [OSError("no such user: hunter2"), RunError("hunter2 was wrong")]
 
     run.run(NO_WISHES)
