@@ -11,7 +11,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 
 INSTRUCTIONS_MAX = 4_000
 """Of a compiled expression: a few hundred characters, repetitions written out. Where RE2's memory
-does not suffice for an automaton, a match costs this times the length of the name: up to 4 ms."""
+does not suffice for an automaton, a match costs this times the length of the name: milliseconds."""
 CHARS_MAX = 4_000
 """Of an expression: a longer one would have more instructions anyway."""
 MEMORY_BYTES_MAX = 1 << 20
@@ -65,3 +65,18 @@ def _invalid(expression: str, reason: str) -> KafkaError:
 def compiled(expression: str) -> Pattern:
     """Raises KafkaError(invalid_regular_expression)."""
     return Pattern(expression)
+
+
+def matches(expression: str, name: str) -> bool:
+    """Whether the whole name matches an expression that a member has. One that another version of
+    the broker took, and this one would refuse, matches nothing, as in Kafka: the group goes on."""
+    pattern = _of_member(expression)
+    return pattern is not None and pattern.matches(name)
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _of_member(expression: str) -> Pattern | None:
+    try:
+        return compiled(expression)
+    except KafkaError:
+        return None
