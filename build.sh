@@ -51,7 +51,8 @@ usage: ./build.sh VERB [ARGUMENTS]
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
-  docs                  write the generated pages again (COMPATIBILITY.md, docs/checklist.md, conf/)
+  docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
+                        shapes of Kafka's messages)
 TEXT
 }
 
@@ -253,7 +254,7 @@ case $verb in
   bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
-  docs) setup_light; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
+  docs) setup_light; "$PY" -m tests.generate_entities; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;
 esac

@@ -1,12 +1,14 @@
 """Places where a replicator can be made to die, for kill tests: ours and those of users.
 
-`JOSEFINE_FAIL=PLACE[@HIT]` kills the process with SIGKILL the HIT-th time (first by default) that
+`JOSEFINE_FAIL=NAME[@HIT]` kills the process with SIGKILL the HIT-th time (first by default) that
 the place is reached: nothing is flushed, no handler runs.
 """
 
 import os
 import signal
 from collections.abc import Callable, Sequence
+
+from josefine_broker.base.failpoints import Failpoint
 
 PLACES = (
     "begun",  # a round knows where the store and the log end
@@ -37,16 +39,10 @@ def armed(text: str | None, places: Sequence[str] = PLACES) -> Callable[[str], N
     """What kills this process at the place. Raises ValueError for a place that is not there."""
     if not text:
         return nothing_fails
-    place, _, hit = text.partition("@")
-    if place not in places or not (hit or "1").isdigit():
-        raise ValueError(f"JOSEFINE_FAIL={text}: not PLACE[@HIT] with one of {', '.join(places)}")
-    hits_left = int(hit or "1")
+    point = Failpoint(text, places, has_index=False)
 
     def at(reached: str) -> None:
-        nonlocal hits_left
-        if reached == place:
-            hits_left -= 1
-            if hits_left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if point.reached(reached):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     return at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 UNIT_MS = {
     "ms": 1,
@@ -14,10 +15,11 @@ UNIT_MS = {
 }
 FORMS = "500ms, 30s, 5m, 12h, 7d, 1w"
 
-_DURATION = re.compile(r"([0-9]{1,15})(ms|[smhdw])")
+_DURATION = re.compile(r"([0-9]{1,20})([a-z]*)")
 
 
-def duration_ms(text: str) -> int | None:
-    """Milliseconds of a text that is a number with a unit; None for any other."""
+def duration_ms(text: str, units: Mapping[str, int] = UNIT_MS) -> int | None:
+    """Milliseconds of a text that is a number with one of the units; None for any other."""
     found = _DURATION.fullmatch(text.strip())
-    return None if found is None else int(found[1]) * UNIT_MS[found[2]]
+    unit_ms = None if found is None else units.get(found[2])
+    return None if found is None or unit_ms is None else int(found[1]) * unit_ms

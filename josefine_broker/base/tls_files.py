@@ -33,16 +33,10 @@ def load_own(
     key: PathLike[str] | None,
     password: Callable[[], str] | None,
     names: OwnNames,
-) -> int:
-    """Take a certificate (with those between it and its CA behind it) and its key into `context`;
-    until when it is valid, in Unix seconds. Without `key` it is in the same file. Raises TlsError.
-    """
-    try:
-        until_s = valid_until_s(first_of_pem(_text_of(certificate, names.certificate)))
-    except TlsError:
-        raise
-    except ValueError as error:
-        raise TlsError(f"{names.certificate}: {certificate} {error}") from None
+) -> None:
+    """Take a certificate (with those between it and its CA behind it) and its key into `context`.
+    Without `key` it is in the same file. Raises TlsError."""
+    der = certificate_der(certificate, names.certificate)
     holder, said = (key, names.key) if key is not None else (certificate, names.certificate)
     if "PRIVATE KEY-----" not in _text_of(holder, said):
         hint = "" if key is not None else f"; name its file in {names.key}"
@@ -57,6 +51,8 @@ def load_own(
     try:
         context.load_cert_chain(certificate, holder, tell_password)
     except (ssl.SSLError, OSError) as error:
+        # OpenSSL does not say which of the two files is broken.
+        _check_certificate(der, certificate, names.certificate)
         reason = getattr(error, "reason", None) or str(error)
         if reason == "KEY_VALUES_MISMATCH":
             sentence = f"{said}: {holder} is not the key of the certificate in {certificate}"
@@ -69,7 +65,22 @@ def load_own(
         else:
             sentence = f"{said}: {holder} cannot be used: {reason.lower().replace('_', ' ')}"
         raise TlsError(sentence) from None
-    return until_s
+
+
+def certificate_der(path: PathLike[str], name: str) -> bytes:
+    """The first certificate of a file, not looked at any closer. Raises TlsError."""
+    text = _text_of(path, name)
+    try:
+        return first_of_pem(text)
+    except ValueError as error:
+        raise TlsError(f"{name}: {path} {error}") from None
+
+
+def _check_certificate(der: bytes, path: PathLike[str], name: str) -> None:
+    try:
+        valid_until_s(der)
+    except ValueError as error:
+        raise TlsError(f"{name}: {path} {error}") from None
 
 
 def load_ca(context: ssl.SSLContext, path: PathLike[str], name: str) -> None:
@@ -77,15 +88,11 @@ def load_ca(context: ssl.SSLContext, path: PathLike[str], name: str) -> None:
     if Path(path).is_dir():
         context.load_verify_locations(capath=path)
         return
+    certificate_der(path, name)
     try:
-        first_of_pem(_text_of(path, name))
         context.load_verify_locations(cafile=path)
-    except TlsError:
-        raise
     except ssl.SSLError as error:
         raise TlsError(f"{name}: {path} cannot be used: {error.reason or error}") from None
-    except ValueError as error:
-        raise TlsError(f"{name}: {path} {error}") from None
 
 
 def reason_of(error: BaseException) -> str:

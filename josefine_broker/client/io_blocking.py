@@ -16,7 +16,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client import admin, groups, offsets, operations, replicas
+from josefine_broker.client import admin, groups, offsets, operations
 from josefine_broker.client import fetch as fetching
 from josefine_broker.client import produce as writing
 from josefine_broker.client.admin import ClusterDescription, ConfigEntry, CreatedTopic, NewTopic
@@ -243,15 +243,6 @@ class BlockingClient:
             lambda t, d: offsets.delete_records(self._session, before, t, d), timeout_ms
         )
 
-    def find_coordinator(self, group: str, *, timeout_ms: int | None = None) -> int:
-        """Broker id of the group's coordinator."""
-
-        def operation(now_ms: int, deadline_ms: int) -> Operation[int]:
-            attempts = self._session.start(now_ms, deadline_ms, "find coordinator")
-            return groups.find_coordinator(self._session, attempts, group)
-
-        return self._run(operation, timeout_ms)
-
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> None:
@@ -275,47 +266,13 @@ class BlockingClient:
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         return self._run(lambda t, d: admin.describe_cluster(self._session, t, d), timeout_ms)
 
-    def reassign(
-        self,
-        targets: Mapping[TopicPartition, tuple[int, ...] | None],
-        *,
-        timeout_ms: int | None = None,
-    ) -> replicas.Errors:
-        """Partition → brokers to move to, or None to cancel; what became of each."""
-        return self._run(lambda t, d: replicas.reassign(self._session, targets, t, d), timeout_ms)
-
-    def list_reassignments(
-        self, *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, replicas.Move]:
-        return self._run(lambda t, d: replicas.list_reassignments(self._session, t, d), timeout_ms)
-
-    def elect_leaders(
-        self,
-        election: int,
-        partitions: Iterable[TopicPartition],
-        *,
-        timeout_ms: int | None = None,
-    ) -> replicas.Errors:
-        """`replicas.PREFERRED` or `replicas.UNCLEAN`; what became of each partition."""
-        wanted = tuple(partitions)
-        return self._run(
-            lambda t, d: replicas.elect_leaders(self._session, election, wanted, t, d), timeout_ms
-        )
-
-    def remove_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
-        self._run(lambda t, d: replicas.remove_broker(self._session, broker_id, t, d), timeout_ms)
-
-    def remove_voter(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
-        """Of a broker whose data are lost: it may come back as an observer then."""
-        self._run(lambda t, d: replicas.remove_voter(self._session, broker_id, t, d), timeout_ms)
-
     def run(
         self,
         operation: Callable[[Session, int, int], Operation[T]],
         *,
         timeout_ms: int | None = None,
     ) -> T:
-        """An operation that has no method here: of `group_admin` or `membership`."""
+        """An operation that has no method here: of `replicas`, `group_admin`, `membership`, ..."""
         return self._run(lambda t, d: operation(self._session, t, d), timeout_ms)
 
     def _run(self, operation: Callable[[int, int], Operation[T]], timeout_ms: int | None) -> T:

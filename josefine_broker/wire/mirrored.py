@@ -1,7 +1,7 @@
 """Shapes made from Kafka's schemas, for APIs that are declined whatever they ask.
 
-A shape that handlers work with is written by hand (`wire/entities/`). Nobody works with these:
-their requests are read for what the refusal has to name, and every field has a default.
+A shape that handlers work with is a file of `wire/entities/`, for type checkers too. Nobody works
+with these: their requests are read for what the refusal has to name, and every field has a default.
 """
 
 import dataclasses

@@ -14,6 +14,7 @@ import typer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import replicas
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.replicas import PREFERRED, UNCLEAN, Errors, Move
 from josefine_cli.base.errors import EXIT_FAILURE, UsageError
@@ -73,7 +74,7 @@ def reassign(
         assert where is not None
         tps = _partitions(client, where)
         targets = {tp: _target(tp, where, brokers) if brokers else None for tp in tps}
-        outcomes = client.reassign(targets)
+        outcomes = client.run(lambda s, t, d: replicas.reassign(s, targets, t, d))
     if cancel:  # what does not move needs no cancelling, unless nothing does
         moving = {tp: error for tp, error in outcomes.items() if not _stood_still(error)}
         outcomes = moving or outcomes
@@ -107,7 +108,8 @@ def elect(
         raise UsageError("--preferred and --unclean exclude each other")
     with connect(bootstrap_of(bootstrap, directory)) as client:
         tps = _partitions(client, where)
-        outcomes = client.elect_leaders(UNCLEAN if unclean else PREFERRED, tps)
+        election = UNCLEAN if unclean else PREFERRED
+        outcomes = client.run(lambda s, t, d: replicas.elect_leaders(s, election, tps, t, d))
         topic = tps[0].topic
         leaders = client.metadata([topic]).topics[topic].partitions
     words = {tp: f"led by {leaders[tp.partition].leader}" for tp in tps}
@@ -141,7 +143,7 @@ def remove(
         return
     with connect(where) as client:
         try:
-            client.remove_broker(broker)
+            client.run(lambda s, t, d: replicas.remove_broker(s, broker, t, d))
         except KafkaError as error:
             hint = command_for(f"partitions --broker {broker}", directory)
             lists = f"; {hint} lists them" if bootstrap is None else ""
@@ -158,7 +160,7 @@ def remove(
 
 def _remove_vote(broker: int, where: str, directory: Path | None, as_json: bool) -> None:
     with connect(where) as client:
-        client.remove_voter(broker)
+        client.run(lambda s, t, d: replicas.remove_voter(s, broker, t, d))
     if as_json:
         print_json({"may_begin_anew": broker})
         return
@@ -220,7 +222,7 @@ def _target(tp: TopicPartition, where: str, brokers: tuple[int, ...]) -> tuple[i
 
 
 def _moves(client: BlockingClient, where: str | None) -> dict[TopicPartition, Move]:
-    moves = client.list_reassignments()
+    moves = client.run(replicas.list_reassignments)
     if where is None:
         return moves
     topic, index = _split(where)

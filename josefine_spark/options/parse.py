@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
+from josefine_broker.base import durations
 from josefine_spark.base.errors import OptionError
 
 E = TypeVar("E", bound=Enum)
@@ -20,6 +21,8 @@ NEAR = 0.8
 """Likeness from which a name is offered: `linger.ms` is no misspelt `client.id`."""
 
 PREFIX = "kafka."
+
+_UNIT_MS = {**durations.UNIT_MS, "min": 60_000, "": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +126,10 @@ def size_bytes(text: str) -> int | None:
 
 
 def duration_ms(text: str) -> int | None:
-    """`30s`, `15m`, `2h`, `1d`, `500ms`; a bare number is milliseconds, as Spark reads it. None
-    when it is no duration."""
-    match = re.fullmatch(r"(\d+)\s*(ms|s|m|min|h|d)?", text.strip().lower())
-    if match is None:
-        return None
-    factors = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000}
-    factors |= {"h": 3_600_000, "d": 86_400_000}
-    return int(match.group(1)) * factors[match.group(2)]
+    """`30s`, `15m` or `15 min`, `2h`, `1d`, `500ms`; a bare number is milliseconds, as Spark reads
+    it. None when it is no duration."""
+    close = re.sub(r"(?<=[0-9])\s+(?=[a-z])", "", text.lower())
+    return durations.duration_ms(close, _UNIT_MS)
 
 
 def _lower(names: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,8 @@ import signal
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from josefine_broker.base.failpoints import Failpoint
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -46,27 +48,6 @@ NAMES = (
 )
 
 
-class Failpoint:
-    """The one armed place of this process, counting how often it was reached."""
-
-    def __init__(self, text: str) -> None:
-        place, _, hit = text.partition("@")
-        name, _, index = place.partition(":")
-        if name not in NAMES or not (index or "0").isdigit() or not (hit or "1").isdigit():
-            known = ", ".join(NAMES)
-            raise ValueError(f"JOSEFINE_FAIL={text}: not NAME[:INDEX][@HIT] with one of {known}")
-        self.name = name
-        self.index = int(index) if index else None
-        self.hits_left = int(hit or "1")
-
-    def reached(self, name: str, index: int | None) -> bool:
-        """Count one visit; True when this is the one to die at."""
-        if name != self.name or (self.index is not None and index != self.index):
-            return False
-        self.hits_left -= 1
-        return self.hits_left == 0
-
-
 _armed: Failpoint | None = None
 _jvm_pid: int | None = None
 
@@ -74,7 +55,7 @@ _jvm_pid: int | None = None
 def arm(text: str | None, jvm_pid: int | None) -> None:
     """Arm the place that JOSEFINE_FAIL names; None disarms. `jvm_pid` dies with us."""
     global _armed, _jvm_pid
-    _armed = Failpoint(text) if text else None
+    _armed = Failpoint(text, NAMES) if text else None
     _jvm_pid = jvm_pid
 
 

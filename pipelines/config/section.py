@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
+from josefine_broker.base import durations
 from pipelines.base.errors import Place, Problem
 from pipelines.config.keyword import ModeWords
 from pipelines.config.keywords import EXACTLY_ONE, WORDS
@@ -18,10 +19,9 @@ from pipelines.config.loader import Items, Node, Scalar, Table
 from pipelines.model.pipeline import Placed
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
-_DURATION = re.compile(r"(\d+)(ms|s|m|h)")
 LONG_MAX = 2**63 - 1
 """Of offsets, rows, bytes and milliseconds: 64 bits with a sign."""
-UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+UNIT_MS = {unit: durations.UNIT_MS[unit] for unit in ("ms", "s", "m", "h")}
 
 
 def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -174,11 +174,11 @@ class Reader:
         node = self._known(key)
         if node is None:
             return None
-        match = _DURATION.fullmatch(_text(node))
-        if match is None or int(match[1]) == 0:
+        found = durations.duration_ms(_text(node), UNIT_MS)
+        if not found:
             self._wrong(key, node)
             return None
-        return self._within_long(key, node, int(match[1]) * UNIT_MS[match[2]])
+        return self._within_long(key, node, found)
 
     def _within_long(self, key: str, node: Node, value: int) -> int | None:
         """The value, where Kafka, Spark and Delta can hold it."""

@@ -30,6 +30,7 @@ import uvloop
 
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import groups
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic, Policy
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
@@ -345,7 +346,7 @@ def replay(directory: Path) -> Measured:
 def look_up(bootstrap: str, group: str) -> None:
     """The first look for a coordinator makes the topic of the offsets."""
     with BlockingClient(bootstrap) as client:
-        client.find_coordinator(group)
+        client.run(lambda s, t, d: groups.find_coordinator(s, s.start(t, d, "find"), group))
 
 
 def is_committed(bootstrap: str, group: str) -> bool:

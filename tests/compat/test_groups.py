@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.groups import find_coordinator
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.records.builder import Record, build_batch
@@ -49,7 +50,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         **REPLICATED,
     ) as running:
         with BlockingClient(running.bootstrap) as client:
-            client.find_coordinator("anybody")  # the first look makes the topic of the offsets
+            # The first look makes the topic of the offsets.
+            client.run(lambda s, t, d: find_coordinator(s, s.start(t, d, "find"), "anybody"))
         yield running
 
 

@@ -2,21 +2,27 @@
 or an address gave.
 
 Keys for something else, or of a kind that is not known here, are passed over (section 5); a set
-without any other is none.
+without any other is none. PyJWT makes the keys and is loaded for the first set: most brokers have
+none.
 """
 
 from __future__ import annotations
 
-import binascii
 import json
-from base64 import urlsafe_b64decode
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from josefine_broker.engine.security.signatures import NUMBER_BYTES, EcKey, Key, RsaKey
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+    from jwt import PyJWK
 
 RS256, ES256 = "RS256", "ES256"
 BYTES_MAX = 1 << 20
+RSA_BITS_MIN, RSA_BITS_MAX = 2_048, 8_192
+"""RFC 7518, section 3.3; a larger modulus would take the broker's time."""
+EXPONENT_MAX = 2**32
+_PUBLIC = {ES256: ("kty", "crv", "x", "y"), RS256: ("kty", "n", "e")}
+"""Only these are read: the private half of a pair has no business here."""
 
 
 class KeySet:
@@ -24,14 +30,14 @@ class KeySet:
 
     __slots__ = ("_keys",)
 
-    def __init__(self, keys: Mapping[tuple[str, str], Key]) -> None:
+    def __init__(self, keys: Mapping[tuple[str, str], PyJWK]) -> None:
         """(algorithm, name) → key; a key without a name has the empty one."""
         self._keys = dict(keys)
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def find(self, algorithm: str, name: str | None) -> Key | None:
+    def find(self, algorithm: str, name: str | None) -> PyJWK | None:
         """Of that name; without one, the only one there is for this algorithm."""
         if name is not None:
             return self._keys.get((algorithm, name))
@@ -51,7 +57,7 @@ def parse_key_set(text: str) -> KeySet:
     keys = said.get("keys") if isinstance(said, dict) else None
     if not isinstance(keys, list):
         raise ValueError("has no list of keys: it is no JWKS")
-    found: dict[tuple[str, str], Key] = {}
+    found: dict[tuple[str, str], PyJWK] = {}
     for each in keys:
         named = _parsed(each) if isinstance(each, dict) else None
         if named is not None:
@@ -61,39 +67,28 @@ def parse_key_set(text: str) -> KeySet:
     return KeySet(found)
 
 
-def _parsed(said: dict[str, Any]) -> tuple[tuple[str, str], Key] | None:
+def _parsed(said: dict[str, Any]) -> tuple[tuple[str, str], PyJWK] | None:
     """None: not for tokens that are served here."""
+    from jwt import PyJWK
+    from jwt.exceptions import PyJWTError
+
     name = said.get("kid", "")
     is_ec = said.get("kty") == "EC" and said.get("crv") == "P-256"
     algorithm = ES256 if is_ec else RS256 if said.get("kty") == "RSA" else None
     is_for_it = said.get("alg", algorithm) == algorithm and said.get("use", "sig") == "sig"
     if algorithm is None or not is_for_it or not isinstance(name, str):
         return None
-    try:
-        key = _ec_key(said) if is_ec else RsaKey(_number(said, "n"), _number(said, "e"))
-        return (algorithm, name), key.checked()
-    except ValueError:
+    public = {each: said.get(each) for each in _PUBLIC[algorithm]}
+    if not all(isinstance(each, str) for each in public.values()):
         return None
-
-
-def _ec_key(said: dict[str, Any]) -> EcKey:
-    return EcKey(_number(said, "x", NUMBER_BYTES), _number(said, "y", NUMBER_BYTES))
-
-
-def _number(said: dict[str, Any], name: str, size: int | None = None) -> int:
-    raw = from_base64url(said.get(name))
-    if size is not None and len(raw) != size:
-        raise ValueError("a coordinate of another size")
-    return int.from_bytes(raw, "big")
-
-
-def from_base64url(text: object) -> bytes:
-    """Without padding (RFC 7515, section 2). Raises ValueError."""
-    if not isinstance(text, str) or not text.isascii() or not text:
-        raise ValueError("no base64url")
-    if not text.replace("-", "a").replace("_", "a").isalnum():
-        raise ValueError("no base64url")
     try:
-        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error:
-        raise ValueError("no base64url") from None
+        key = PyJWK(public, algorithm)
+    except (PyJWTError, ValueError):
+        return None
+    return ((algorithm, name), key) if is_ec or _is_strong(key) else None
+
+
+def _is_strong(key: PyJWK) -> bool:
+    numbers: RSAPublicNumbers = key.key.public_numbers()
+    bits = numbers.n.bit_length()
+    return RSA_BITS_MIN <= bits <= RSA_BITS_MAX and numbers.n % 2 == 1 and numbers.e < EXPONENT_MAX

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from josefine_broker.base.certificates import first_of_pem, subject_name
+from josefine_broker.base.certificates import subject_name, valid_until_s
 from josefine_broker.base.security import SecretPlace
-from josefine_broker.base.tls_files import OwnNames, TlsError, load_ca, load_own
+from josefine_broker.base.tls_files import OwnNames, TlsError, certificate_der, load_ca, load_own
 from josefine_broker.host.net.file_stamp import Look, look_at
 
 log = logging.getLogger(__name__)
@@ -142,10 +142,9 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
     place = settings.key_password
     names = settings.own_names
     password = None if place is None else partial(_password, place, env, names.password)
-    expires_s = 0
     for context in (serving, dialling):
         context.minimum_version = VERSIONS[settings.version_min]
-        expires_s = load_own(context, settings.certificate, settings.key, password, names)
+        load_own(context, settings.certificate, settings.key, password, names)
         if settings.ca is not None:
             load_ca(context, settings.ca, settings.ca_name)
     if settings.ca is None:
@@ -153,8 +152,11 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
     serving.verify_mode = CLIENT_AUTH[settings.client_auth]
     if settings.is_own_peer:
         _check_own_peer(settings, serving, dialling)
-    subject = subject_name(first_of_pem(settings.certificate.read_text("ascii", "replace")))
-    return Contexts(serving, dialling, expires_s, subject)
+    der = certificate_der(settings.certificate, names.certificate)
+    try:
+        return Contexts(serving, dialling, valid_until_s(der), subject_name(der))
+    except ValueError as error:
+        raise TlsError(f"{names.certificate}: {settings.certificate} {error}") from None
 
 
 def _check_own_peer(

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Protocol
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.base.lasting import Lasting
 from josefine_broker.base.ports import Clock
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
@@ -27,7 +28,6 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetchers,
 )
 from josefine_broker.host.alarm import Alarm
-from josefine_broker.host.ongoing_condition import logged
 from josefine_broker.wire.fetch import FetchResponse
 
 FETCH = 1
@@ -157,7 +157,7 @@ class _Link:
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._heard_ms = 0
-        self._trouble = logged(log, "lost a leader", leader=fetcher.leader_id)
+        self._trouble = Lasting(_tell, "lost a leader", leader=fetcher.leader_id)
         self._stopped = False
 
     @property
@@ -273,3 +273,7 @@ class _Link:
         if connection is not None:
             self._fetcher.disconnected()
             connection.close()
+
+
+def _tell(message: str, **fields: object) -> None:
+    log.info(message, extra=fields)

@@ -7,7 +7,9 @@ kafka.apache.org/protocol. A field that only some versions carry has a default, 
 of an older version shows and a response to an older version drops. OffsetCommit and OffsetFetch
 carry name *and* id of a topic: version 10 puts the id on the wire, older ones the name.
 
-Produce and Fetch are coded by hand and have their own shapes: `wire.produce`, `wire.fetch`.
+Written by `python -m tests.generate_entities` from kio's schemas, but for docstrings and constants,
+which are kept; which fields may be left out is said there. Produce and Fetch are coded by hand and
+have their own shapes: `wire.produce`, `wire.fetch`.
 """
 
 from importlib import import_module

@@ -30,7 +30,7 @@ class AddPartitionsToTxnTransaction:
 class AddPartitionsToTxnRequest:
     """One transaction from a producer, many from a broker."""
 
-    transactions: tuple[AddPartitionsToTxnTransaction, ...]
+    transactions: tuple[AddPartitionsToTxnTransaction, ...]  # since version 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,5 +62,5 @@ class AddPartitionsToTxnResponse:
     """One answer per partition; the code of the whole exists since version 4."""
 
     throttle_time_ms: int = 0
-    error_code: ErrorCode = ErrorCode.none
-    results_by_transaction: tuple[AddPartitionsToTxnResult, ...]
+    error_code: ErrorCode = ErrorCode.none  # since version 4
+    results_by_transaction: tuple[AddPartitionsToTxnResult, ...]  # since version 4

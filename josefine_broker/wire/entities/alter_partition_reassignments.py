@@ -26,7 +26,7 @@ class AlterPartitionReassignmentsRequest:
     """Move partitions (KIP-455)."""
 
     timeout_ms: int = 60000
-    allow_replication_factor_change: bool = True
+    allow_replication_factor_change: bool = True  # since version 1
     topics: tuple[ReassignableTopic, ...]
 
 
@@ -52,7 +52,7 @@ class AlterPartitionReassignmentsResponse:
     """One answer per partition."""
 
     throttle_time_ms: int = 0
-    allow_replication_factor_change: bool = True
+    allow_replication_factor_change: bool = True  # since version 1
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
     responses: tuple[ReassignableTopicResponse, ...]

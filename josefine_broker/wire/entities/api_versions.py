@@ -9,8 +9,8 @@ from josefine_broker.base.errors import ErrorCode
 class ApiVersionsRequest:
     """Who is asking (KIP-511)."""
 
-    client_software_name: str = ""
-    client_software_version: str = ""
+    client_software_name: str = ""  # since version 3
+    client_software_version: str = ""  # since version 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class ApiVersionsResponse:
 
     error_code: ErrorCode = ErrorCode.none
     api_keys: tuple[ApiVersion, ...]
-    throttle_time_ms: int = 0
-    supported_features: tuple[SupportedFeatureKey, ...] = ()
-    finalized_features_epoch: int = -1
-    finalized_features: tuple[FinalizedFeatureKey, ...] = ()
-    zk_migration_ready: bool = False
+    throttle_time_ms: int = 0  # since version 1
+    supported_features: tuple[SupportedFeatureKey, ...] = ()  # since version 3
+    finalized_features_epoch: int = -1  # since version 3
+    finalized_features: tuple[FinalizedFeatureKey, ...] = ()  # since version 3
+    zk_migration_ready: bool = False  # since version 3

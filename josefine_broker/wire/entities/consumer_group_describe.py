@@ -32,7 +32,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member: what it said, what it has, and what it is to have in the end."""
+    """A member: what it said, what it has, and what it is to have in the end. `member_type` is 0
+    for a classic member, 1 for one of the consumer protocol."""
 
     member_id: str
     instance_id: str | None = None
@@ -44,8 +45,7 @@ class Member:
     subscribed_topic_regex: str | None = None
     assignment: Assignment
     target_assignment: Assignment
-    member_type: int = -1
-    """Since version 1: 0 for a classic member, 1 for one of the consumer protocol."""
+    member_type: int = -1  # since version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ class ConsumerGroupHeartbeatRequest:
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
     subscribed_topic_names: tuple[str, ...] | None = None
-    subscribed_topic_regex: str | None = None
+    subscribed_topic_regex: str | None = None  # since version 1
     server_assignor: str | None = None
     topic_partitions: tuple[TopicPartitions, ...] | None = None
 

@@ -58,13 +58,13 @@ class CreatableTopicResult:
     """What became of one topic."""
 
     name: str
-    topic_id: UUID | None = None
+    topic_id: UUID | None = None  # since version 7
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
-    topic_config_error_code: int = 0
-    num_partitions: int = -1
-    replication_factor: int = -1
-    configs: tuple[CreatableTopicConfigs, ...] | None = None
+    topic_config_error_code: int = 0  # since version 5
+    num_partitions: int = -1  # since version 5
+    replication_factor: int = -1  # since version 5
+    configs: tuple[CreatableTopicConfigs, ...] | None = None  # since version 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

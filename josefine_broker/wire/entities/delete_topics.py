@@ -18,7 +18,7 @@ class DeleteTopicState:
 class DeleteTopicsRequest:
     """Delete topics."""
 
-    topics: tuple[DeleteTopicState, ...]
+    topics: tuple[DeleteTopicState, ...]  # since version 6
     timeout_ms: int
 
 
@@ -27,9 +27,9 @@ class DeletableTopicResult:
     """What became of one topic."""
 
     name: str | None = None
-    topic_id: UUID | None = None
+    topic_id: UUID | None = None  # since version 6
     error_code: ErrorCode = ErrorCode.none
-    error_message: str | None = None
+    error_message: str | None = None  # since version 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

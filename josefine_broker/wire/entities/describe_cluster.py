@@ -10,8 +10,8 @@ class DescribeClusterRequest:
     """Ask who is in the cluster; endpoint type 1 is brokers, 2 controllers (KIP-919)."""
 
     include_cluster_authorized_operations: bool = False
-    endpoint_type: int = 1
-    include_fenced_brokers: bool = False
+    endpoint_type: int = 1  # since version 1
+    include_fenced_brokers: bool = False  # since version 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class DescribeClusterBroker:
     host: str
     port: int
     rack: str | None = None
-    is_fenced: bool = False
+    is_fenced: bool = False  # since version 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class DescribeClusterResponse:
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
-    endpoint_type: int = 1
+    endpoint_type: int = 1  # since version 1
     cluster_id: str
     controller_id: int = -1
     brokers: tuple[DescribeClusterBroker, ...]

@@ -20,7 +20,7 @@ class DescribeConfigsRequest:
 
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False
-    include_documentation: bool = False
+    include_documentation: bool = False  # since version 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class DescribeConfigsResourceResult:
     config_source: int = -1
     is_sensitive: bool = False
     synonyms: tuple[DescribeConfigsSynonym, ...]
-    config_type: int = 0
-    documentation: str | None = None
+    config_type: int = 0  # since version 3
+    documentation: str | None = None  # since version 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

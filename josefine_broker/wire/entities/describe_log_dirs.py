@@ -45,9 +45,9 @@ class DescribeLogDirsResult:
     error_code: ErrorCode = ErrorCode.none
     log_dir: str
     topics: tuple[DescribeLogDirsTopic, ...]
-    total_bytes: int = -1
-    usable_bytes: int = -1
-    is_cordoned: bool = False
+    total_bytes: int = -1  # since version 4
+    usable_bytes: int = -1  # since version 4
+    is_cordoned: bool = False  # since version 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,5 +55,5 @@ class DescribeLogDirsResponse:
     """One answer per data directory."""
 
     throttle_time_ms: int = 0
-    error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none  # since version 3
     results: tuple[DescribeLogDirsResult, ...]

@@ -33,10 +33,10 @@ class ReplicaState:
     """How far one member is; times are -1 where nobody knows them."""
 
     replica_id: int
-    replica_directory_id: UUID | None = None
+    replica_directory_id: UUID | None = None  # since version 2
     log_end_offset: int
-    last_fetch_timestamp: int = -1
-    last_caught_up_timestamp: int = -1
+    last_fetch_timestamp: int = -1  # since version 1
+    last_caught_up_timestamp: int = -1  # since version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class PartitionData:
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.none
-    error_message: str | None = None
+    error_message: str | None = None  # since version 2
     leader_id: int = -1
     leader_epoch: int = -1
     high_watermark: int = -1
@@ -83,6 +83,6 @@ class DescribeQuorumResponse:
     """The quorum as one broker knows it."""
 
     error_code: ErrorCode = ErrorCode.none
-    error_message: str | None = None
+    error_message: str | None = None  # since version 2
     topics: tuple[TopicData, ...]
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] = ()  # since version 2

@@ -17,7 +17,7 @@ class TopicPartitions:
 class ElectLeadersRequest:
     """Elect preferred (type 0) or unclean leaders (type 1, KIP-460); None: of all partitions."""
 
-    election_type: int = 0
+    election_type: int = 0  # since version 1
     topic_partitions: tuple[TopicPartitions, ...] | None
     timeout_ms: int = 60000
 
@@ -44,5 +44,5 @@ class ElectLeadersResponse:
     """One answer per partition."""
 
     throttle_time_ms: int = 0
-    error_code: ErrorCode = ErrorCode.none
+    error_code: ErrorCode = ErrorCode.none  # since version 1
     replica_election_results: tuple[ReplicaElectionResult, ...]

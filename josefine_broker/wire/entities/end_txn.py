@@ -21,5 +21,5 @@ class EndTxnResponse:
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
-    producer_id: int = -1
-    producer_epoch: int = -1
+    producer_id: int = -1  # since version 5
+    producer_epoch: int = -1  # since version 5

@@ -9,8 +9,8 @@ from josefine_broker.base.errors import ErrorCode
 class FindCoordinatorRequest:
     """Ask who coordinates keys; type 0 is groups, 1 transactions, 2 share groups."""
 
-    key_type: int = 0
-    coordinator_keys: tuple[str, ...] = ()
+    key_type: int = 0  # since version 1
+    coordinator_keys: tuple[str, ...] = ()  # since version 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,5 +29,5 @@ class Coordinator:
 class FindCoordinatorResponse:
     """One answer per key; until version 3 exactly one, whose key is empty when read."""
 
-    throttle_time_ms: int = 0
-    coordinators: tuple[Coordinator, ...]
+    throttle_time_ms: int = 0  # since version 1
+    coordinators: tuple[Coordinator, ...]  # since version 4

@@ -12,12 +12,12 @@ class HeartbeatRequest:
     group_id: str
     generation_id: int
     member_id: str
-    group_instance_id: str | None = None
+    group_instance_id: str | None = None  # since version 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse:
     """Whether its generation goes on."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 1
     error_code: ErrorCode = ErrorCode.none

@@ -12,10 +12,10 @@ class InitProducerIdRequest:
 
     transactional_id: str | None = None
     transaction_timeout_ms: int
-    producer_id: int = -1
-    producer_epoch: int = -1
-    enable2_pc: bool = False
-    keep_prepared_txn: bool = False
+    producer_id: int = -1  # since version 3
+    producer_epoch: int = -1  # since version 3
+    enable2_pc: bool = False  # since version 6
+    keep_prepared_txn: bool = False  # since version 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,5 +26,5 @@ class InitProducerIdResponse:
     error_code: ErrorCode = ErrorCode.none
     producer_id: int = -1
     producer_epoch: int
-    ongoing_txn_producer_id: int = -1
-    ongoing_txn_producer_epoch: int = -1
+    ongoing_txn_producer_id: int = -1  # since version 6
+    ongoing_txn_producer_epoch: int = -1  # since version 6

@@ -19,12 +19,12 @@ class JoinGroupRequest:
 
     group_id: str
     session_timeout_ms: int
-    rebalance_timeout_ms: int = -1
+    rebalance_timeout_ms: int = -1  # since version 1
     member_id: str
-    group_instance_id: str | None = None
+    group_instance_id: str | None = None  # since version 5
     protocol_type: str
     protocols: tuple[JoinGroupRequestProtocol, ...]
-    reason: str | None = None
+    reason: str | None = None  # since version 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class JoinGroupResponseMember:
     """A member, as the leader is told of it."""
 
     member_id: str
-    group_instance_id: str | None = None
+    group_instance_id: str | None = None  # since version 5
     metadata: bytes
 
 
@@ -40,12 +40,12 @@ class JoinGroupResponseMember:
 class JoinGroupResponse:
     """The generation that begins; its members are told to the leader only."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 2
     error_code: ErrorCode = ErrorCode.none
     generation_id: int = -1
-    protocol_type: str | None = None
+    protocol_type: str | None = None  # since version 7
     protocol_name: str | None = None
     leader: str = ""
-    skip_assignment: bool = False
+    skip_assignment: bool = False  # since version 9
     member_id: str = ""
     members: tuple[JoinGroupResponseMember, ...] = ()

@@ -11,7 +11,7 @@ class MemberIdentity:
 
     member_id: str
     group_instance_id: str | None = None
-    reason: str | None = None
+    reason: str | None = None  # since version 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class LeaveGroupRequest:
     """Members leave; until version 2 exactly one."""
 
     group_id: str
-    members: tuple[MemberIdentity, ...]
+    members: tuple[MemberIdentity, ...]  # since version 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,6 @@ class MemberResponse:
 class LeaveGroupResponse:
     """One answer per member; until version 2 the one error stands for the whole."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 1
     error_code: ErrorCode = ErrorCode.none
-    members: tuple[MemberResponse, ...] = ()
+    members: tuple[MemberResponse, ...] = ()  # since version 3

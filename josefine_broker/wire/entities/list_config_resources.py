@@ -11,7 +11,7 @@ CLIENT_METRICS = 16
 class ListConfigResourcesRequest:
     """Which types of resources; none means all. Version 0 means client metrics alone."""
 
-    resource_types: tuple[int, ...] = ()
+    resource_types: tuple[int, ...] = ()  # since version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class ConfigResource:
     """One resource that may have a configuration."""
 
     resource_name: str
-    resource_type: int = CLIENT_METRICS
+    resource_type: int = CLIENT_METRICS  # since version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

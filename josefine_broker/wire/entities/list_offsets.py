@@ -10,7 +10,7 @@ class ListOffsetsPartition:
     """A partition and a time: -1 latest, -2 earliest, -3 the largest timestamp (KIP-734)."""
 
     partition_index: int
-    current_leader_epoch: int = -1
+    current_leader_epoch: int = -1  # since version 4
     timestamp: int
 
 
@@ -27,9 +27,9 @@ class ListOffsetsRequest:
     """Ask for offsets by time."""
 
     replica_id: int
-    isolation_level: int = 0
+    isolation_level: int = 0  # since version 2
     topics: tuple[ListOffsetsTopic, ...]
-    timeout_ms: int = 0
+    timeout_ms: int = 0  # since version 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class ListOffsetsPartitionResponse:
     error_code: ErrorCode = ErrorCode.none
     timestamp: int = -1
     offset: int = -1
-    leader_epoch: int = -1
+    leader_epoch: int = -1  # since version 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,5 +55,5 @@ class ListOffsetsTopicResponse:
 class ListOffsetsResponse:
     """One answer per partition."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 2
     topics: tuple[ListOffsetsTopicResponse, ...]

@@ -11,8 +11,8 @@ class ListTransactionsRequest:
 
     state_filters: tuple[str, ...] = ()
     producer_id_filters: tuple[int, ...] = ()
-    duration_filter: int = -1
-    transactional_id_pattern: str | None = None
+    duration_filter: int = -1  # since version 1
+    transactional_id_pattern: str | None = None  # since version 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

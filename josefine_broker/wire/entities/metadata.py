@@ -10,7 +10,7 @@ from josefine_broker.base.errors import ErrorCode
 class MetadataRequestTopic:
     """A topic by name, or by id with a null name."""
 
-    topic_id: UUID | None = None
+    topic_id: UUID | None = None  # since version 10
     name: str | None = None
 
 
@@ -19,10 +19,9 @@ class MetadataRequest:
     """Ask about topics: null means all, none means none."""
 
     topics: tuple[MetadataRequestTopic, ...] | None
-    allow_auto_topic_creation: bool = True
-    include_cluster_authorized_operations: bool = False
-    """Only in versions 8 to 10, as what answers it."""
-    include_topic_authorized_operations: bool = False
+    allow_auto_topic_creation: bool = True  # since version 4
+    include_cluster_authorized_operations: bool = False  # versions 8 to 10
+    include_topic_authorized_operations: bool = False  # since version 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class MetadataResponseBroker:
     node_id: int
     host: str
     port: int
-    rack: str | None = None
+    rack: str | None = None  # since version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +41,10 @@ class MetadataResponsePartition:
     error_code: ErrorCode = ErrorCode.none
     partition_index: int
     leader_id: int
-    leader_epoch: int = -1
+    leader_epoch: int = -1  # since version 7
     replica_nodes: tuple[int, ...] = ()
     isr_nodes: tuple[int, ...] = ()
-    offline_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()  # since version 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +53,20 @@ class MetadataResponseTopic:
 
     error_code: ErrorCode = ErrorCode.none
     name: str | None = None
-    topic_id: UUID | None = None
-    is_internal: bool = False
+    topic_id: UUID | None = None  # since version 10
+    is_internal: bool = False  # since version 1
     partitions: tuple[MetadataResponsePartition, ...]
-    topic_authorized_operations: int = -2147483648
+    topic_authorized_operations: int = -2147483648  # since version 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse:
     """The cluster as clients see it."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 3
     brokers: tuple[MetadataResponseBroker, ...]
-    cluster_id: str | None = None
-    controller_id: int = -1
+    cluster_id: str | None = None  # since version 2
+    controller_id: int = -1  # since version 1
     topics: tuple[MetadataResponseTopic, ...]
-    cluster_authorized_operations: int = -2147483648
-    error_code: ErrorCode = ErrorCode.none
+    cluster_authorized_operations: int = -2147483648  # versions 8 to 10
+    error_code: ErrorCode = ErrorCode.none  # since version 13

@@ -12,7 +12,7 @@ class OffsetCommitRequestPartition:
 
     partition_index: int
     committed_offset: int
-    committed_leader_epoch: int = -1
+    committed_leader_epoch: int = -1  # since version 6
     committed_metadata: str | None = None
 
 
@@ -20,8 +20,8 @@ class OffsetCommitRequestPartition:
 class OffsetCommitRequestTopic:
     """A topic by name, since version 10 by id."""
 
-    name: str = ""
-    topic_id: UUID | None = None
+    name: str = ""  # until version 9
+    topic_id: UUID | None = None  # since version 10
     partitions: tuple[OffsetCommitRequestPartition, ...]
 
 
@@ -33,8 +33,8 @@ class OffsetCommitRequest:
     group_id: str
     generation_id_or_member_epoch: int = -1
     member_id: str
-    group_instance_id: str | None = None
-    retention_time_ms: int = -1
+    retention_time_ms: int = -1  # until version 4
+    group_instance_id: str | None = None  # since version 7
     topics: tuple[OffsetCommitRequestTopic, ...]
 
 
@@ -50,8 +50,8 @@ class OffsetCommitResponsePartition:
 class OffsetCommitResponseTopic:
     """A topic by name, since version 10 by id."""
 
-    name: str = ""
-    topic_id: UUID | None = None
+    name: str = ""  # until version 9
+    topic_id: UUID | None = None  # since version 10
     partitions: tuple[OffsetCommitResponsePartition, ...]
 
 
@@ -59,5 +59,5 @@ class OffsetCommitResponseTopic:
 class OffsetCommitResponse:
     """One answer per partition."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 3
     topics: tuple[OffsetCommitResponseTopic, ...]

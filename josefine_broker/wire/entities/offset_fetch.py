@@ -10,8 +10,8 @@ from josefine_broker.base.errors import ErrorCode
 class OffsetFetchRequestTopics:
     """A topic by name, since version 10 by id."""
 
-    name: str = ""
-    topic_id: UUID | None = None
+    name: str = ""  # until version 9
+    topic_id: UUID | None = None  # since version 10
     partition_indexes: tuple[int, ...] = ()
 
 
@@ -20,8 +20,8 @@ class OffsetFetchRequestGroup:
     """One group; null topics mean all that it has committed."""
 
     group_id: str
-    member_id: str | None = None
-    member_epoch: int = -1
+    member_id: str | None = None  # since version 9
+    member_epoch: int = -1  # since version 9
     topics: tuple[OffsetFetchRequestTopics, ...] | None
 
 
@@ -29,8 +29,8 @@ class OffsetFetchRequestGroup:
 class OffsetFetchRequest:
     """Ask how far groups have read; until version 7 exactly one group."""
 
-    groups: tuple[OffsetFetchRequestGroup, ...]
-    require_stable: bool = False
+    groups: tuple[OffsetFetchRequestGroup, ...]  # since version 8
+    require_stable: bool = False  # since version 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class OffsetFetchResponsePartitions:
 class OffsetFetchResponseTopics:
     """A topic by name, since version 10 by id."""
 
-    name: str = ""
-    topic_id: UUID | None = None
+    name: str = ""  # until version 9
+    topic_id: UUID | None = None  # since version 10
     partitions: tuple[OffsetFetchResponsePartitions, ...]
 
 
@@ -66,5 +66,5 @@ class OffsetFetchResponseGroup:
 class OffsetFetchResponse:
     """One answer per group."""
 
-    throttle_time_ms: int = 0
-    groups: tuple[OffsetFetchResponseGroup, ...]
+    throttle_time_ms: int = 0  # since version 3
+    groups: tuple[OffsetFetchResponseGroup, ...]  # since version 8

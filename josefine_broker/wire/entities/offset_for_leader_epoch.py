@@ -26,7 +26,7 @@ class OffsetForLeaderTopic:
 class OffsetForLeaderEpochRequest:
     """Ask where leader epochs ended; replica -2 is a debugging client."""
 
-    replica_id: int = -2
+    replica_id: int = -2  # since version 3
     topics: tuple[OffsetForLeaderTopic, ...]
 
 

@@ -19,4 +19,4 @@ class SaslAuthenticateResponse:
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
     auth_bytes: bytes = field(default=b"", repr=False)
-    session_lifetime_ms: int = 0
+    session_lifetime_ms: int = 0  # since version 1

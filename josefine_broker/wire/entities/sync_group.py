@@ -20,9 +20,9 @@ class SyncGroupRequest:
     group_id: str
     generation_id: int
     member_id: str
-    group_instance_id: str | None = None
-    protocol_type: str | None = None
-    protocol_name: str | None = None
+    group_instance_id: str | None = None  # since version 3
+    protocol_type: str | None = None  # since version 5
+    protocol_name: str | None = None  # since version 5
     assignments: tuple[SyncGroupRequestAssignment, ...] = ()
 
 
@@ -30,8 +30,8 @@ class SyncGroupRequest:
 class SyncGroupResponse:
     """What this member was given."""
 
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # since version 1
     error_code: ErrorCode = ErrorCode.none
-    protocol_type: str | None = None
-    protocol_name: str | None = None
+    protocol_type: str | None = None  # since version 5
+    protocol_name: str | None = None  # since version 5
     assignment: bytes = b""

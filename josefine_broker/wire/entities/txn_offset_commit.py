@@ -11,7 +11,7 @@ class TxnOffsetCommitRequestPartition:
 
     partition_index: int
     committed_offset: int
-    committed_leader_epoch: int = -1
+    committed_leader_epoch: int = -1  # since version 2
     committed_metadata: str | None = None
 
 
@@ -32,9 +32,9 @@ class TxnOffsetCommitRequest:
     group_id: str
     producer_id: int
     producer_epoch: int
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
+    generation_id: int = -1  # since version 3
+    member_id: str = ""  # since version 3
+    group_instance_id: str | None = None  # since version 3
     topics: tuple[TxnOffsetCommitRequestTopic, ...]
 
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57) in the one shape that handlers see: version 2, and the results of 1."""
+"""UpdateFeatures (key 57) in the one shape that handlers see: version 2. Only 1 has results."""
 
 from dataclasses import dataclass
 
@@ -39,4 +39,4 @@ class UpdateFeaturesResponse:
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none
     error_message: str | None = None
-    results: tuple[UpdatableFeatureResult, ...] = ()
+    results: tuple[UpdatableFeatureResult, ...] = ()  # until version 1

@@ -22,7 +22,7 @@ class WritableTxnMarker:
     transaction_result: bool
     topics: tuple[WritableTxnMarkerTopic, ...]
     coordinator_epoch: int
-    transaction_version: int = 0
+    transaction_version: int = 0  # since version 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

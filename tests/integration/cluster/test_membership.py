@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from josefine_broker.base.errors import KafkaError
+from josefine_broker.client import replicas
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.client.session import Policy
 from tests.support.broker import BrokerProcess
@@ -116,7 +117,7 @@ def test_former_voter_that_loses_its_data_again_begins_anew_by_itself(tmp_path: 
         cluster.kill(3)
         wait_until(lambda: _is_fenced(cluster, 3), 60, "the loss of broker 3")
         with BlockingClient(cluster.broker(1).bootstrap) as client:
-            client.remove_voter(3)
+            client.run(lambda s, t, d: replicas.remove_voter(s, 3, t, d))
         for _ in range(2):
             shutil.rmtree(cluster.broker(3).data_dir)
             cluster.restart(3)

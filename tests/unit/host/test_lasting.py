@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import logging
-
-import pytest
-
-from josefine_broker.host.ongoing_condition import logged
-
-log = logging.getLogger(__name__)
+from josefine_broker.base.lasting import Lasting
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
-    return [(each.getMessage(), getattr(each, "lasted_s", 0)) for each in caplog.records]
+class Told(list[tuple[str, dict[str, object]]]):
+    """What was told, in order."""
+
+    def __call__(self, message: str, **fields: object) -> None:
+        self.append((message, fields))
+
+    @property
+    def lines(self) -> list[tuple[str, object]]:
+        return [(message, fields.get("lasted_s", 0)) for message, fields in self]
 
 
-def test_trouble_is_told_once_a_minute_however_often_it_is_seen(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    trouble = logged(log, "lost", leader=3)
+def test_trouble_is_told_once_a_minute_however_often_it_is_seen() -> None:
+    told = Told()
+    trouble = Lasting(told, "lost", leader=3)
 
     for now_ms in range(5_000, 155_000, 500):
         trouble.goes_on(now_ms, f"reason at {now_ms}")
     trouble.end(160_000, "found")
     trouble.end(161_000, "found")
 
-    assert told(caplog) == [("lost", 0), ("lost", 60), ("lost", 120), ("found", 155)]
-    assert {getattr(each, "leader", None) for each in caplog.records} == {3}
-    assert getattr(caplog.records[1], "reason", "") == "reason at 65000"
+    assert told.lines == [("lost", 0), ("lost", 60), ("lost", 120), ("found", 155)]
+    assert {fields["leader"] for _, fields in told} == {3}
+    assert told[1][1]["reason"] == "reason at 65000"
 
 
-def test_trouble_that_comes_back_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    trouble = logged(log, "lost")
+def test_trouble_that_comes_back_is_told_again() -> None:
+    told = Told()
+    trouble = Lasting(told, "lost")
 
     trouble.end(0, "found")
     trouble.goes_on(1_000, "r")
     trouble.end(2_000, "found")
     trouble.goes_on(3_000, "r")
 
-    assert told(caplog) == [("lost", 0), ("found", 1), ("lost", 0)]
+    assert told.lines == [("lost", 0), ("found", 1), ("lost", 0)]

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from pipelines.base import failpoints
-from pipelines.base.failpoints import Failpoint
 
 
-def test_a_failpoint_strikes_at_its_hit_and_index_only():
-    point = Failpoint("mid_commit:2@2")
+@pytest.fixture(autouse=True)
+def disarmed() -> Iterator[None]:
+    yield
+    failpoints.arm(None, None)
 
-    visits = [("mid_commit", 2), ("mid_commit", 1), ("after_offsets", None), ("mid_commit", 2)]
-    assert [point.reached(name, index) for name, index in visits] == [False, False, False, True]
+
+def test_a_place_is_armed_by_its_name_index_and_hit():
+    failpoints.arm("mid_write@2", None)
+
+    assert [failpoints.due("mid_write") for _ in range(3)] == [False, True, False]
 
 
-@pytest.mark.parametrize("text", ["nowhere", "mid_commit:x", "mid_write@", "mid_write@0x"])
-def test_a_wrong_failpoint_is_refused_with_the_known_ones(text):
-    if text == "mid_write@":
-        assert Failpoint(text).hits_left == 1
-        return
+def test_a_wrong_failpoint_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="after_offsets, before_commit, mid_write"):
-        Failpoint(text)
+        failpoints.arm("nowhere", None)
 
 
 def test_unset_no_place_strikes():

@@ -53,7 +53,7 @@ def test_every_failpoint_of_the_code_has_its_cells():
     assert in_code == set(PLACES)
     assert {place.partition(":")[0] for place in PLACES} == set(failpoints.NAMES)
     for place in PLACES:
-        failpoints.Failpoint(place)
+        failpoints.Failpoint(place, failpoints.NAMES)
 
 
 def test_every_mode_of_a_sink_has_its_cells():

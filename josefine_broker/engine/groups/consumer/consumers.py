@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.consumer.heartbeats import check, heartbeat
 from josefine_broker.engine.groups.consumer.leaving import without
-from josefine_broker.engine.groups.consumer.patterns import compiled
+from josefine_broker.engine.groups.consumer.patterns import matches
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupState, ConsumerMemberState
 from josefine_broker.engine.groups.consumer.subscriptions import Topics
 from josefine_broker.engine.groups.consumer.values import (
@@ -150,7 +150,7 @@ class ConsumerGroups:
         """Whether a member of the group reads the topic."""
         group = self._groups.get(group_id)
         return group is not None and any(
-            topic in each.topics or (each.regex and compiled(each.regex).matches(topic))
+            topic in each.topics or (each.regex and matches(each.regex, topic))
             for each in group.members.values()
         )
 

@@ -1,77 +1,82 @@
-"""Whether a topic's name is of a regular expression, in time that grows with the name alone.
+"""Regular expressions over topic names and transactional ids (KIP-848, KIP-1152), matched by RE2.
 
-A client chooses the expression (SubscribedTopicRegex), so nothing here may backtrack: the sets of
-states that its automaton (`expressions.py`) can be in are walked, and remembered. A whole name has
-to match, as in Kafka.
+A client chooses the expression (SubscribedTopicRegex), so nothing here may backtrack, and its
+compiled size is limited. The whole name must match: Kafka uses RE2/J and its `matches()`.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
-from josefine_broker.engine.groups.consumer.expressions import Reader
+from josefine_broker.base.errors import ErrorCode, KafkaError
 
-SETS_MAX = 1_000
-"""Ways from one set of states to the next that are remembered of one expression; past that they are
-forgotten, and found again."""
-REMEMBERED_MAX = 256
+INSTRUCTIONS_MAX = 4_000
+"""Of a compiled expression: a few hundred characters, repetitions written out. Where RE2's memory
+does not suffice for an automaton, a match costs this times the length of the name: milliseconds."""
+CHARS_MAX = 4_000
+"""Of an expression: a longer one would have more instructions anyway."""
+MEMORY_BYTES_MAX = 1 << 20
+"""Of one compiled expression and the automaton that its matches build."""
+COMPILED_MAX = 256
 """Expressions kept compiled."""
 
 
 class Pattern:
-    """A compiled expression. Mutable: it remembers the sets of states that it met."""
+    """A compiled expression."""
 
-    __slots__ = ("_begin", "_known", "_last", "_steps")
+    __slots__ = ("_compiled",)
 
     def __init__(self, expression: str) -> None:
         """Raises KafkaError(invalid_regular_expression)."""
-        reader = Reader(expression)
-        first, self._last = reader.read()
-        self._steps = reader.steps
-        self._begin = self._reached([first], at_begin=True, at_end=False)
-        self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        if len(expression) > CHARS_MAX:
+            raise _invalid(expression, f"it is longer than {CHARS_MAX} characters")
+        self._compiled = _compiled_by_re2(expression)
+        if self._compiled.programsize > INSTRUCTIONS_MAX:
+            raise _invalid(expression, f"it compiles to more than {INSTRUCTIONS_MAX} instructions")
 
     def matches(self, name: str) -> bool:
-        """Whether all of it is of this expression."""
-        states = self._begin
-        if not name:
-            return self._last in self._reached(states, at_begin=True, at_end=True)
-        for char in name:
-            states = self._after(states, char)
-            if not states:
-                return False
-        return self._last in self._reached(states, at_begin=False, at_end=True)
-
-    def _after(self, states: frozenset[int], char: str) -> frozenset[int]:
-        key = states, char
-        found = self._known.get(key)
-        if found is None:
-            onward: list[int] = []
-            for state in states:
-                step = self._steps[state]
-                if step.chars is not None and step.chars.has(char):
-                    onward += step.then
-            found = self._reached(onward, at_begin=False, at_end=False)
-            if len(self._known) >= SETS_MAX:
-                self._known.clear()
-            self._known[key] = found
-        return found
-
-    def _reached(self, begin: Iterable[int], *, at_begin: bool, at_end: bool) -> frozenset[int]:
-        """These states and those that are reached from them without a character."""
-        found: set[int] = set()
-        open_states = list(begin)
-        while open_states:
-            state = open_states.pop()
-            if state in found:
-                continue
-            found.add(state)
-            step = self._steps[state]
-            if step.chars is None and step.at_begin <= at_begin and step.at_end <= at_end:
-                open_states += step.then
-        return frozenset(found)
+        """Whether the whole name matches."""
+        # Bytes: RE2 would translate the positions of a match in a str, which nobody asks for.
+        return self._compiled.fullmatch(name.encode()) is not None
 
 
-@lru_cache(maxsize=REMEMBERED_MAX)
+def _compiled_by_re2(expression: str) -> Any:
+    # Loaded with the first expression: 3 MB that most brokers never need.
+    import re2
+
+    options = re2.Options()
+    options.max_mem = MEMORY_BYTES_MAX
+    options.never_capture = True
+    options.log_errors = False  # to standard error
+    try:
+        return re2.compile(expression, options)
+    except re2.error as error:
+        (reason,) = error.args
+        raise _invalid(expression, reason.decode(errors="replace")) from None
+
+
+def _invalid(expression: str, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_regular_expression,
+        f"'{expression[:200]}' is not a valid regular expression of RE2: {reason[:200]}",
+    )
+
+
+@lru_cache(maxsize=COMPILED_MAX)
 def compiled(expression: str) -> Pattern:
     """Raises KafkaError(invalid_regular_expression)."""
     return Pattern(expression)
+
+
+def matches(expression: str, name: str) -> bool:
+    """Whether the whole name matches an expression that a member has. One that another version of
+    the broker took, and this one would refuse, matches nothing, as in Kafka: the group goes on."""
+    pattern = _of_member(expression)
+    return pattern is not None and pattern.matches(name)
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _of_member(expression: str) -> Pattern | None:
+    try:
+        return compiled(expression)
+    except KafkaError:
+        return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from uuid import UUID
 
-from josefine_broker.engine.groups.consumer.patterns import compiled
+from josefine_broker.engine.groups.consumer.patterns import matches
 from josefine_broker.engine.groups.consumer.values import ConsumerMember
 from josefine_broker.engine.metadata.image import TopicEntry
 
@@ -25,8 +25,7 @@ def names_read(members: Iterable[ConsumerMember], topics: Topics) -> frozenset[s
             expressions.add(member.regex)
     found = {name for name in named if name in topics}
     for expression in expressions:
-        pattern = compiled(expression)
-        found.update(name for name in topics if name not in found and pattern.matches(name))
+        found.update(name for name in topics if name not in found and matches(expression, name))
     return frozenset(found)
 
 

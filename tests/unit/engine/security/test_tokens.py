@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jwt import PyJWS
+from jwt.algorithms import ECAlgorithm
 
 from josefine_broker.engine.security.key_set import KeySet, parse_key_set
 from josefine_broker.engine.security.tokens import Holder, TokenError, TokenRules, holder_of
@@ -16,6 +20,9 @@ from tests.support.tokens import AUDIENCE, ISSUER, TokenKey, base64url, key_set
 
 NOW_S = 1_700_000_000
 RULES = TokenRules(issuer=ISSUER, audience=frozenset((AUDIENCE, "other")), clock_skew_ms=30_000)
+
+WRONG, NO_JWT, NO_JSON = "signature is wrong", "who signed it (JWT)", "is no JSON"
+UNSIGNED, HEADER = "not signed by RS256 or ES256", "header that is not known here"
 
 
 @pytest.fixture(scope="module")
@@ -98,33 +105,51 @@ def test_token_of_nobody_known_is_refused_without_a_word_of_what_it_says(
     good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW_S + 60}
     head, claims, signature = signer.of({"alg": "ES256", "kid": "one"}, good).split(".")
     other = base64url(json.dumps({**good, "sub": "admin"}).encode())
-    forgeries = [
-        forger.of({"alg": "ES256", "kid": "one"}, good),
-        f"{head}.{other}.{signature}",
-        f"{head}.{claims}.",
-        f"{head}.{claims}",
-        f"{head}.{claims}.{signature}.x",
-        f"{head}.{claims}\udce9.{signature}",
-        signer.of({"alg": "none", "kid": "one"}, good),
-        signer.of({"alg": "HS256", "kid": "one"}, good),
-        signer.of({"alg": "RS256", "kid": "one"}, good),
-        signer.of({"alg": ["ES256"], "kid": "one"}, good),
-        signer.of({"alg": "ES256", "kid": "one", "crit": ["exp"]}, good),
-        signer.of({"alg": "ES256", "kid": "one", "b64": False}, good),
-        signer.of({"alg": "ES256", "kid": 1}, good),
-        signer.of({"alg": "ES256", "kid": "two"}, good),
-        f"{base64url(b'[]')}.{claims}.{signature}",
-        f"{base64url(b'[' * 9_000)}.{claims}.{signature}",
-        "a.b.c",
-        "...",
-        "",
-    ]
+    none = base64url(json.dumps({"alg": "none", "kid": "one"}).encode())
+    forgeries = {
+        forger.of({"alg": "ES256", "kid": "one"}, good): WRONG,
+        f"{head}.{other}.{signature}": WRONG,
+        f"{head}.{claims}.": WRONG,
+        f"{head}.{claims}": NO_JWT,
+        f"{head}.{claims}.{signature}.x": NO_JWT,
+        f"{head}.{claims}\udce9.{signature}": "letters that no token has",
+        f"{head}.{claims}.{signature}!": NO_JSON,
+        signer.of({"alg": "none", "kid": "one"}, good): UNSIGNED,
+        f"{none}.{claims}.": UNSIGNED,
+        signer.of({"alg": "HS256", "kid": "one"}, good): UNSIGNED,
+        signer.of({"alg": "RS256", "kid": "one"}, good): "not in oauthbearer.jwks",
+        signer.of({"alg": ["ES256"], "kid": "one"}, good): UNSIGNED,
+        signer.of({"alg": "ES256", "kid": "one", "crit": ["exp"]}, good): HEADER,
+        signer.of({"alg": "ES256", "kid": "one", "b64": True}, good): HEADER,
+        signer.of({"alg": "ES256", "kid": 1}, good): HEADER,
+        signer.of({"alg": "ES256", "kid": "two"}, good): "not in oauthbearer.jwks",
+        f"{base64url(b'[]')}.{claims}.{signature}": NO_JSON,
+        f"{base64url(b'[' * 9_000)}.{claims}.{signature}": NO_JSON,
+        f"{base64url(b'[' * 100_000)}.{claims}.{signature}": NO_JSON,
+        "a.b.c": NO_JSON,
+        "...": NO_JWT,
+        "": NO_JWT,
+    }
 
-    for forged in forgeries:
+    for forged, reason in forgeries.items():
         error = refused(forged, keys)
         assert not error.is_signed, forged
-        assert "admin" not in error.reason
-    assert [refused(each, keys).lacks_key for each in forgeries].count(True) == 2
+        assert reason in error.reason
+        assert error.lacks_key is ("not in oauthbearer.jwks" in reason)
+
+
+def test_a_public_key_is_nobody_s_secret(tmp_path: Path) -> None:
+    """The forger of CVE-2016-5431 signs with HMAC by the text of the public key."""
+    rsa = TokenKey(tmp_path, "rsa", "RS256")
+    good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW_S + 60}
+    message = ".".join(
+        base64url(json.dumps(each).encode()) for each in ({"alg": "HS256", "kid": "rsa"}, good)
+    )
+
+    for secret in (json.dumps(rsa.jwk()), key_set(rsa), rsa.jwk()["n"]):
+        mac = hmac.digest(secret.encode(), message.encode(), "sha256")
+        error = refused(f"{message}.{base64url(mac)}", parse_key_set(key_set(rsa)))
+        assert UNSIGNED in error.reason
 
 
 def test_token_without_a_key_s_name_needs_the_only_one(
@@ -150,6 +175,8 @@ def test_keys_for_something_else_are_passed_over(signer: TokenKey) -> None:
         {**jwk, "kid": 7},
         {"kty": "oct", "k": "c2VjcmV0", "kid": "one", "alg": "HS256"},
         {"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "small"},
+        {"kty": "RSA", "n": "A" * 3_000_000, "e": "AQAB", "kid": "large"},
+        {"kty": "RSA", "n": 7, "e": "AQAB", "kid": "number"},
         {"kty": ["RSA"]},
         "x",
     ]
@@ -190,14 +217,6 @@ def test_nothing_that_calls_itself_a_token_does_more_than_be_refused(
             judged(token, keys)
 
 
-MINE = b"mine"
-
-
-class OpenToAll:
-    def signed(self, message: bytes, signature: bytes) -> bool:
-        return signature == MINE
-
-
 def verdict(token: str, keys: KeySet) -> Holder | TokenError:
     try:
         return judged(token, keys)
@@ -205,19 +224,30 @@ def verdict(token: str, keys: KeySet) -> Holder | TokenError:
         return error
 
 
+AUTHORITY = ec.generate_private_key(ec.SECP256R1())
+KEYS_OF_AUTHORITY = parse_key_set(
+    json.dumps({"keys": [ECAlgorithm.to_jwk(AUTHORITY.public_key(), as_dict=True)]})
+)
+
+
 @settings(max_examples=100, deadline=None)
 @given(claims=OBJECTS)
 def test_whatever_an_authority_says_is_a_holder_or_a_refusal(claims: dict[str, Any]) -> None:
-    """Signed by a key that takes whatever it is shown: no signature has to be made."""
-    head, body = (base64url(json.dumps(each).encode()) for each in ({"alg": "RS256"}, claims))
-    open_to_all = KeySet({("RS256", ""): OpenToAll()})
+    signed = PyJWS().encode(json.dumps(claims).encode(), AUTHORITY, "ES256")
 
-    found = verdict(f"{head}.{body}.{base64url(MINE)}", open_to_all)
+    found = verdict(signed, KEYS_OF_AUTHORITY)
 
     if isinstance(found, TokenError):
         assert found.is_signed
     else:
         assert (found.name, claims["iss"]) == (claims["sub"], ISSUER)
+
+
+@pytest.mark.parametrize("claims", [b"", b"[]", b"\xff", b"7", b"[" * 100_000])
+def test_signed_bytes_that_are_no_claims_are_refused(claims: bytes) -> None:
+    error = refused(PyJWS().encode(claims, AUTHORITY, "ES256"), KEYS_OF_AUTHORITY)
+
+    assert error.reason == "a token that is no JSON"
 
 
 @settings(max_examples=200, deadline=None)

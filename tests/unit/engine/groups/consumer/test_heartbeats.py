@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.groups.consumer.subscriptions import names_read
 from josefine_broker.engine.groups.consumer.values import Beat
 from tests.unit.engine.groups.consumer.lab import REBALANCE_MS, SESSION_MS, Lab
 
@@ -304,6 +306,16 @@ def test_an_expression_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(KafkaError) as caught:
         lab.join("a", regex="web-[")
     assert caught.value.code is ErrorCode.invalid_regular_expression
+
+
+def test_an_expression_that_another_version_took_matches_nothing() -> None:
+    """RE2 repeats up to 1,000 times; what matched before was written by 2,000."""
+    lab = Lab(t=1, web=1)
+    lab.join("a", "t", regex="web")
+    known = replace(lab.member("a"), regex="web|x{1500}")
+
+    assert names_read([lab.member("a")], lab.topics) == {"t", "web"}
+    assert names_read([known], lab.topics) == {"t"}
 
 
 @pytest.mark.parametrize(
