@@ -53,12 +53,7 @@ class MirrorMaker:
     version = VERSION
     needs = Needs()
     excluded: Mapping[str, str] = {}
-    reasons: Mapping[str, str] = {
-        "kafka → ours: settings of topics": (
-            "Kafka describes min.cleanable.dirty.ratio=0.0001 as 1.0E-4, which is refused here, and"
-            " with it every setting of that topic"
-        ),
-    }
+    reasons: Mapping[str, str] = {}
 
     def why_not(self) -> str:
         return why_no("java")
