@@ -42,7 +42,6 @@ ROW = re.compile(r"^\s+_TEST\((\d{4}_\w+),\s*([\w |]*)", re.MULTILINE)
 """A test in the runner's table, and its flags."""
 LEFT_OUT = frozenset({"TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE"})
 """Those of known issues are left out by the runner itself."""
-ACLS = "it denies by an ACL: not tried, the brokers of this suite have none"
 SCENARIO = "it needs brokers that create no topics by themselves (scenario noautocreate): not tried"
 STATES = {"PASSED": PASSED, "SKIPPED": SKIPPED}
 FAILURE = re.compile(r'^### Test "(\w+)[^"]*" failed at .*: ###\n(.*)', re.MULTILINE)
@@ -67,21 +66,15 @@ class Librdkafka:
     needs = Needs(
         brokers=3,
         overrides={"topic_defaults__partitions": 4, "group__min_session_timeout_ms": 1_000},
+        has_acls=True,
     )
     """As the project's own scripts configure the brokers that they start."""
     excluded: Mapping[str, str] = {
         "0077_compaction": "it asks for segments of 10 kB, which Kafka 4 refuses",
-        "0109_*": ACLS,
-        "0115_*": ACLS,
-        "0119_*": ACLS,
     }
     reasons: Mapping[str, str] = {
-        "0011_produce_batch": "a compacted topic takes records without a key here",
         "0045_subscribe_update_*": SCENARIO,
-        "0081_admin": (
-            "compression.type other than producer is refused here; a broker's settings are in its"
-            " file; groups have no configs"
-        ),
+        "0081_admin": "a broker's settings are in its file, and groups have no configs",
         "0107_topic_recreate": SCENARIO,
         "0111_delay_create_topics": SCENARIO,
     }
