@@ -24,6 +24,7 @@ from tests.foreign.kafka_tools import KafkaTools
 from tests.foreign.librdkafka import Librdkafka
 from tests.foreign.mirror_maker import MirrorMaker
 from tests.foreign.results import TARGET, explained, share_passed, unexplained, write_results
+from tests.foreign.spark_kafka import SparkKafka
 from tests.foreign.suite import Needs, Suite, UnavailableError
 from tests.support.apache_kafka import ApacheKafka, cluster_of_three
 from tests.support.broker import BrokerProcess
@@ -31,7 +32,9 @@ from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7_200)]
-SUITES: tuple[Suite, ...] = (KafkaTools(), KafkaPython(), FranzGo(), Librdkafka(), MirrorMaker())
+SUITES: tuple[Suite, ...] = (
+    KafkaTools(), KafkaPython(), FranzGo(), Librdkafka(), MirrorMaker(), SparkKafka(),
+)  # fmt: skip
 IN_THREE: Mapping[str, object] = {**REPLICATED}
 WITH_ACLS: Mapping[str, object] = {
     "acls__enabled": True,

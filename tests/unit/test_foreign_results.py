@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.matrix import AGE_MAX
-from tests.foreign import franz_go, kafka_python, librdkafka
+from tests.foreign import franz_go, kafka_python, librdkafka, spark_kafka
 from tests.foreign.results import (
     FILE,
     explained,
@@ -171,3 +171,22 @@ def test_librdkafka_test_that_did_nothing_is_not_passed() -> None:
 
     assert outcome(0.2) == PASSED
     assert outcome(0.0) == SKIPPED
+
+
+def test_spark_test_counts_as_its_report_says_and_a_suite_without_a_report_failed() -> None:
+    report = (
+        '<testsuite name="KafkaRelationSuiteV2"><properties/>'
+        '<testcase name="reads" time="1.5"/>'
+        '<testcase name="reads late"><failure message="got 1&#010;  not 2" type="X"/></testcase>'
+        '<testcase name="is ignored"><skipped/></testcase></testsuite>'
+    )
+
+    assert spark_kafka.outcomes_of(report, "") == {
+        "reads": Outcome(PASSED),
+        "reads late": Outcome(FAILED, "got 1 not 2"),
+        "is ignored": Outcome(SKIPPED, "the suite ignores it"),
+    }
+    (stopped,) = spark_kafka.outcomes_of("", "Run starting.\n").values()
+    assert (stopped.result, "did not end" in stopped.reason) == (FAILED, True)
+    said = "Run starting.\n*** RUN ABORTED ***\nNo such method\n  at A.b\n"
+    assert [*spark_kafka.outcomes_of("", said).values()] == [Outcome(FAILED, "No such method")]
