@@ -21,7 +21,7 @@ from tests.compat.matrix import commit
 from tests.foreign.franz_go import FranzGo
 from tests.foreign.kafka_python import KafkaPython
 from tests.foreign.kafka_tools import KafkaTools
-from tests.foreign.librdkafka import Librdkafka
+from tests.foreign.librdkafka import NO_AUTO_CREATE, Librdkafka
 from tests.foreign.mirror_maker import MirrorMaker
 from tests.foreign.results import TARGET, explained, share_passed, unexplained, write_results
 from tests.foreign.spark_kafka import SparkKafka
@@ -33,7 +33,8 @@ from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7_200)]
 SUITES: tuple[Suite, ...] = (
-    KafkaTools(), KafkaPython(), FranzGo(), Librdkafka(), MirrorMaker(), SparkKafka(),
+    KafkaTools(), KafkaPython(), FranzGo(), Librdkafka(), Librdkafka(NO_AUTO_CREATE),
+    MirrorMaker(), SparkKafka(),
 )  # fmt: skip
 IN_THREE: Mapping[str, object] = {**REPLICATED}
 WITH_ACLS: Mapping[str, object] = {

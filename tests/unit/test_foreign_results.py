@@ -154,7 +154,20 @@ def test_librdkafka_tests_without_brokers_are_left_out() -> None:
         "    _TEST(0150_telemetry_mock, 0),\n"
     )
 
-    assert librdkafka.tests_with_brokers(table) == ["0001_multiobj", "0049_close"]
+    found = librdkafka.tests_with_brokers(table, librdkafka.DEFAULT)
+    assert found == ["0001_multiobj", "0049_close"]
+
+
+def test_librdkafka_tests_of_another_scenario_are_those_that_name_it() -> None:
+    table = (
+        "    _TEST(0049_close, 0, TEST_BRKVER(0, 9, 0, 0)),\n"
+        '    _TEST(0107_topic_recreate,\n          0,\n          .scenario = "noautocreate"),\n'
+        "    _TEST(0109_auto_create_topics, 0),\n"
+    )
+
+    wanted = ["0107_topic_recreate"]
+    assert librdkafka.tests_with_brokers(table, librdkafka.NO_AUTO_CREATE) == wanted
+    assert len(librdkafka.tests_with_brokers(table, librdkafka.DEFAULT)) == 3
 
 
 def test_librdkafka_test_that_aborted_failed_with_what_it_printed() -> None:
