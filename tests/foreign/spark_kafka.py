@@ -3,7 +3,8 @@
 A class `KafkaTestUtils` of ours hides theirs: topics and records are those of the brokers that
 run, where theirs starts an embedded broker. Each suite has a process of its own; they come one
 after another, for all of them name their topics in the same way. Left out are suites that meet no
-broker, the one of Kerberos and delegation tokens, and the long ones of stress.
+broker, the long ones of stress, and the two which are built on tests of delegation tokens that are
+not published.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ STUBS = "spark-connect-shims"
 those of Spark's core."""
 PACKAGE = "org.apache.spark.sql.kafka010"
 SUITES = (
+    "KafkaMicroBatchV2SourceWithAdminSuite",
     "ConsumerStrategySuite",
     "KafkaOffsetReaderSuite",
     "KafkaRelationSuiteV1",
@@ -50,8 +52,6 @@ SUITES = (
     "KafkaSinkMicroBatchStreamingSuite",
     "KafkaContinuousSinkSuite",
     "KafkaDontFailOnDataLossSuite",
-    "consumer.KafkaDataConsumerSuite",
-    "KafkaMicroBatchV2SourceWithAdminSuite",
 )
 """Of those that are the same tests over another interface of Spark, the newest: so a run takes a
 quarter of an hour."""
@@ -66,7 +66,9 @@ OPENED_INSIDE = (
 """Packages of Java that Spark reaches into, as its own build opens them to tests."""
 RESULTS = {"failure": FAILED, "error": FAILED, "skipped": SKIPPED}
 IGNORED = "the suite ignores it"
-ABORTED = re.compile(r"^\*\*\* RUN ABORTED \*\*\*\n(.*)", re.MULTILINE)
+ABORTED = re.compile(
+    r"^(?:\*\*\* RUN ABORTED|An exception or error caused a run to abort).*\n(.*)", re.MULTILINE
+)
 
 
 class SparkKafka:

@@ -52,10 +52,12 @@ import scala.runtime.BoxedUnit;
  * <p>What an embedded broker deletes by settings of its own (retention of some bytes in segments of
  * some bytes, which no Kafka 4 takes) is deleted here by DeleteRecords: at `cleanupLogs`, and,
  * where the settings ask for a look each 100 ms, after each `sendMessages`.
+ *
+ * <p>The embedded broker flushes each record to disk; a test finds the second of two records by its
+ * timestamp. No two records of one `sendMessages` have the same one.
  */
 public class KafkaTestUtils {
   private static final Duration TIMEOUT = Duration.ofSeconds(60);
-  private static final long PAUSE_MS = 50;
 
   private static int running;
 
@@ -203,8 +205,10 @@ public class KafkaTestUtils {
       if (!created.contains(record.topic()) && !names().contains(record.topic())) {
         createTopic(record.topic());
       }
-      sent.add(Tuple2.apply(record.value(), ask(() -> producer.send(record))));
+      RecordMetadata written = ask(() -> producer.send(record));
+      sent.add(Tuple2.apply(record.value(), written));
       topics.add(record.topic());
+      waitFor("the next millisecond", () -> System.currentTimeMillis() != written.timestamp());
     }
     if (expiresAtOnce) {
       deleteRecords(topics, 1);
@@ -329,7 +333,7 @@ public class KafkaTestUtils {
         throw new KafkaException("waited " + TIMEOUT + " for " + what);
       }
       try {
-        Thread.sleep(PAUSE_MS);
+        Thread.sleep(1);
       } catch (InterruptedException error) {
         Thread.currentThread().interrupt();
         throw new KafkaException(error);
