@@ -187,7 +187,8 @@ FOREIGN = (
     "`./build.sh test foreign` builds the test suites of other projects outside of this tree and",
     "runs them against brokers of this project. Their tests that meet no broker are not counted.",
     "franz-go's tests copy 20,000 records each instead of 500,000; librdkafka's run in quick mode,",
-    "and in full where that leaves nothing of a test.",
+    "and in full where that leaves nothing of a test. Spark's tests of its Kafka connector meet",
+    "these brokers through a class in the place of the one that embeds a broker.",
 )
 
 

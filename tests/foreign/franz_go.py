@@ -44,13 +44,13 @@ class FranzGo:
     name = "franz-go (kgo)"
     version = "1.22.3"
     needs = Needs(brokers=3)
-    excluded: Mapping[str, str] = {}
-    reasons: Mapping[str, str] = {
-        "Test848RegexBrokerResolves": (
-            "a regular expression that a member of a consumer group subscribes to matches no"
-            " internal topic here"
+    excluded: Mapping[str, str] = {
+        "TestShareGroup*": (
+            "share groups (KIP-932) are not served; the suite tells it by API keys, which Kafka 4.4"
+            " lists at share.version 0 too, where these tests fail as here (UNSUPPORTED_VERSION)"
         ),
-        "*Share*": "share groups (KIP-932) are not served",
+    }
+    reasons: Mapping[str, str] = {
         "TestIssueProduceBrokerTooOldFailsRecords": (
             "the test is for brokers that no longer take version 2 of Produce"
         ),

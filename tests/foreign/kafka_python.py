@@ -68,15 +68,7 @@ class KafkaPython:
             " here"
         ),
     }
-    reasons: Mapping[str, str] = {
-        "*::test_describe_configs_broker_resource_returns_configs": (
-            "DescribeConfigs of a broker does not have advertised.listeners"
-        ),
-        "*::test_list_config_resources": "ListConfigResources is not served",
-        "*::test_alter_replica_log_dirs": (
-            "AlterReplicaLogDirs is not served: a broker has one log directory"
-        ),
-    }
+    reasons: Mapping[str, str] = {}
 
     def why_not(self) -> str:
         return why_no("tar")

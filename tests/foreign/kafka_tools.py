@@ -23,7 +23,7 @@ from tests.foreign.suite import (
     UnavailableError,
     why_no,
 )
-from tests.support.apache_kafka import NAME, POM
+from tests.support.apache_kafka import NAME, POM, VERSION
 from tests.support.maven import NoJarsError, jars_of
 
 BROKERS = 3
@@ -36,7 +36,7 @@ class KafkaTools:
     """The tools of one cluster, and a case for each way that system tests use them."""
 
     name = "Apache Kafka verifiable clients"
-    version = "4.3.0"
+    version = VERSION
     needs = Needs(brokers=BROKERS)
     excluded: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {}

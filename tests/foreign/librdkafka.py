@@ -38,12 +38,22 @@ KAFKA_VERSION = "4.0.0"
 TEST_SECONDS = 300
 AT_A_TIME = 4
 """Most tests wait most of the time; the runner by itself takes five."""
-ROW = re.compile(r"^\s+_TEST\((\d{4}_\w+),\s*([\w |]*)", re.MULTILINE)
-"""A test in the runner's table, and its flags."""
+ROW = re.compile(
+    r"^\s+_TEST\((\d{4}_\w+),\s*([\w |]*)((?:(?!^\s+_TEST).)*)", re.MULTILINE | re.DOTALL
+)
+"""A test in the runner's table, its flags, and the rest of its row."""
 LEFT_OUT = frozenset({"TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE"})
 """Those of known issues are left out by the runner itself."""
-ACLS = "it denies by an ACL: not tried, the brokers of this suite have none"
-SCENARIO = "it needs brokers that create no topics by themselves (scenario noautocreate): not tried"
+DEFAULT, NO_AUTO_CREATE = "default", "noautocreate"
+"""Scenarios of the runner: which brokers a test wants."""
+SCENARIO = "it needs brokers that create no topics by themselves: a run of its own has those"
+REASONS: Mapping[str, str] = {
+    "0045_subscribe_update_*": SCENARIO,
+    "0081_admin": "a broker's settings are in its file, and groups have no configs",
+    "0107_topic_recreate": SCENARIO,
+    "0111_delay_create_topics": SCENARIO,
+}
+"""Of the default scenario."""
 STATES = {"PASSED": PASSED, "SKIPPED": SKIPPED}
 FAILURE = re.compile(r'^### Test "(\w+)[^"]*" failed at .*: ###\n(.*)', re.MULTILINE)
 SKIP = re.compile(r"^\[(\w+) +/.*SKIPPING TEST: ([^\[\n]*)", re.MULTILINE)
@@ -60,31 +70,27 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Librdkafka:
-    """The test runner, in its quick mode where that leaves anything to do."""
+    """The test runner for one scenario, in its quick mode where that leaves anything to do."""
 
-    name = "librdkafka"
     version = "2.12.0"
-    needs = Needs(
-        brokers=3,
-        overrides={"topic_defaults__partitions": 4, "group__min_session_timeout_ms": 1_000},
-    )
-    """As the project's own scripts configure the brokers that they start."""
     excluded: Mapping[str, str] = {
         "0077_compaction": "it asks for segments of 10 kB, which Kafka 4 refuses",
-        "0109_*": ACLS,
-        "0115_*": ACLS,
-        "0119_*": ACLS,
     }
-    reasons: Mapping[str, str] = {
-        "0011_produce_batch": "a compacted topic takes records without a key here",
-        "0045_subscribe_update_*": SCENARIO,
-        "0081_admin": (
-            "compression.type other than producer is refused here; a broker's settings are in its"
-            " file; groups have no configs"
-        ),
-        "0107_topic_recreate": SCENARIO,
-        "0111_delay_create_topics": SCENARIO,
-    }
+
+    def __init__(self, scenario: str = DEFAULT) -> None:
+        self.name = "librdkafka" if scenario == DEFAULT else f"librdkafka, {scenario}"
+        # As the project's own scripts configure the brokers that they start.
+        self.needs = Needs(
+            brokers=3,
+            overrides={
+                "topic_defaults__partitions": 4,
+                "group__min_session_timeout_ms": 1_000,
+                "broker__auto_create_topics": scenario != NO_AUTO_CREATE,
+            },
+            has_acls=True,
+        )
+        self.reasons = REASONS if scenario == DEFAULT else {}
+        self._scenario = scenario
 
     def why_not(self) -> str:
         return why_no("npm", "gcc", "g++", "make", "tar", "java")
@@ -100,9 +106,13 @@ class Librdkafka:
         tests = self._folder() / "tests"
         config = scratch / "test.conf"
         config.write_text(f"bootstrap.servers={bootstrap}\ntest.timeout.multiplier=3\n")
-        tools = {"BROKERS": bootstrap, "KAFKA_PATH": str(_scripts(scratch / "kafka"))}
+        tools = {
+            "BROKERS": bootstrap,
+            "KAFKA_PATH": str(_scripts(scratch / "kafka")),
+            "TEST_SCENARIO": self._scenario,
+        }
         numbers: dict[str, list[str]] = {}
-        for test in tests_with_brokers((tests / "test.c").read_text()):
+        for test in tests_with_brokers((tests / "test.c").read_text(), self._scenario):
             numbers.setdefault(test[:4], []).append(test)
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             found = pool.map(lambda each: _run(each, tests, config, tools), numbers.values())
@@ -127,12 +137,14 @@ def _make(folder: Path) -> None:
     build_step(["make", "-C", "tests", f"-j{cores}", "test-runner"], folder)
 
 
-def tests_with_brokers(table: str) -> list[str]:
-    """The tests of the runner's table that its whole run would start against brokers."""
+def tests_with_brokers(table: str, scenario: str) -> list[str]:
+    """The tests of the runner's table that its whole run would start against brokers; in another
+    scenario than the default only the tests that name it, for the runner skips the others."""
     return [
         test
-        for test, flags in ROW.findall(table)
+        for test, flags, rest in ROW.findall(table)
         if not LEFT_OUT & {*flags.split()} and not test.endswith("_mock")
+        if scenario == DEFAULT or f'.scenario = "{scenario}"' in rest
     ]
 
 

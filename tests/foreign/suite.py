@@ -40,6 +40,9 @@ class Needs:
     brokers: int = 1
     overrides: Mapping[str, object] = field(default_factory=dict)
     """Configuration keys of each broker, with `__` for the dot."""
+    has_acls: bool = False
+    """Whether ACLs hold, and what none names is everybody's. For brokers of this project, three of
+    them."""
 
 
 class Suite(Protocol):

@@ -21,17 +21,29 @@ from tests.compat.matrix import commit
 from tests.foreign.franz_go import FranzGo
 from tests.foreign.kafka_python import KafkaPython
 from tests.foreign.kafka_tools import KafkaTools
-from tests.foreign.librdkafka import Librdkafka
+from tests.foreign.librdkafka import NO_AUTO_CREATE, Librdkafka
 from tests.foreign.mirror_maker import MirrorMaker
 from tests.foreign.results import TARGET, explained, share_passed, unexplained, write_results
+from tests.foreign.spark_kafka import SparkKafka
 from tests.foreign.suite import Needs, Suite, UnavailableError
 from tests.support.apache_kafka import ApacheKafka, cluster_of_three
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import REPLICATED, Cluster
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7_200)]
-SUITES: tuple[Suite, ...] = (KafkaTools(), KafkaPython(), FranzGo(), Librdkafka(), MirrorMaker())
+SUITES: tuple[Suite, ...] = (
+    KafkaTools(), KafkaPython(), FranzGo(), Librdkafka(), Librdkafka(NO_AUTO_CREATE),
+    MirrorMaker(), SparkKafka(),
+)  # fmt: skip
 IN_THREE: Mapping[str, object] = {**REPLICATED}
+WITH_ACLS: Mapping[str, object] = {
+    "acls__enabled": True,
+    "acls__allow_everyone_if_no_acl_found": True,
+    "acls__inter_broker_principal": "User:brokers",
+    "broker__inter_broker_listener": "INSIDE",
+}
+"""Denials hold for every client; brokers have a listener, and with it a name, of their own."""
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda each: each.name)
@@ -66,9 +78,20 @@ def brokers(needs: Needs, directory: Path) -> Iterator[str]:
         with ApacheKafka(directory / "kafka") as broker:
             yield broker.bootstrap
     elif needs.brokers > 1:
-        overrides = {**IN_THREE, **needs.overrides}
-        with Cluster(directory, needs.brokers, **overrides) as ours:
+        overrides = {**IN_THREE, **(WITH_ACLS if needs.has_acls else {}), **needs.overrides}
+        with Cluster(directory, needs.brokers, start=False, **overrides) as ours:
+            if needs.has_acls:
+                listen_for_each_other(ours)
+            ours.start()
             yield ours.bootstrap
     else:
         with BrokerProcess(directory / "broker", **needs.overrides) as one:
             yield one.bootstrap
+
+
+def listen_for_each_other(cluster: Cluster) -> None:
+    """Give each broker the listener that `WITH_ACLS` speaks of."""
+    for broker in cluster.brokers.values():
+        clients, inside = free_ports(2)
+        listeners = [f"PLAINTEXT://127.0.0.1:{clients}", f"INSIDE://127.0.0.1:{inside}"]
+        broker.overrides = {**broker.overrides, "broker__listeners": listeners}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.matrix import AGE_MAX
-from tests.foreign import franz_go, kafka_python, librdkafka
+from tests.foreign import franz_go, kafka_python, librdkafka, spark_kafka
 from tests.foreign.results import (
     FILE,
     explained,
@@ -154,7 +154,20 @@ def test_librdkafka_tests_without_brokers_are_left_out() -> None:
         "    _TEST(0150_telemetry_mock, 0),\n"
     )
 
-    assert librdkafka.tests_with_brokers(table) == ["0001_multiobj", "0049_close"]
+    found = librdkafka.tests_with_brokers(table, librdkafka.DEFAULT)
+    assert found == ["0001_multiobj", "0049_close"]
+
+
+def test_librdkafka_tests_of_another_scenario_are_those_that_name_it() -> None:
+    table = (
+        "    _TEST(0049_close, 0, TEST_BRKVER(0, 9, 0, 0)),\n"
+        '    _TEST(0107_topic_recreate,\n          0,\n          .scenario = "noautocreate"),\n'
+        "    _TEST(0109_auto_create_topics, 0),\n"
+    )
+
+    wanted = ["0107_topic_recreate"]
+    assert librdkafka.tests_with_brokers(table, librdkafka.NO_AUTO_CREATE) == wanted
+    assert len(librdkafka.tests_with_brokers(table, librdkafka.DEFAULT)) == 3
 
 
 def test_librdkafka_test_that_aborted_failed_with_what_it_printed() -> None:
@@ -171,3 +184,22 @@ def test_librdkafka_test_that_did_nothing_is_not_passed() -> None:
 
     assert outcome(0.2) == PASSED
     assert outcome(0.0) == SKIPPED
+
+
+def test_spark_test_counts_as_its_report_says_and_a_suite_without_a_report_failed() -> None:
+    report = (
+        '<testsuite name="KafkaRelationSuiteV2"><properties/>'
+        '<testcase name="reads" time="1.5"/>'
+        '<testcase name="reads late"><failure message="got 1&#010;  not 2" type="X"/></testcase>'
+        '<testcase name="is ignored"><skipped/></testcase></testsuite>'
+    )
+
+    assert spark_kafka.outcomes_of(report, "") == {
+        "reads": Outcome(PASSED),
+        "reads late": Outcome(FAILED, "got 1 not 2"),
+        "is ignored": Outcome(SKIPPED, "the suite ignores it"),
+    }
+    (stopped,) = spark_kafka.outcomes_of("", "Run starting.\n").values()
+    assert (stopped.result, "did not end" in stopped.reason) == (FAILED, True)
+    said = "Run starting.\n*** RUN ABORTED ***\nNo such method\n  at A.b\n"
+    assert [*spark_kafka.outcomes_of("", said).values()] == [Outcome(FAILED, "No such method")]
