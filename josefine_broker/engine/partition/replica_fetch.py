@@ -256,8 +256,8 @@ class ReplicaFetcher:
             self._changed[copy.key] = copy
             self._forgotten.pop(copy.key, None)
         is_full = self._session_epoch == FULL_EPOCH
-        # A full request names every copy, and opens a session without any to forget. An incremental
-        # one names what changed, so that the leader's session equals our positions again (KIP-227).
+        # A full request opens a new session: it names every copy that is not left out, and has
+        # none to forget. An incremental one names what has changed since (KIP-227).
         self._last_number += 1
         named = list(self._changed.values())
         for copy in named:
