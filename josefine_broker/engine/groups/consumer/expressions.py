@@ -1,10 +1,10 @@
-"""Reads a regular expression into an automaton of states, each of which leads on by a character or
-by none.
+"""The parser of topic regular expressions: it builds an automaton whose states are left by a
+character or by none.
 
-What is understood is of RE2's syntax (github.com/google/re2/wiki/Syntax): literals, `.`, classes
+The supported subset of RE2's syntax (github.com/google/re2/wiki/Syntax) is: literals, `.`, classes
 with ranges, negation and \\d \\w \\s, groups with or without a name, `|`, `* + ? {n} {n,} {n,m}`
-also lazy, `^ $ \\A \\z`. Anything else (flags, \\b, POSIX classes, what RE2 has not either) is
-refused.
+also lazy, `^ $ \\A \\z`. Everything else is refused (flags, \\b, POSIX classes, and what RE2 does
+not support either).
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from typing import NamedTuple
 from josefine_broker.base.errors import ErrorCode, KafkaError
 
 STEPS_MAX = 2_000
-"""Of an automaton: an expression of a few hundred characters, repetitions written out."""
+"""States of an automaton: enough for a few hundred characters, with repetitions expanded."""
 DEPTH_MAX = 100
-"""Groups within groups."""
+"""Nesting of groups."""
 
 _CLASSES = {
     "d": frozenset(digits),
@@ -27,7 +27,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Chars(NamedTuple):
-    """One character: of these, or not of these."""
+    """A set of characters, or its complement."""
 
     chars: frozenset[str]
     is_negated: bool = False
@@ -38,7 +38,7 @@ class Chars(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """One state: a character leads on to `then`; without one, `then` is reached at once."""
+    """One state: `then` follows after a character, or at once if there is none."""
 
     chars: Chars | None = None
     then: list[int] = field(default_factory=list)
@@ -47,8 +47,8 @@ class Step:
 
 
 class Reader:
-    """Reads an expression by descent; each part becomes states between a first and a last one.
-    Mutable: where it is, and the states so far."""
+    """A recursive descent parser; each part becomes states between a first and a last one.
+    Mutable: position and states so far."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -117,12 +117,13 @@ class Reader:
         bounds = self._bounds()
         if bounds is None:
             return part
-        self._take("?")  # lazy: of no meaning where the whole name is matched
+        self._take("?")  # lazy: makes no difference where the whole name is matched
         after = self._at
         if self._bounds() is not None:
             raise self._wrong("a repetition of a repetition")
         least, most = bounds
         first = last = self._step()
+        # Repetitions are expanded by parsing the part again, because states cannot be shared.
         copies = max(least, 1) if most is None else most
         for nth in range(copies):
             self._at = begin_at
@@ -144,7 +145,7 @@ class Reader:
         return first, last
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """The least and most times (None: no end) of a repetition, if one is here."""
+        """The bounds of a repetition (None: unbounded), if one follows."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 return bounds
@@ -154,7 +155,7 @@ class Reader:
         least, comma, most = inside.partition(",")
         numbers = [each for each in (least, most) if each]
         if not closing or not least or not all(each.isdecimal() for each in numbers):
-            raise self._wrong("'{' that is no repetition")
+            raise self._wrong("'{' that does not start a repetition")
         self._at += len(inside) + 2
         low = int(least[:6])
         high = low if not comma else int(most[:6]) if most else None
@@ -187,14 +188,14 @@ class Reader:
             raise self._wrong(f"more than {DEPTH_MAX} groups within each other")
         if self._take("?") and not self._take(":"):
             if not self._take("P<") and not self._take("<"):
-                raise self._wrong("a group of a kind that is not supported")
+                raise self._wrong("an unsupported kind of group")
             name, closing, _ = self._text[self._at :].partition(">")
             if not closing or not name.isidentifier():
-                raise self._wrong("a group's name")
+                raise self._wrong("an invalid group name")
             self._at += len(name) + 1
         part = self._alternatives()
         if not self._take(")"):
-            raise self._wrong("a group without end")
+            raise self._wrong("a group that is not closed")
         self._depth -= 1
         return part
 
@@ -206,7 +207,7 @@ class Reader:
         return self._single(chars=self._escape())
 
     def _escape(self) -> Chars:
-        """What follows a backslash, one character wide."""
+        """The character or class after a backslash."""
         char = self._next
         self._at += 1
         if char.lower() in _CLASSES and char:
@@ -214,7 +215,7 @@ class Reader:
         if char in _ESCAPES:
             return Chars(frozenset(_ESCAPES[char]))
         if not char or char.isalnum():
-            raise self._wrong(f"'\\{char}'")
+            raise self._wrong(f"the unsupported escape '\\{char}'")
         return Chars(frozenset(char))
 
     def _class(self) -> Chars:
@@ -227,10 +228,10 @@ class Reader:
                 self._at += 1
                 high = self._of_class()
                 if len(low) != 1 or len(high) != 1 or min(low) > min(high):
-                    raise self._wrong("a range in a class")
+                    raise self._wrong("an invalid range in a class")
                 ends = ord(min(low)), ord(min(high))
                 if ends[1] - ends[0] > STEPS_MAX:
-                    raise self._wrong("a range in a class")
+                    raise self._wrong("a range in a class that is too long")
                 chars.update(map(chr, range(ends[0], ends[1] + 1)))
             else:
                 chars |= low
@@ -239,10 +240,10 @@ class Reader:
         return Chars(frozenset(chars), is_negated)
 
     def _of_class(self) -> frozenset[str]:
-        """One member of a class: a character, or a class of its own."""
+        """One element of a class: a character, or a class of its own."""
         char = self._next
         if not char:
-            raise self._wrong("a class without end")
+            raise self._wrong("a class that is not closed")
         if self._take("[:"):
             raise self._wrong("a POSIX class")
         self._at += 1

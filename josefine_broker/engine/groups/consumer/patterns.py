@@ -1,8 +1,8 @@
-"""Whether a topic's name is of a regular expression, in time that grows with the name alone.
+"""Matching of topic names against a regular expression, in time linear in the name.
 
-A client chooses the expression (SubscribedTopicRegex), so nothing here may backtrack: the sets of
-states that its automaton (`expressions.py`) can be in are walked, and remembered. A whole name has
-to match, as in Kafka.
+A client chooses the expression (SubscribedTopicRegex), so the matcher must not backtrack: it walks
+sets of states of the automaton (`expressions.py`), and caches them. The whole name must match, as
+in Kafka.
 """
 
 from collections.abc import Iterable
@@ -11,14 +11,13 @@ from functools import lru_cache
 from josefine_broker.engine.groups.consumer.expressions import Reader
 
 SETS_MAX = 1_000
-"""Ways from one set of states to the next that are remembered of one expression; past that they are
-forgotten, and found again."""
+"""Cached transitions between sets of states per expression; above this the cache is cleared."""
 REMEMBERED_MAX = 256
-"""Expressions kept compiled."""
+"""Number of cached compiled expressions."""
 
 
 class Pattern:
-    """A compiled expression. Mutable: it remembers the sets of states that it met."""
+    """A compiled expression. Mutable: it caches the sets of states that it has visited."""
 
     __slots__ = ("_begin", "_known", "_last", "_steps")
 
@@ -31,7 +30,7 @@ class Pattern:
         self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether all of it is of this expression."""
+        """Whether the whole name matches."""
         states = self._begin
         if not name:
             return self._last in self._reached(states, at_begin=True, at_end=True)
@@ -57,7 +56,7 @@ class Pattern:
         return found
 
     def _reached(self, begin: Iterable[int], *, at_begin: bool, at_end: bool) -> frozenset[int]:
-        """These states and those that are reached from them without a character."""
+        """These states, and those reachable from them without a character."""
         found: set[int] = set()
         open_states = list(begin)
         while open_states:
@@ -73,5 +72,5 @@ class Pattern:
 
 @lru_cache(maxsize=REMEMBERED_MAX)
 def compiled(expression: str) -> Pattern:
-    """Raises KafkaError(invalid_regular_expression)."""
+    """The compiled expression. Raises KafkaError(invalid_regular_expression)."""
     return Pattern(expression)
