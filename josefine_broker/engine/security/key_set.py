@@ -1,8 +1,8 @@
-"""A set of public keys (JWKS, RFC 7517), by which tokens are checked: from its text, which a file
-or an address gave.
+"""A key set (JWKS, RFC 7517) for the verification of tokens, parsed from the text that a file or a
+URL returned.
 
-Keys for something else, or of a kind that is not known here, are passed over (section 5); a set
-without any other is none.
+Keys for another use or of an unknown type are skipped (section 5); a set without any usable key is
+invalid.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ BYTES_MAX = 1 << 20
 
 
 class KeySet:
-    """A value."""
+    """The public keys of a JWKS, as a value."""
 
     __slots__ = ("_keys",)
 
     def __init__(self, keys: Mapping[tuple[str, str], Key]) -> None:
-        """(algorithm, name) → key; a key without a name has the empty one."""
+        """(algorithm, name) → key; the name of a key without one is empty."""
         self._keys = dict(keys)
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def find(self, algorithm: str, name: str | None) -> Key | None:
-        """Of that name; without one, the only one there is for this algorithm."""
+        """The key with that name; without a name, the only key for this algorithm."""
         if name is not None:
             return self._keys.get((algorithm, name))
         found = [key for (each, _), key in self._keys.items() if each == algorithm]
@@ -43,14 +43,14 @@ NO_KEYS = KeySet({})
 
 
 def parse_key_set(text: str) -> KeySet:
-    """Raises ValueError with a sentence."""
+    """Parse a JWKS. Raises ValueError with a sentence."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError("is not JSON") from None
     keys = said.get("keys") if isinstance(said, dict) else None
     if not isinstance(keys, list):
-        raise ValueError("has no list of keys: it is no JWKS")
+        raise ValueError("has no list of keys: it is not a JWKS")
     found: dict[tuple[str, str], Key] = {}
     for each in keys:
         named = _parsed(each) if isinstance(each, dict) else None
@@ -62,7 +62,7 @@ def parse_key_set(text: str) -> KeySet:
 
 
 def _parsed(said: dict[str, Any]) -> tuple[tuple[str, str], Key] | None:
-    """None: not for tokens that are served here."""
+    """A key with its algorithm and name; None if it is not for tokens, or not supported."""
     name = said.get("kid", "")
     is_ec = said.get("kty") == "EC" and said.get("crv") == "P-256"
     algorithm = ES256 if is_ec else RS256 if said.get("kty") == "RSA" else None
@@ -88,12 +88,12 @@ def _number(said: dict[str, Any], name: str, size: int | None = None) -> int:
 
 
 def from_base64url(text: object) -> bytes:
-    """Without padding (RFC 7515, section 2). Raises ValueError."""
+    """Decode base64url without padding (RFC 7515, section 2). Raises ValueError."""
     if not isinstance(text, str) or not text.isascii() or not text:
-        raise ValueError("no base64url")
+        raise ValueError("not base64url")
     if not text.replace("-", "a").replace("_", "a").isalnum():
-        raise ValueError("no base64url")
+        raise ValueError("not base64url")
     try:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error:
-        raise ValueError("no base64url") from None
+        raise ValueError("not base64url") from None

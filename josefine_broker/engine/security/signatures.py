@@ -1,5 +1,5 @@
-"""Signatures of tokens (RFC 7518): RS256 and ES256, checked by their public keys with the library
-`cryptography`, which is loaded when the first key is read: most brokers know none.
+"""Verification of token signatures (RFC 7518): RS256 and ES256, with the library `cryptography`,
+which is imported when the first key is read: most brokers have none.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 RSA_BITS_MIN, RSA_BITS_MAX = 2_048, 8_192
-"""RFC 7518, section 3.3; a larger modulus would take the broker's time."""
+"""RFC 7518, section 3.3; a larger modulus would take too much of the broker's time."""
 EXPONENT_MAX = 2**32
 NUMBER_BYTES = 32
-"""Of a coordinate of P-256, and of each half of its signatures."""
+"""Size of a P-256 coordinate, and of each half of a signature."""
 LOADED_MAX = 64
-"""Keys that are kept as the library has them."""
+"""Number of keys cached in the library's form."""
 
 
 class Key(Protocol):
-    """A value."""
+    """A public key, as a value."""
 
     def signed(self, message: bytes, signature: bytes) -> bool:
-        """Whether its private half made this signature of this message."""
+        """Whether its private key made this signature of this message."""
 
 
 class RsaKey(NamedTuple):
-    """RS256."""
+    """A key for RS256."""
 
     modulus: int
     exponent: int
 
     def checked(self) -> RsaKey:
-        """Itself. Raises ValueError where it is none."""
+        """The key itself. Raises ValueError if it is not valid."""
         bits = self.modulus.bit_length()
         if not RSA_BITS_MIN <= bits <= RSA_BITS_MAX or self.modulus % 2 == 0:
             raise ValueError(f"an RSA key of {bits} bits")
         if not 3 <= self.exponent < EXPONENT_MAX or self.exponent % 2 == 0:
-            raise ValueError("an RSA key with an exponent that is none")
+            raise ValueError("an RSA key with an invalid exponent")
         _rsa(self)
         return self
 
@@ -56,13 +56,13 @@ class RsaKey(NamedTuple):
 
 
 class EcKey(NamedTuple):
-    """ES256: a point of P-256."""
+    """A key for ES256: a point on P-256."""
 
     x: int
     y: int
 
     def checked(self) -> EcKey:
-        """Itself. Raises ValueError where it is none."""
+        """The key itself. Raises ValueError if it is not valid."""
         _ec(self)
         return self
 

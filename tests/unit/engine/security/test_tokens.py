@@ -60,15 +60,15 @@ def test_name_is_in_the_claim_that_is_configured(signer: TokenKey, keys: KeySet)
     [
         ({"exp": NOW_S - 30}, "expired 30 s ago"),
         ({"exp": None}, "never expires"),
-        ({"exp": "soon"}, "exp of the token is no time"),
-        ({"exp": True}, "exp of the token is no time"),
-        ({"exp": -1}, "exp of the token is no time"),
-        ({"exp": 10**400}, "exp of the token is no time"),
-        ({"exp": float("nan")}, "exp of the token is no time"),
-        ({"exp": float("inf")}, "exp of the token is no time"),
+        ({"exp": "soon"}, "exp of the token is not a valid time"),
+        ({"exp": True}, "exp of the token is not a valid time"),
+        ({"exp": -1}, "exp of the token is not a valid time"),
+        ({"exp": 10**400}, "exp of the token is not a valid time"),
+        ({"exp": float("nan")}, "exp of the token is not a valid time"),
+        ({"exp": float("inf")}, "exp of the token is not a valid time"),
         ({"nbf": NOW_S + 31}, "31 s too early by its nbf"),
         ({"iat": NOW_S + 31}, "31 s too early by its iat"),
-        ({"iat": []}, "iat of the token is no time"),
+        ({"iat": []}, "iat of the token is not a valid time"),
         ({"iss": "https://other/"}, 'issuer of the token is "https://other/", not ours'),
         ({"iss": None}, "issuer of the token is null"),
         ({"aud": "else"}, 'audience of the token is "else", not us'),
@@ -161,7 +161,7 @@ def test_keys_for_something_else_are_passed_over(signer: TokenKey) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"keys": {}}', "[" * 100_000])
 def test_text_that_is_no_key_set_is_one_sentence(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not JSON|it is no JWKS"):
+    with pytest.raises(ValueError, match=r"is not JSON|it is not a JWKS"):
         parse_key_set(text)
 
 
@@ -224,5 +224,5 @@ def test_whatever_an_authority_says_is_a_holder_or_a_refusal(claims: dict[str, A
 @given(said=VALUES, raw=st.text(max_size=20))
 def test_no_text_does_more_than_be_no_key_set(said: Any, raw: str) -> None:
     for text in (raw, json.dumps(said), json.dumps({"keys": said}), json.dumps({"keys": [said]})):
-        with pytest.raises(ValueError, match=r"is not JSON|it is no JWKS|has no public key"):
+        with pytest.raises(ValueError, match=r"is not JSON|it is not a JWKS|has no public key"):
             parse_key_set(text)
