@@ -77,6 +77,7 @@ class EngineConfig:
     settings: BrokerSettings
     controller: ControllerConfig
     authorizer: Authorizer | None = None
+    """None: access control is off."""
     listeners_apart: frozenset[str] = frozenset()
     """Listeners that no broker connects to."""
     address: HostPort

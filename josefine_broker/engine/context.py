@@ -269,6 +269,7 @@ def new_context(
             rng=rng, logs=logs, raft=raft, quorum=quorum, why_no_controller=why_no_controller
         ),
         image=image,
+        # Random, so that a restarted broker does not mistake an old block for its own proposal.
         metadata=MetadataState(proposals=Proposals(broker_id, rng.getrandbits(48))),
         hosted=Hosted(fetchers=ReplicaFetchers(broker_id, settings.replica_fetch)),
         cluster=ClusterStanding(controller_id=broker_id),

@@ -112,6 +112,7 @@ class Enrolment:
         """The controller that got the last heartbeat."""
         self._wants_shutdown = False
         self._may_stop = False
+        # From here on an entry of an earlier process in the image is not this broker's own.
         ctx.cluster.incarnation = registration.incarnation
 
     @property

@@ -58,6 +58,7 @@ class Peers:
         self._image = image
         self._height = height
         self._leads = leads
+        # As of the last image: only a removal that is new there revokes an invitation.
         self._unregistered: frozenset[int] = frozenset()
         self._vouched: frozenset[int] = frozenset()
         self._own: dict[str, HostPort] = {}

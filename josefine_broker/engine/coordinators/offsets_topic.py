@@ -222,6 +222,8 @@ def store_pending_offsets(
     producer_id, epoch = producer
     entry = hosted.partition.producers.entry(producer_id)
     is_known = entry is not None and entry.epoch == epoch
+    # The partition checks this batch like any other, so its sequence number must continue the last
+    # one that is stored here.
     now_ms = ctx.clock.now_ms()
     batch = build_batch(
         [Record(encode_key(group_id, of), encode_value(each), (), now_ms) for of, each in offsets],

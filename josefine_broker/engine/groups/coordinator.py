@@ -282,7 +282,7 @@ class GroupCoordinator:
             self._after(group)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Stop to coordinate these groups: waiting requests get NOT_COORDINATOR."""
+        """Stop coordinating these groups: waiting requests get NOT_COORDINATOR."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             self._drop(self._groups[group_id], ErrorCode.not_coordinator)
         self.consumers.unload(is_gone)

@@ -118,6 +118,7 @@ class Group:
         self.deadline_ms: int | None = None
         """The end of the join phase; after it, the deadline for missing syncs, if any."""
         self.first_round: FirstRound | None = None
+        # Writes in flight. During one, the group neither expires nor changes its protocol.
         self.writes: dict[int, Written] = {}
         self.effects: list[Effect] = []
         self.empty_since_ms: int | None = None

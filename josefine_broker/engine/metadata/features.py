@@ -33,8 +33,7 @@ The levels so far:
 4. Transactions: older brokers ignore markers, and would return aborted records to read_committed.
 5. Leaders ask the coordinator before they append a transaction's first batch (KIP-890): older
    brokers do not answer that request. Transaction records with tagged fields are readable.
-6. ACLs and users are in the metadata: older brokers would allow everything, and authenticate
-   nobody.
+6. ACLs and users are in the metadata: older brokers would allow every request, and know no user.
 7. Client quotas are in the metadata: older brokers would not enforce any.
 
 The records of classic groups with members need no level: older brokers skip their keys and serve no

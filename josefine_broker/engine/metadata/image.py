@@ -240,7 +240,7 @@ class MetadataImage:
 
     @property
     def keeps_quotas(self) -> bool:
-        """Whether every broker enforces client quotas; an older one would not limit anybody."""
+        """Whether every broker enforces client quotas; an older one would not limit clients."""
         return self.features.get(JOSEFINE_VERSION, 0) >= QUOTAS_LEVEL
 
     @property

@@ -109,6 +109,8 @@ def _in_log(
     """A config in LogConfig. The value `none` means no limit, and so does any value below -1 if
     `none` is -1."""
 
+    # Kafka writes "no limit" as a number, -1 or the largest long. The log gets None for it, so that
+    # no code there has to know the number; `show` prints it again.
     def show(settings: TopicSettings) -> str:
         value = getattr(settings.log, attribute)
         return printed(none if value is None and none is not None else value)

@@ -91,9 +91,9 @@ def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
 
 
 def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
-    """Replace the image by a snapshot, which covers all blocks up to its height. Proposals of this
-    broker may be among them. One that were repeated after a change of leaders would be refused,
-    because its effect is there, so they are settled by the image."""
+    """Replace the image by a snapshot, which covers all blocks up to its height, possibly some with
+    proposals of this broker. A proposal that is repeated after a change of leader would be refused,
+    because its effect is in the image; so the image settles it."""
     ctx.image = image
     ctx.metadata.applied_height = height
     reconcile(ctx)

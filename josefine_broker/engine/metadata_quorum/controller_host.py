@@ -90,7 +90,7 @@ class Controlling:
         ctx.cluster.controller_id = view.leader
         ctx.cluster.controller_term = view.term if view.leads else None
         # A controller of an old term resigns before the new one starts: the brokers that it counted
-        # as alive were heard by a controller that may have been deposed for long.
+        # as live were heard by a controller that may have been deposed long ago.
         if controller.term is not None and (not view.leads or view.term != controller.term):
             controller.resign()
         now_ms = ctx.clock.monotonic_ms()

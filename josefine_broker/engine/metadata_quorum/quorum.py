@@ -113,6 +113,7 @@ class Quorum:
         self._limits = limits
         self._on_work = on_work
         self._is_open = is_open
+        # By the number of the proposal, which is all that its outcome names.
         self._open: dict[int, _Open] = {}
         self._again: deque[tuple[int, _Open]] = deque()
         """Attempts to repeat, each with its time."""
@@ -255,7 +256,7 @@ class Quorum:
         self.node.advance()
 
     def compact(self, data: bytes) -> None:
-        """Snapshot the image `data`, which includes all applied blocks; the chain drops those."""
+        """Keep `data`, the image after all applied blocks, as snapshot; the chain drops those."""
         self.node.compact(data)
         self.snapshots += 1
 

@@ -119,6 +119,7 @@ class Partition:
         `min_bytes` (KIP-74)."""
         self.committed_bytes = 0
         """The part of `appended_bytes` below the high watermark; waiting consumers compare it."""
+        # Recovery has read every marker in the log; those below the high watermark are settled.
         producers.transactions.committed(high_watermark)
         self._uncommitted: deque[tuple[int, int]] = deque()
         """(end offset, appended_bytes) of each batch above the high watermark."""

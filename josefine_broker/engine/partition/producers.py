@@ -176,6 +176,8 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         if entry is None:
             return
+        # A late marker, of an older epoch or of a deposed coordinator, could end a transaction that
+        # began after it was sent.
         if epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,

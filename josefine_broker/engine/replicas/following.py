@@ -10,7 +10,7 @@ The next fetch offset acknowledges to the leader what is durable here: where the
 for that (`flush.messages=1`), the partition is fetched again after the sync (`fetch_on`).
 
 A follower does not truncate below its own high watermark, where records were acknowledged, unless
-an unclean election accounts for their loss. Otherwise it stops to follow that partition and logs
+an unclean election accounts for their loss. Otherwise it stops following that partition and logs
 why: a log that was damaged unnoticed would be copied over every intact one.
 """
 

@@ -60,7 +60,7 @@ class TransactionCoordinator(Requests):
                 self._mark(found, now)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Stop to coordinate these ids: waiting requests get NOT_COORDINATOR."""
+        """Stop coordinating these ids: waiting requests get NOT_COORDINATOR."""
         for transactional_id in [each for each in self._transactions if is_gone(each)]:
             pending = self._transactions[transactional_id].pending
             for ticket in () if pending is None else pending.tickets:

@@ -195,6 +195,8 @@ class Progress:
         is_open = record.state is TransactionState.ONGOING
         joined = record.partitions if is_open else frozenset()
         version, tickets = record.version, []
+        # Only partitions that are new in the transaction need a record; the others, and fenced
+        # producers, are answered at once.
         for each in waiting:
             code = check_holder(record, each.producer)
             if code is ErrorCode.none and record.is_kept:

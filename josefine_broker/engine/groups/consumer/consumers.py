@@ -199,7 +199,7 @@ class ConsumerGroups:
             self.keep(group, now_ms)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Stop to coordinate these groups."""
+        """Stop coordinating these groups."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             self.drop(group_id)
 

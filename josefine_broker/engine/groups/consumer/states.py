@@ -55,7 +55,7 @@ class ConsumerMemberState(Enum):
 
     STABLE = 1  # has the target assignment of its epoch
     UNREVOKED_PARTITIONS = 2  # has to revoke partitions, and has not confirmed that it did
-    UNRELEASED_PARTITIONS = 3  # in its epoch, waiting for partitions that others still own
+    UNRELEASED_PARTITIONS = 3  # in its epoch; waits, or has yet to release what it owned
 
 
 class ConsumerMemberEvent(Enum):
