@@ -4,7 +4,7 @@ Rules:
 - during a reassignment the replicas are those of the target, then those to be removed. New replicas
   copy; when all of them are in the ISR, and the target has enough in-sync replicas for
   `min.insync.replicas`, the old ones are removed;
-- the last request counts: a new target replaces the previous one, and an empty one cancels it;
+- the last request counts: a new target replaces the previous one, and None cancels it;
 - a replica with every committed record is removed only then. That includes one which an earlier
   target had added; it is in both `adding` and `removing` for that time. (Kafka drops it at once,
   and with it in some cases the only other copy of acknowledged records);

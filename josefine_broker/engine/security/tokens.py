@@ -90,7 +90,7 @@ def _signed_claims(token: str, keys: KeySet) -> dict[str, Any]:
         raise TokenError(
             "a token signed with a key that is not in oauthbearer.jwks"
             if name is not None or not len(keys)
-            else "a token without kid, and not exactly one key for it is in oauthbearer.jwks",
+            else "a token must have a kid unless oauthbearer.jwks has one key of its algorithm",
             lacks_key=True,
         )
     try:
