@@ -1,5 +1,5 @@
-"""What a broker decides, without I/O: `broker.Broker` is what a host drives (step, tick, ready).
+"""The decisions of a broker, without I/O. A host drives `broker.Broker`: step, tick, ready.
 
-Two hosts drive it: asyncio and files (host/engine_host.py), and the simulator's scheduler with
-memory files (tests/simulation/cluster/process.py).
+There are two hosts: asyncio and files (host/engine_host.py), and the simulator's scheduler with
+in-memory files (tests/simulation/cluster/process.py).
 """

@@ -1,16 +1,16 @@
-"""A broker among others as one value that is driven: what happened in, what is to be done out.
+"""One broker of a cluster as a state machine without I/O: events in, work for the host out.
 
-Rules: `step` takes an event, `tick` the time, and `ready` does what follows from them, in one order
-of work, written once (`_work`): Raft's; then its view, this broker's enrolment, the controller, the
-readers of the image, the questions to others, the handing over. No I/O, no clock or chance but what
-is passed in. The log and the partitions are `ctx`'s, and so is what clients ask: those paths do not
-come through here, but what they propose does.
+Rules: `step` takes an event, `tick` the time, and `ready` processes what follows from them in one
+fixed order (`_work`): Raft's work; then the controller's view of it, this broker's enrolment, the
+controller, the readers of the image, requests to other brokers, the leadership transfer. Clock and
+randomness are passed in. Client requests work on `ctx` and its partitions and do not come through
+here, but the metadata changes that they propose do.
 
-A host (asyncio and files; the simulator) does this, always in this order:
+A host (asyncio and files; the simulator) repeats these steps, in this order:
 1. `step(event)` for what happened, `tick(now_ms)` when `wake_at_ms()` has come, or at any time;
-2. `ready()`, and all of its work (events.Ready says in which order), until it is empty;
-3. looks at `failure`: a broker that has one does nothing more and must end.
-While it stores a batch it goes on with everything else.
+2. `ready()` and all of its work (events.Ready has the order), until it is empty;
+3. check `failure`: a broker that has one does nothing more and must end.
+Everything else continues while a batch is being stored.
 """
 
 from __future__ import annotations
@@ -48,52 +48,53 @@ from josefine_broker.engine.security.authorizer import Authorizer
 from raft import Config, InvariantBroken, NodeId, Recovered, Role
 
 HAND_OVER_MS = 1_000
-"""Between two attempts to let another voter lead Raft."""
+"""Delay between two attempts to transfer the Raft leadership to another voter."""
 PATIENCE_SESSIONS = 4
-"""How many session timeouts a broker that others call removed waits for a block that names it."""
+"""How many session timeouts a broker that peers report as removed waits for the block that names
+it."""
 
 
 class Reach(Protocol):
-    """What the host knows of the connections to other brokers."""
+    """The host's knowledge of the connections to other brokers."""
 
     def is_connected(self, broker_id: int) -> bool: ...
 
     def trouble_with(self, broker_id: int) -> str:
-        """Why it cannot be reached, address first; empty: it can, or nobody tried."""
+        """Why it cannot be reached, address first; empty: reachable, or not tried."""
         ...
 
     def gone(self) -> frozenset[int]:
-        """Brokers that have no process: their address refuses connections."""
+        """Brokers without a process: their address refuses connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """What a broker is told once."""
+    """The fixed configuration of a broker."""
 
     raft: Config
     snapshots: SnapshotLimits
     settings: BrokerSettings
     controller: ControllerConfig
     authorizer: Authorizer | None = None
+    """None: access control is off."""
     listeners_apart: frozenset[str] = frozenset()
-    """Through which no broker comes."""
-    """None: everybody may do everything."""
+    """Listeners that no broker connects to."""
     address: HostPort
-    """Where its raft listener is to be dialed."""
+    """The address of its raft listener for other brokers."""
     seeds: tuple[HostPort, ...] = ()
     """Where it looks for a cluster to join."""
     named_voters: frozenset[int] = frozenset()
-    """By the configuration."""
+    """The voters in the configuration."""
     cluster_id: str = ""
-    """Noted in an earlier life; empty: it belongs to none yet."""
+    """As noted on disk; empty: it does not belong to a cluster yet."""
     heartbeat_ms: int
     session_timeout_ms: int
     proposal_timeout_ms: int
 
 
 class Broker:
-    """See the module. `ctx` is what request handlers work on."""
+    """The broker's state machine; see the module. `ctx` is what request handlers work on."""
 
     def __init__(
         self,
@@ -107,11 +108,11 @@ class Broker:
         reach: Reach,
         on_work: Callable[[], None] = lambda: None,
     ) -> None:
-        """`recovered` is what the chain's store holds, `book` what is configured and kept;
-        `on_work` is told that a handler has proposed something: `ready` is due."""
+        """`recovered` is the content of the chain's store, `book` the configured and stored
+        addresses; `on_work` is called when a handler has proposed something: `ready` is due."""
         self.config = config
         self.failure: BaseException | None = None
-        """Why this broker must end."""
+        """Why this broker must end; None while it runs."""
         self._id = config.raft.node_id
         self._clock = clock
         self._reach = reach
@@ -122,10 +123,12 @@ class Broker:
         self._book_changes = book.changes
         self._hand_over_ms = 0
         self._ask_about_ms = 0
-        """Not before: who misses its controller asks once a session, whoever else there is."""
+        """A broker without a controller asks the others at most once per session timeout."""
         self._unjoined = Lasting(self._outbox.tell, "not joined yet")
         self._noted = config.cluster_id
-        """Whose this broker says that it is: the host was told to note it."""
+        """The cluster id that this broker presents: the host has been asked to note it."""
+        # The parts refer to each other, so the order matters: the context needs the quorum, peers
+        # and controller need the context.
         self.quorum = Quorum(
             config.raft, recovered, clock, rng, config.snapshots, on_work, self._awaits
         )
@@ -163,27 +166,27 @@ class Broker:
         )
 
     def _awaits(self, payload: bytes) -> bool:
-        """Whether the change in a payload that was proposed here is still to be settled."""
+        """Whether the change in a payload that was proposed here is still open."""
         return self.ctx.metadata.proposals.has_open(payload)
 
     def applied(self, at: At, payload: bytes | None) -> None:
-        """For who watches: the image is as of `at`; without a payload by a snapshot."""
+        """A hook for observers: the image has the block at `at`; no payload after a snapshot."""
 
-    # -- questions of a host
+    # -- queries of the host
 
     @property
     def enrolment(self) -> Enrolment | None:
-        """From `Enrol` on."""
+        """Set from the event `Enrol` on."""
         return self.hearing.enrolment
 
     @property
     def place(self) -> Place:
-        """Where this process stands in the cluster."""
+        """The membership state of this process."""
         return Place.UNKNOWN if self.enrolment is None else self.enrolment.place
 
     @property
     def has_left(self) -> bool:
-        """After `Leave`: nothing is left that another broker could do for this one."""
+        """After `Leave`: whether everything that other brokers can take over is handed over."""
         has_left = self.place in (Place.LEFT, Place.DISMISSED)
         return has_left and not (self._leads_raft and self._other_voters())
 
@@ -192,13 +195,13 @@ class Broker:
         return self.quorum.node.role is Role.LEADER
 
     def hello(self, to: int) -> Hello:
-        """How this broker introduces itself to `to` (0: whoever dialed). It names no cluster before
-        a `Ready` has told the host to note it."""
+        """This broker's introduction to `to` (0: an unknown peer that dialed in). It names no
+        cluster until a `Ready` has asked the host to note it."""
         return replace(self.peers.hello(to), cluster_id=self._noted)
 
     def why_not_admitted(self, peer: Hello, elsewhere: str) -> str | None:
-        """Why a peer that greets is not let in; None: it is. `elsewhere` is the address of an open
-        connection under its id, if there is one."""
+        """Why a peer that introduces itself is refused; None: it is admitted. `elsewhere` is the
+        address of an open connection with the same id, if any."""
         voters = self.quorum.node.members.voters
         missing: list[int] = []
         if self.quorum.node.leader is None:
@@ -207,7 +210,7 @@ class Broker:
         return self.peers.why_not(peer, elsewhere=elsewhere, voters=voters, missing=missing)
 
     def describe_wait(self) -> str:
-        """What this broker waits for before it serves, as a sentence."""
+        """What this broker waits for before it serves clients, as a sentence."""
         status, config = self.quorum.node.status(), self.config
         if status.leader is not None:
             return status_text.waits_for_controller(status.leader, self.ctx.storage.trouble)
@@ -222,7 +225,7 @@ class Broker:
         )
 
     def why_no_controller(self) -> str:
-        """As a sentence, with the voters that this broker reaches; empty: there is one."""
+        """Why there is no controller, with the voters that are reachable; empty: there is one."""
         status = self.quorum.node.status()
         if status.leader is not None:
             return ""
@@ -231,8 +234,8 @@ class Broker:
         return status_text.no_controller(voters, len(reached))
 
     def check_cluster(self) -> None:
-        """Once what was recovered is applied. Raises DismissedError for data of another cluster
-        than the configuration would form."""
+        """To be called once the recovered blocks are applied. Raises DismissedError if the data
+        belong to another cluster than the configuration would form."""
         config = self.config
         trouble = status_text.other_cluster(
             self._id,
@@ -247,8 +250,8 @@ class Broker:
     # -- input
 
     def step(self, event: e.Event) -> None:
-        """Take an event. Raises FrameError for what a peer may not say: its connection ends, and
-        nothing has changed (but `ready` is due: this broker may want to ask who that was)."""
+        """Process an event. Raises FrameError for a message that the peer may not send: its
+        connection is closed and nothing has changed, but `ready` is due."""
         if self.failure is None:
             self._touched = True
             try:
@@ -257,7 +260,7 @@ class Broker:
                 self.end(error)
 
     def end(self, reason: BaseException) -> None:
-        """It cannot go on, or its host cannot: from here on it does nothing more."""
+        """Stop for good, because of a failure here or in the host."""
         if self.failure is None:
             self.failure = reason
             self.quorum.has_ended = True
@@ -266,7 +269,7 @@ class Broker:
         """Let time pass."""
         if self.failure is not None:
             return
-        due_ms, led = self._look_at_ms(), self._leads_raft  # before who is due has had its tick
+        due_ms, led = self._look_at_ms(), self._leads_raft  # before the parts get their tick
         try:
             self.quorum.tick(now_ms)
         except (Fatal, InvariantBroken) as error:
@@ -278,7 +281,7 @@ class Broker:
         self.raft_work.tick(now_ms)
 
     def wake_at_ms(self) -> int | None:
-        """When `tick` is due if nothing happens before; None: not by time."""
+        """When `tick` is due if nothing happens before; None: no time is set."""
         times = (self.quorum.wake_at_ms(), self.raft_work.wake_at_ms(), self._look_at_ms())
         return min((each for each in times if each is not None), default=None)
 
@@ -293,8 +296,8 @@ class Broker:
     # -- output
 
     def ready(self) -> e.Ready:
-        """What is to be done now; empty: nothing, until the next event or `wake_at_ms`. Who has
-        ended has nothing to do, and nothing to say of what it may have believed wrongly."""
+        """The work that is due now; empty: none until the next event or `wake_at_ms`. After a
+        failure it is always empty: the broker may have drawn wrong conclusions."""
         if self.failure is None:
             try:
                 self._work()
@@ -307,7 +310,7 @@ class Broker:
         return ready
 
     def _work(self) -> None:
-        """The one order of work."""
+        """Process what is due, in the one fixed order."""
         while self.raft_work.take() or self._touched:
             self._touched = False
             self._look_around()
@@ -316,13 +319,13 @@ class Broker:
             self._book_changes = changes
             self._outbox.ready.book_changed = True
 
-    # -- what follows from anything
+    # -- consequences of any event
 
     def _look_around(self) -> None:
         controlling, enrolment, ctx = self.controlling, self.enrolment, self.ctx
         controlling.raft_moved(self.quorum.view(self._reach.gone))
         if enrolment is not None:
-            # Not before the block that names the cluster is committed here: see cluster/peers.py.
+            # Only once the block that names the cluster is committed here: see cluster/peers.py.
             can_propose = bool(self.peers.cluster_id) and self._is_member()
             beat = enrolment.step(can_propose=can_propose)
             if beat is not None:
@@ -339,7 +342,7 @@ class Broker:
         self._hand_over()
 
     def _send_beat(self, beat: Heartbeat, enrolment: Enrolment) -> None:
-        """To this broker's own controller it takes no frame."""
+        """Send a heartbeat; the controller of this broker itself gets it without a frame."""
         controller = self.ctx.cluster.controller_id
         if controller == self._id:
             enrolment.answered(self.controlling.heard(beat))
@@ -347,9 +350,9 @@ class Broker:
             self._outbox.send(controller, beat)
 
     def _ask_around(self) -> None:
-        """A broker that is not in yet asks to be taken in, or shows itself: nobody hears from it
-        otherwise, and the leader may look for it where it was before, or not be one of those that
-        its configuration names. Who misses its controller asks whether it still is of the cluster.
+        """Ask other brokers to join, or to be seen by them. A broker that has not joined asks to be
+        registered. One that the leader may not find (at an old address, or not in the leader's
+        configuration) connects to it. One without a controller asks whether it is still a member.
         """
         asking, enrolment, members = self.asking, self.enrolment, self.quorum.node.members
         joins = (
@@ -371,22 +374,22 @@ class Broker:
         self._ask_about_ms = now_ms + self.config.session_timeout_ms
         registration = None
         if joins and enrolment is not None and not self._is_member():
-            # Without an image it does not know whether the cluster understands more; it has no
-            # logs.
+            # Without an image it cannot know whether the cluster supports claims about logs. It
+            # has no logs.
             plain = replace(enrolment.registration, logs=None)
             registration = encode_change(plain, Origin(self._id, 0))
         self._outbox.ask(asking.begin(registration, now_ms))
 
     def _misses_controller(self) -> bool:
-        """It was registered, and nobody has answered for a session. Perhaps it was removed while it
-        stood still, and knows as members only those that are gone, or came back without their data:
-        it would refuse them for ever. Whoever knows of the removal says so when it is asked."""
+        """Whether this registered broker has had no answer for a session. It may have been removed
+        while it was stopped, and know as members only brokers that are gone or lost their data: it
+        would refuse their successors forever. A broker that knows of the removal reports it."""
         return self.place is not Place.UNKNOWN and not self.ctx.cluster.is_heard
 
     def _wants_to_hand_over(self) -> bool:
-        """Whoever stops lets another voter lead Raft, and whose disk is full, if one is live:
-        sooner or later a write of its own would find no room, and everybody's changes would wait.
-        """
+        """Whether another voter should lead Raft: this broker is stopping, or its disk is full and
+        a live voter exists. With a full disk, sooner or later one of its own writes would fail, and
+        every metadata change would wait."""
         if not self._leads_raft:
             return False
         if self.place in (Place.LEFT, Place.DISMISSED):
@@ -421,11 +424,11 @@ class Broker:
             self._outbox.tell("advertised address", is_warning=True, reason=warning)
 
     def _look_again(self) -> None:
-        """What was proposed came to its end, perhaps at its deadline, by another timer."""
+        """A proposal was settled, perhaps at its deadline, by another timer."""
         self._touched = True
         self._on_work()
 
-    # -- questions to others
+    # -- requests to other brokers
 
     def _answered(self, event: e.Answered) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -456,7 +459,7 @@ class Broker:
         for peer in event.peers:
             self.quorum.node.peer_gone(NodeId(peer), now_ms)
 
-    # -- this broker's own life
+    # -- this broker's own membership
 
     def _enrol(self, event: e.Enrol) -> None:
         config, address = self.config, self.peers.address

@@ -1,8 +1,8 @@
-"""What handlers see of the broker: values, cores and ports. No sockets, no files, no clock of its
-own; the simulator hands them its own ports.
+"""The context of request handlers: values, cores and ports. It has no sockets, files or clock of
+its own; the simulator passes its own ports.
 
-Rules: one `Context` per broker, on one thread. Each class says who assigns its fields; that is
-held by `tests/unit/test_owners.py`. Everybody reads.
+Rules: one `Context` per broker, on one thread. Each class names the module that assigns its fields,
+which `tests/unit/test_owners.py` verifies. Every module may read them.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ from josefine_broker.engine.validation.queue import ValidationQueue
 
 
 class RequestInfo(NamedTuple):
-    """One request's envelope. `header` is the wire's request header."""
+    """The envelope of one request. `header` is the wire format's request header."""
 
     header: Any
     principal: str
@@ -43,8 +43,8 @@ class RequestInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsSettings:
-    """Of what this broker coordinates: groups with their committed offsets, and transactions.
-    Kafka's 50 partitions are for clusters larger than this broker is for."""
+    """Settings of the coordinators: groups with their committed offsets, and transactions. Kafka's
+    50 partitions are meant for clusters larger than this broker supports."""
 
     partitions: int = 8
     metadata_bytes_max: int = 4096
@@ -54,42 +54,42 @@ class OffsetsSettings:
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     flush: bool = True
     """Records of the coordinators' topics count once they are synced, unless the topic's own
-    `flush.messages` says otherwise."""
+    `flush.messages` differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """Bounds of what consumers and followers fetch here."""
+    """Limits of what consumers and followers fetch here."""
 
     bytes_max: int = 55 * 1024 * 1024
-    """`fetch.max.bytes` of the broker: an answer is not larger, whatever was asked."""
+    """`fetch.max.bytes` of the broker: no answer is larger, whatever the request allows."""
     sessions_max: int = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Configuration as far as handlers need it; the defaults are Kafka's."""
+    """The configuration that handlers need; the defaults are Kafka's."""
 
     data_directory: str = ""
-    """What DescribeLogDirs calls this broker's only log directory."""
+    """The broker's only log directory in DescribeLogDirs."""
     auto_create_topics: bool = True
     partitions_max: int = PARTITIONS_PER_BROKER_MAX
-    """That a broker hosts."""
+    """The number of partitions that a broker hosts at most."""
     default_partitions: int = 1
     default_replication_factor: int = 1
     topic_defaults: TopicSettings = field(default_factory=TopicSettings)
     offsets: OffsetsSettings = field(default_factory=OffsetsSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
     metadata_timeout_ms: int = 10_000
-    """How long a request without a timeout of its own waits for a metadata change."""
+    """How long a request without its own timeout waits for a metadata change."""
     lag_time_max_ms: int = 10_000
-    """A follower that has not had everything for this long leaves the ISR."""
+    """A follower that lags for longer than this leaves the ISR."""
     replica_fetch: FetchLimits = field(default_factory=FetchLimits)
     host_configs: Mapping[str, str] = field(default_factory=dict)
-    """What DescribeConfigs shows of the host, under Kafka's names."""
+    """Host settings that DescribeConfigs lists, by Kafka's names."""
 
     def defaults_of(self, topic: str) -> TopicSettings:
-        """What holds of a topic without a configuration of its own."""
+        """The settings of a topic that has no configs set on it."""
         defaults = self.topic_defaults
         if topic not in INTERNAL_TOPICS or not self.offsets.flush:
             return defaults
@@ -98,7 +98,7 @@ class BrokerSettings:
 
 @dataclass(slots=True)
 class Counters:
-    """What the data path counts beside the traffic of topics; the host exports it on a scrape."""
+    """Counters of the data path next to topic traffic; the host exports them on a scrape."""
 
     duplicate_batches: int = 0
     refused_batches: int = 0
@@ -106,36 +106,36 @@ class Counters:
 
 @dataclass(slots=True, kw_only=True)
 class MetadataState:
-    """How far the metadata is followed here. Written by
+    """The state of the metadata in this broker. Written by
     `engine/metadata_quorum/apply_committed.py`."""
 
     proposals: Proposals
-    """Changes of ours on their way."""
+    """The open proposals of this broker."""
     applied_height: int = 0
-    """Height of the last Raft block that the image holds."""
+    """Height of the last Raft block that is in the image."""
     reconciled_image: MetadataImage | None = None
-    """The image that the hosted partitions last followed."""
+    """The last image that was applied to the hosted partitions."""
     fenced_ms: dict[int, int] = field(default_factory=dict)
-    """When a broker that served was seen to be fenced, on this broker's monotonic clock."""
+    """When this broker saw an active broker become fenced, on its monotonic clock."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClusterStanding:
-    """Who decides in the cluster, and whether it still counts on this process: the one thing that
-    two write, each its own."""
+    """The controller, and whether it still counts on this process. Two modules write here, each its
+    own fields."""
 
     controller_id: int
-    """The broker that leads the Raft, as far as the host knows it; -1: none. Written by
+    """The leader of the metadata Raft, as far as the host knows; -1: none. Written by
     `engine/metadata_quorum/controller_host.py`."""
     controller_term: int | None = None
     """The term in which this broker is the controller; None: it is not. Written by
     `engine/metadata_quorum/controller_host.py`."""
     incarnation: str = ""
-    """What this process calls itself: it takes a role only in an image that knows it by it.
+    """The unique name of this process, which takes a role only in an image that contains it.
     Written by `engine/cluster/enrolment.py`."""
     is_heard: bool = True
-    """The controller answered this process within its session: else it has been fenced, and its
-    leaderships are others' by now, though it cannot know whose. Written by
+    """The controller answered this process within its session. Else it has been fenced and its
+    leaderships were reassigned, though it cannot know to which brokers. Written by
     `engine/cluster/enrolment.py`."""
 
 
@@ -144,41 +144,42 @@ class Storage:
     """Whether this broker can write. Written by `observe/storage.py`."""
 
     is_full: bool = False
-    """Nothing is appended: what space is left is for metadata and indexes."""
+    """Nothing is appended: the remaining space is for metadata and indexes."""
     trouble: str = ""
     """Why this broker should not lead: a full disk, a log that cannot be written or opened."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Groups:
-    """The groups that this broker coordinates, and what their host remembers."""
+    """The groups that this broker coordinates, and the state of their host."""
 
     coordinator: GroupCoordinator
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
-    """Partitions of the offsets topic that are led here and not read to their end yet, each with
-    who reads it. Written by `engine/coordinators/loading_groups.py`."""
+    """Partitions of the offsets topic that are led here and still being loaded, each with its
+    loader. Written by `engine/coordinators/loading_groups.py`."""
     alarm: Parked | None = None
-    """Rings when a group is due. Written by `engine/coordinators/groups_host.py`."""
+    """Fires when a group is due. Written by `engine/coordinators/groups_host.py`."""
     is_working: bool = False
-    """What the coordinator wants is being done. Written by `engine/coordinators/groups_host.py`."""
+    """The coordinator's output is being processed. Written by
+    `engine/coordinators/groups_host.py`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Transactions:
-    """The transactions that this broker coordinates, and what their host remembers. Written by
+    """The transactions that this broker coordinates, and the state of their host. Written by
     `engine/coordinators/transactions_host.py` and `engine/coordinators/loading_transactions.py`."""
 
     coordinator: TransactionCoordinator
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
-    """Partitions of `__transaction_state` that are led here and not read to their end yet, each
-    with who reads it."""
+    """Partitions of `__transaction_state` that are led here and still being loaded, each with its
+    loader."""
     is_working: bool = False
-    """What the coordinator wants is being done."""
+    """The coordinator's output is being processed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ClientState:
-    """What is kept for clients between their requests; each has a class that changes it."""
+    """State of clients between their requests; each field has a class that changes it."""
 
     sessions: FetchSessions
     groups: Groups
@@ -187,24 +188,24 @@ class ClientState:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     validations: ValidationQueue = field(default_factory=ValidationQueue)
     authorizer: Authorizer | None = None
-    """None: everybody may do everything."""
+    """None: access control is off."""
     listeners_apart: frozenset[str] = frozenset()
-    """Through which no broker comes: what only brokers ask is refused there."""
+    """Listeners that no broker connects to: requests reserved for brokers are refused there."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """The one composition that handlers work on. Its parts are never replaced."""
+    """The composition that handlers work on. Its parts are never replaced, except the image."""
 
     broker_id: int
     settings: BrokerSettings
     clock: Clock
-    """Asked where time is needed, not passed: a request that waits is woken by others' events, and
-    each of them would have to bring both times along."""
+    """Read where time is needed, instead of passed as an argument: a waiting request is woken by
+    other requests' events, and each of them would have to pass both times along."""
     ports: Ports
     image: MetadataImage
-    """What the cluster has decided, as far as it is applied here. Never changed but replaced by
-    another: written by `engine/metadata_quorum/apply_committed.py`."""
+    """The cluster's metadata, as far as applied here. Never changed but replaced. Written by
+    `engine/metadata_quorum/apply_committed.py`."""
     metadata: MetadataState
     hosted: Hosted
     cluster: ClusterStanding
@@ -214,7 +215,8 @@ class Context:
     counters: Counters = field(default_factory=Counters)
 
     def hosted_partition(self, topic: str, index: int) -> HostedPartition:
-        """A partition hosted here. Raises KafkaError that tells a client where it stands."""
+        """A partition hosted here. Raises KafkaError with the code that makes clients look
+        elsewhere."""
         found = self.hosted.partitions.get((topic, index))
         if found is not None:
             return found
@@ -227,18 +229,18 @@ class Context:
 
     @property
     def broker_epoch(self) -> int:
-        """Of this process, -1 while the image does not know it (or knows a later one)."""
+        """The epoch of this process; -1 while the image lacks it (or has a later one)."""
         entry = self.image.brokers.get(self.broker_id)
         if entry is None or entry.incarnation != self.cluster.incarnation:
             return -1
         return entry.epoch
 
     def partition_limit(self) -> PartitionLimit:
-        """For the new partitions of one request."""
+        """A limit for the new partitions of one request."""
         return PartitionLimit(self.image, self.settings.partitions_max)
 
     def topic_name(self, name: str | None, topic_id: UUID | None) -> str | None:
-        """The name of a topic asked for by id (KIP-516) or by name; None: no such id."""
+        """The name of a topic requested by id (KIP-516) or by name; None: unknown id."""
         if topic_id is None or not topic_id.int:
             return name
         return self.image.topic_names.get(topic_id)
@@ -267,6 +269,7 @@ def new_context(
             rng=rng, logs=logs, raft=raft, quorum=quorum, why_no_controller=why_no_controller
         ),
         image=image,
+        # Random, so that a restarted broker does not mistake an old block for its own proposal.
         metadata=MetadataState(proposals=Proposals(broker_id, rng.getrandbits(48))),
         hosted=Hosted(fetchers=ReplicaFetchers(broker_id, settings.replica_fetch)),
         cluster=ClusterStanding(controller_id=broker_id),
@@ -283,5 +286,5 @@ def new_context(
 
 
 Handler = Callable[[Context, RequestInfo, Any], Any | Parked | None]
-"""A handler: the newest request entity in; the newest response entity, a parked token, or None
-(acks=0: no answer is owed) out. Raises KafkaError when the whole request is refused."""
+"""A handler: takes the newest request entity, returns the newest response entity, a parked token,
+or None (acks=0 expects no answer). Raises KafkaError when the whole request is refused."""

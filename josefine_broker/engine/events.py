@@ -1,4 +1,4 @@
-"""What a host tells its broker (`Event`) and what it is asked to do (`Ready`). Values only."""
+"""The events that a host passes to its broker (`Event`), and the work it gets (`Ready`)."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from josefine_broker.engine.cluster.messages import Said
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from raft import Batch
 
-# -- what happens to a broker
+# -- events
 
 
 @dataclass(frozen=True, slots=True)
 class Greeted:
-    """A peer introduced itself, and was let in (`Broker.why_not_admitted`)."""
+    """A peer introduced itself and was admitted (`Broker.why_not_admitted`)."""
 
     peer: Hello
     was_dialed: bool
-    """By us: it answers at an address that this broker knows."""
+    """Dialed by this broker: the peer answers at an address that this broker knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A frame of a peer that has greeted."""
+    """A frame from a peer that has introduced itself."""
 
     peer: Hello
     said: Said
     reply_to: object = None
-    """What the host needs to carry a `Reply` back on the same connection."""
+    """What the host needs to send a `Reply` on the same connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """To the `Ask` of this number."""
+    """The answer to the `Ask` with this number."""
 
     number: int
     said: Said
@@ -43,7 +43,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The `Ask` of this number has no answer, and will have none."""
+    """The `Ask` with this number failed: no answer will come."""
 
     number: int
     reason: str
@@ -51,21 +51,21 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
-    """A peer that was dialed did not let this broker in: its sentence."""
+    """A dialed peer refused this broker, with its reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class PeersGone:
-    """Where these brokers listened, nobody does: they have no process."""
+    """Nothing listens at these brokers' addresses: they have no process."""
 
     peers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The `Store` in hand is written; not durable yet, if it is to be synced apart."""
+    """The `Store` in hand is written; not durable yet, if it is synced in a separate step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class FoundNoRoom:
-    """The `Store` in hand could not be written for want of room; nothing of it was."""
+    """The `Store` in hand could not be written for lack of space; no part of it was."""
 
     reason: str
 
@@ -86,12 +86,12 @@ class Enrol:
 
     registration: RegisterBroker
     started: tuple[str, ...] = ()
-    """Earlier incarnations on the same disk that may have been registered and never knew."""
+    """Earlier incarnations on this disk that may have been registered without learning of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """It shall stop: hand over first."""
+    """This broker is to stop, after a handover."""
 
 
 Event = (
@@ -109,23 +109,23 @@ Event = (
 )
 
 
-# -- what a host is to do
+# -- work for the host
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A batch of Raft's to be made durable: `Appended` when it is written, `Synced` when it is
-    durable. One is in hand at a time."""
+    """A Raft batch to be made durable: the host reports `Appended` when it is written, and
+    `Synced` when it is durable. One is in hand at a time."""
 
     batch: Batch
     sync_apart: bool
-    """Something waits to be applied that is durable already: write, say `Appended`, and only then
+    """Blocks that are durable already wait to be applied: write, report `Appended`, and only then
     sync. Else both may be one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To a broker; it may be lost."""
+    """A message to a broker; it may be lost."""
 
     to: int
     said: Said
@@ -133,7 +133,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """On the connection that a frame came by; it may be lost."""
+    """A message on the connection that a frame came from; it may be lost."""
 
     reply_to: object
     said: Said
@@ -152,18 +152,18 @@ class Notice:
 class Ready:
     """A host's work, in this order; everything may be empty.
 
-    `belongs_to` is durable before any frame leaves: a broker that says whose it is must know it
-    after a restart. `store` is begun whenever the disk is idle.
+    `belongs_to` must be durable before any frame is sent: a broker that has announced its cluster
+    must know it after a restart. `store` is started whenever the disk is idle.
     """
 
     belongs_to: str = ""
-    """The block that names the cluster is committed here: note it for ever."""
+    """The block that names the cluster is committed here: note the cluster id forever."""
     store: Store | None = None
     sends: list[Send] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     image_changed: bool = False
-    """Who reads the image may have something to do."""
+    """Readers of the image may have work to do."""
     book_changed: bool = False
-    """Keep `Broker.peers.book`; a loss costs only what the next start knows."""
+    """Store `Broker.peers.book`; losing it costs only what the next start knows."""
     notices: list[Notice] = field(default_factory=list)

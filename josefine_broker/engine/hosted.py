@@ -1,6 +1,6 @@
-"""The partitions that this broker hosts: each with its log, and what is on its way to be one.
+"""The hosted partitions of this broker, each with its log, and those that could not be opened.
 
-A log is reached through `LogPort`: called in line, on the broker's one thread.
+Logs are accessed through `LogPort`: synchronous calls on the broker's one thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ Buffer = bytes | bytearray | memoryview
 
 
 class LogPort(Protocol):
-    """One partition's log, as `host/log/log.py` has it; ends are exclusive.
+    """One partition's log, implemented by `host/log/log.py`; end offsets are exclusive.
 
-    Raises KafkaError(kafka_storage_error | corrupt_message | offset_out_of_range); after a refused
-    append it is as it was.
+    Raises KafkaError(kafka_storage_error | corrupt_message | offset_out_of_range); a refused append
+    changes nothing.
     """
 
     @property
@@ -34,8 +34,8 @@ class LogPort(Protocol):
 
     @property
     def durable_end_offset(self) -> int:
-        """How far its records count as stored: where they must be synced for that
-        (`flush.messages=1`), those that are; else the log end."""
+        """The end of the records that count as stored: the synced ones where that is required
+        (`flush.messages=1`); else the log end offset."""
         ...
 
     @property
@@ -43,52 +43,53 @@ class LogPort(Protocol):
 
     @property
     def failure(self) -> str:
-        """Why it is not written any more; empty while all is well."""
+        """Why the log accepts no more writes; empty while it does."""
         ...
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
-        """Store one stamped batch; `header` may be from before the stamping of its offset."""
+        """Store one stamped batch; `header` may lack the stamped offset."""
         ...
 
     def read(
         self, offset: int, bytes_max: int, *, end_offset: int, at_least_one: bool = True
     ) -> Sequence[Buffer]:
-        """Whole batches from the one holding `offset`, below `end_offset`."""
+        """Whole batches from the one with `offset`, below `end_offset`."""
         ...
 
     def timestamp_search(self, timestamp_ms: int | None) -> "SearchPort | None":
-        """For the first record not older, or (None) the first of the newest ones; None: there is
-        no such record, as far as can be told without a look at records."""
+        """A search for the first record that is not older, or (None) for the first of the newest
+        ones; None: there is no such record, as far as is known without reading records."""
         ...
 
     def delete_before(self, offset: int) -> None: ...
 
     def truncate_to(self, end_offset: int) -> None:
-        """Cut the end; within a batch, before it; at or below the log start, `restart_at`."""
+        """Truncate the end; an end within a batch removes the batch; one at or below the log start
+        offset is `restart_at`."""
         ...
 
     def restart_at(self, offset: int) -> None:
-        """Empty the log; its start and end become `offset`."""
+        """Empty the log; start and end offset become `offset`."""
         ...
 
     def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> None:
-        """The newest producer snapshot, then each batch header behind it."""
+        """Pass on the newest producer snapshot, then the header of each later batch."""
         ...
 
 
 class SearchPort(Protocol):
-    """A lookup that reads records: to be run beside the broker's thread."""
+    """A lookup that reads records, to be run outside the broker's thread."""
 
     def run(self, breathe: Callable[[], None]) -> tuple[int, int, int] | None:
-        """(offset, timestamp_ms, leader_epoch), or None. Calls `breathe` every millisecond or so.
+        """(offset, timestamp_ms, leader_epoch), or None. Calls `breathe` about every millisecond.
 
-        Raises KafkaError, also what `breathe` raises."""
+        Raises KafkaError, and what `breathe` raises."""
         ...
 
 
 @dataclass(slots=True)
 class HostedPartition:
-    """A partition this broker hosts: its deciding part and its log."""
+    """A partition that this broker hosts: its state and its log."""
 
     topic_id: UUID
     partition: Partition
@@ -96,14 +97,14 @@ class HostedPartition:
     settings: TopicSettings
     """Written by `engine/metadata_quorum/apply_committed.py`."""
     halt: str = ""
-    """Why it does not follow its leader, which a person must look at; empty: it does.
-    Written by `engine/replicas/following.py` and `engine/replicas/leading.py`."""
+    """Why it does not follow its leader, which needs a person; empty while it does. Written by
+    `engine/replicas/following.py` and `engine/replicas/leading.py`."""
     traffic: Traffic = field(default_factory=Traffic)
-    """Its topic's. Written by `engine/metadata_quorum/apply_committed.py`."""
+    """The topic's counters. Written by `engine/metadata_quorum/apply_committed.py`."""
 
     @property
     def is_all_committed(self) -> bool:
-        """Whether what is in the log is committed, without other replicas to ask."""
+        """Whether everything in the log is committed without waiting for other replicas."""
         partition = self.partition
         return partition.is_alone and partition.high_watermark >= self.log.log_end_offset
 
@@ -113,13 +114,13 @@ class Unopened(NamedTuple):
 
     reason: str
     is_damaged: bool
-    """The log is not what was written: only a person can mend it. Else the disk, or the system,
-    would not let it be opened now."""
+    """The log differs from what was written: only a person can repair it. Else disk or operating
+    system prevented opening it, perhaps temporarily."""
 
 
 @dataclass(slots=True)
 class ReplicaCounters:
-    """What replication counts; the host exports it on a scrape."""
+    """The counters of replication; the host exports them on a scrape."""
 
     replicated_batches: int = 0
     replicated_bytes: int = 0
@@ -133,18 +134,19 @@ class ReplicaCounters:
 
 @dataclass(slots=True, kw_only=True)
 class Hosted:
-    """This broker's replicas: those there are by the image, and what follows from that. Written by
-    `engine/metadata_quorum/apply_committed.py`; what has a class of its own is changed by that."""
+    """This broker's replicas according to the image. Written by
+    `engine/metadata_quorum/apply_committed.py`; fields with a class of their own are changed by
+    that class."""
 
     fetchers: ReplicaFetchers
-    """What is copied from other brokers."""
+    """The partitions that are copied from other brokers."""
     partitions: dict[tuple[str, int], HostedPartition] = field(default_factory=dict)
-    """Those that are open, by topic and index."""
+    """The open partitions, by topic and index."""
     unopened: dict[tuple[str, int], Unopened] = field(default_factory=dict)
-    """Those that could not be opened."""
+    """Partitions that could not be opened."""
     early_refusals: EarlyRefusals = field(default_factory=EarlyRefusals)
-    """For those that a block may create in a moment."""
+    """Refusals for partitions that a block may create shortly."""
     isr: IsrChanges = field(default_factory=IsrChanges)
-    """The changes of those that are led here."""
+    """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
     traffic: TrafficTable = field(default_factory=TrafficTable)

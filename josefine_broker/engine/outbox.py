@@ -1,4 +1,4 @@
-"""What a broker asks of its host, gathered until the host takes it."""
+"""The broker's outgoing work, collected until the host takes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from josefine_broker.engine.cluster.messages import Said
 
 
 class Outbox:
-    """Mutable: the `Ready` that is being filled."""
+    """The `Ready` that is being filled. Mutable."""
 
     def __init__(self) -> None:
         self.ready = e.Ready()

@@ -1,6 +1,7 @@
-"""Ports: what handlers reach of the world, as protocols. No implementation but the one in line.
+"""The ports of request handlers to the world, as protocols; the only implementations here run in
+line.
 
-`LogPort`, the one of the data path, is in `engine/hosted.py`; time is `base.ports.Clock`.
+`LogPort`, the data path's port, is in `engine/hosted.py`; time is `base.ports.Clock`.
 """
 
 from collections.abc import Callable, Collection
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 class WorkPort(Protocol):
-    """Long work, beside the broker's thread."""
+    """A runner of long jobs outside the broker's thread."""
 
     def __call__(
         self,
@@ -28,11 +29,11 @@ class WorkPort(Protocol):
         done: Callable[[T | None], None],
         /,
     ) -> None:
-        """`job` runs elsewhere, with the `breathe` it is to call: that lets others run, and raises
-        KafkaError when nobody wants the work any more. `done` comes later, or at once, on the
-        broker's thread; with None where the job failed on an error of its own.
+        """`job` runs elsewhere and gets a `breathe` to call, which lets other work run and raises
+        KafkaError when the job is no longer wanted. `done` is called on the broker's thread, later
+        or at once; with None if the job failed with an error of its own.
 
-        Raises KafkaError when too much work is waiting."""
+        Raises KafkaError when too many jobs are waiting."""
         ...
 
 
@@ -41,56 +42,56 @@ def work_at_once(
     is_wanted: Callable[[], bool],
     done: Callable[[T | None], None],
 ) -> None:
-    """In line: for tests and the simulator."""
+    """Run the job in line, for tests and the simulator."""
     done(job(lambda: None))
 
 
 class LogsPort(Protocol):
-    """The logs of this broker, as the composition root offers them."""
+    """The logs of this broker, provided by the composition root."""
 
     def open(
         self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings, leader_epoch: int
     ) -> HostedPartition:
-        """Open or create the log, recovered, with what recovery learnt of producers and epochs. The
-        image is at that leader epoch: none of the log's may be newer."""
+        """Open or create the log, recovered, with its producer state and leader epochs. The image
+        is at `leader_epoch`: the log must not have a newer one."""
         ...
 
     def configure(self, tp: TopicPartition, config: LogConfig) -> None:
-        """The topic's settings changed."""
+        """Apply changed settings of the topic."""
         ...
 
     def delete(self, tp: TopicPartition) -> None:
-        """The replica is gone from here: close and remove its files."""
+        """Close the log of a removed replica and delete its files."""
         ...
 
     def remove_strays(self, keep: Collection[tuple[str, int]]) -> None:
-        """The image was followed for the first time: other partitions on disk are nobody's."""
+        """Remove partitions on disk that the first image does not assign to this broker."""
         ...
 
     def store_epochs(self, tp: TopicPartition) -> None:
-        """The partition's leader epochs changed: store them, soon and before any snapshot."""
+        """Store the partition's changed leader epochs, soon and before any snapshot."""
         ...
 
 
 class RaftPort(Protocol):
-    """Where metadata changes go, as payloads of blocks: `engine/proposing.py` hands them here.
-    The answer is the applied block; a failure is the deadline."""
+    """The receiver of metadata changes, as block payloads; `engine/proposing.py` is the caller. The
+    answer is the applied block; a failure is the deadline."""
 
     def propose(self, payload: bytes, deadline_ms: int) -> object: ...
 
 
 class QuorumMember(NamedTuple):
-    """One member of the metadata's Raft; -1 where this broker does not know."""
+    """One member of the metadata's Raft; -1 for what this broker does not know."""
 
     broker_id: int
     log_end_height: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
-    """Wall clock, as Kafka tells these two."""
+    """Wall clock time, as in Kafka's response."""
 
 
 class QuorumView(NamedTuple):
-    """The metadata's Raft as this broker sees it: all of it on the leader, less elsewhere."""
+    """The metadata's Raft as this broker sees it: complete on the leader, partial elsewhere."""
 
     leader_id: int
     term: int
@@ -100,17 +101,17 @@ class QuorumView(NamedTuple):
 
 
 class QuorumPort(Protocol):
-    """Who decides on metadata (KIP-595)."""
+    """The quorum that decides on metadata (KIP-595)."""
 
     def describe(self) -> QuorumView: ...
 
     def remove_voter(self, broker_id: int) -> bool:
-        """Begin to take a vote away, as the leader; False: not now."""
+        """As the leader, start to remove a voter; False: not possible now."""
         ...
 
 
 class ForwardPort(Protocol):
-    """Asks another broker what a client asked here."""
+    """A client for other brokers, to forward a request."""
 
     def __call__(
         self,
@@ -121,20 +122,20 @@ class ForwardPort(Protocol):
         on_answer: Callable[[Any | None], None],
         /,
     ) -> None:
-        """`on_answer` comes later, once: with None when there is no answer."""
+        """`on_answer` is called later, once; with None when there is no answer."""
         ...
 
 
 class Gravity(Enum):
-    """How much it matters to people."""
+    """The severity of an event for operators."""
 
-    INFO = "info"  # for who looks
-    WARNING = "warning"  # perhaps somebody should look
-    ERROR = "error"  # somebody must
+    INFO = "info"  # for information
+    WARNING = "warning"  # may need attention
+    ERROR = "error"  # needs attention
 
 
 class TellPort(Protocol):
-    """Tells people what happened, at once: a constant message and its fields, never payload."""
+    """A log for operators, written at once: a constant message and fields, never payload bytes."""
 
     def __call__(
         self, message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: object
@@ -142,27 +143,27 @@ class TellPort(Protocol):
 
 
 def tell_nobody(message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: object) -> None:
-    """For tests and the simulator."""
+    """Drop the event, for tests and the simulator."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Ports:
-    """The world as handlers reach it. All but the last four are there from the beginning."""
+    """The ports that handlers use. All but the last four are set from the beginning."""
 
     rng: Rng
     logs: LogsPort
     raft: RaftPort
     quorum: QuorumPort | None = None
-    """None: nothing is known of it (a handler without a Raft beside it)."""
+    """None: no quorum is known (a handler that runs without Raft)."""
     why_no_controller: Callable[[], str] = str
-    """Why nobody decides now, as a sentence; empty while somebody leads."""
+    """Why there is no controller now, as a sentence; empty while there is one."""
     work: WorkPort = work_at_once
-    """Where what takes longer than a few milliseconds is done. Written by `node.py`."""
+    """For jobs that take longer than a few milliseconds. Written by `node.py`."""
     validation: WorkPort = work_at_once
-    """The same for produced batches that take long to validate: one after another. Written by
-    `node.py`."""
+    """For produced batches that take long to validate, one after another. Written by `node.py`."""
     tell: TellPort = tell_nobody
-    """What happened to a log is told when it does, also by a broker that ends at that moment.
+    """Events of a log are written when they happen, also by a broker that ends at that moment.
     Written by `node.py`."""
     forward: ForwardPort | None = None
-    """None: this broker reaches no other. Written by `node.py`: it reads addresses in the image."""
+    """None: no other broker can be reached. Written by `node.py`: it reads addresses in the image.
+    """

@@ -1,9 +1,9 @@
-"""Metadata changes that this broker asks for: handed to Raft, and answered when they took effect.
+"""Submission of metadata changes by this broker: passed to Raft, answered when they take effect.
 
-Rules: a change is settled by the block that carries it, applied here
-(`engine/metadata_quorum/apply_committed.py`), or by its deadline; the answer to a request is built
-once all its changes are. To submit is the word for a change; `propose` is Raft's, for the payload
-that becomes a block.
+Rules: a change is settled by the block that carries it, when that is applied here
+(`engine/metadata_quorum/apply_committed.py`), or by its deadline; a request is answered once all
+its changes are settled. The verb for a change is submit; `propose` is Raft's, for the payload that
+becomes a block.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ from josefine_broker.engine.purgatory.promises import Promise
 
 
 class _Settling(Promise):
-    """Goes on when its client is gone, as the change does: one that is lost leaves its table at
-    the deadline alone."""
+    """A promise that survives its client's disconnect, as the change does: a lost change leaves the
+    table of proposals only at the deadline."""
 
     __slots__ = ()
 
@@ -25,8 +25,8 @@ class _Settling(Promise):
 
 
 def submit_change(ctx: Context, change: Change, deadline_ms: int) -> Proposal:
-    """Hand a metadata change to Raft; `deadline_ms` is absolute and monotonic. Raises KafkaError
-    when Raft does not take it."""
+    """Pass a metadata change to Raft; `deadline_ms` is absolute and monotonic. Raises KafkaError
+    when Raft refuses it."""
     proposal, payload = ctx.metadata.proposals.open(change)
     try:
         ctx.ports.raft.propose(payload, deadline_ms)
@@ -39,7 +39,7 @@ def submit_change(ctx: Context, change: Change, deadline_ms: int) -> Proposal:
 def answer_when_settled(
     ctx: Context, proposals: Sequence[Proposal], deadline_ms: int, build: Callable[[], object]
 ) -> object:
-    """`build()` now when nothing is open, else a token that is answered by it later."""
+    """`build()` now when no proposal is open, else a token whose answer is built later."""
     still_open = [each for each in proposals if not each.settled]
     if not still_open:
         return build()

@@ -1,5 +1,5 @@
-"""What clients brought to and took from each topic here: counted per batch and per answered
-partition, summed when somebody asks."""
+"""Traffic counters per topic: records and bytes in and out, counted per batch and per answered
+partition."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -7,7 +7,7 @@ from uuid import UUID
 
 @dataclass(slots=True)
 class Traffic:
-    """Of one topic, all its partitions that are, or were, on this broker."""
+    """The counters of one topic: of all its partitions that are, or were, on this broker."""
 
     batches_in: int = 0
     records_in: int = 0
@@ -15,7 +15,7 @@ class Traffic:
     bytes_out: int = 0
 
     def add(self, other: "Traffic") -> None:
-        """Take its counts over."""
+        """Add the counts of another one."""
         self.batches_in += other.batches_in
         self.records_in += other.records_in
         self.bytes_in += other.bytes_in
@@ -23,43 +23,43 @@ class Traffic:
 
 
 class TrafficTable:
-    """Of every topic that this broker has had a partition of, while the topic exists."""
+    """The counters of every existing topic that this broker has had a partition of."""
 
     __slots__ = ("_deleted", "_ids", "_topics")
 
     def __init__(self) -> None:
         self._topics: dict[str, Traffic] = {}
         self._ids: dict[int, Traffic] = {}
-        """The same ones: newer fetches name topics by their ids. A UUID is hashed in Python, at
-        several times the cost of its number."""
+        """The same objects by topic id, which newer fetches use. As keys, UUIDs are several times
+        slower than their integers, because they are hashed in Python."""
         self._deleted = Traffic()
 
     def of(self, name: str, topic_id: UUID) -> Traffic:
-        """The one object of a topic; its partitions hold it."""
+        """The one object of a topic, which its partitions share."""
         found = self._topics.get(name)
         if found is None:
             found = self._topics[name] = self._ids[topic_id.int] = Traffic()
         return found
 
     def sent(self, name: str | None, topic_id: UUID | None, size: int) -> None:
-        """So many bytes of one partition are in an answer."""
+        """Count the bytes of one partition in an answer."""
         found = self._topics.get(name) if topic_id is None else self._ids.get(topic_id.int)  # type: ignore[arg-type]
         if found is not None:
             found.bytes_out += size
 
     def forget(self, name: str, topic_id: UUID) -> None:
-        """The topic was deleted; in the sum it stays."""
+        """Remove a deleted topic; the total keeps its counts."""
         found = self._topics.pop(name, None)
         self._ids.pop(topic_id.int, None)
         if found is not None:
             self._deleted.add(found)
 
     def topics(self) -> list[tuple[str, Traffic]]:
-        """In the order of their names."""
+        """(name, counters), by name."""
         return sorted(self._topics.items())
 
     def total(self) -> Traffic:
-        """Of all topics that ever were; it never falls."""
+        """The sum over all topics that ever existed; it never decreases."""
         total = Traffic()
         total.add(self._deleted)
         for each in self._topics.values():

@@ -40,7 +40,6 @@ LEFT: dict[str, int] = {
     "josefine_broker/client": 58,
     "josefine_broker/compose": 9,
     "josefine_broker/config": 30,
-    "josefine_broker/engine": 499,
     "josefine_broker/host": 207,
     "josefine_broker/observe": 13,
     "josefine_broker/records": 24,

@@ -1,1 +1,1 @@
-"""This broker among the others: who they are, what is said, how it joins, its own place."""
+"""This broker among the others: peers, messages, joining, and its own membership."""

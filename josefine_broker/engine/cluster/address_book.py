@@ -1,8 +1,8 @@
-"""Where the raft listeners of the other brokers are, as far as this one has heard.
+"""The address book: the raft listeners of the other brokers, as far as known here.
 
-Rules: what was heard last is tried first, older addresses after it, so that a stale line in a
-configuration and a stale line on disk do no harm. A host keeps the book (`to_bytes`), so that a
-broker finds its cluster again even when every address in its configuration is out of date.
+Rules: the most recent address is tried first, older ones after it, so that outdated addresses in a
+configuration or on disk do no harm. The host stores the book (`to_bytes`), so that a broker finds
+its cluster again even if every address in its configuration is out of date.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from josefine_broker.base.addresses import HostPort, parse_host_port
 
 BOOK_VERSION = 1
 ADDRESSES_PER_NODE_MAX = 4
-"""The newest few: enough for configuration, metadata, disk and the last greeting."""
+"""The most recent ones: enough for configuration, metadata, disk and the last greeting."""
 
 
 class AddressBook:
-    """Mutable: node id → addresses, the one heard last first."""
+    """Node id → addresses, the most recent first. Mutable."""
 
     def __init__(self) -> None:
         self.changes = 0
-        """So often something new was learnt: who keeps the book sees when it is due."""
+        """Number of changes so far, by which the host sees that the book must be stored."""
         self._known: dict[int, tuple[HostPort, ...]] = {}
 
     def take(self, data: bytes) -> None:
-        """Add what was kept; it is newer than all there is. Raises ValueError for a book that
-        cannot be read: what was read of it before stays."""
+        """Add a stored book, as the most recent addresses. Raises ValueError for one that cannot be
+        read; what was read before that stays."""
         try:
             plain = json.loads(data)
             if plain["version"] != BOOK_VERSION:
-                raise ValueError(f"version {plain['version']}, known is {BOOK_VERSION}")
+                raise ValueError(f"version {plain['version']}, expected {BOOK_VERSION}")
             for id_, addresses in plain["nodes"].items():
                 for address in reversed(addresses):
                     self.learn(int(id_), parse_host_port(address))
@@ -39,12 +39,12 @@ class AddressBook:
             raise ValueError(repr(error)) from error
 
     def to_bytes(self) -> bytes:
-        """The book to be kept: versioned JSON that people can read."""
+        """The book as versioned JSON that people can read."""
         nodes = {str(id_): [str(each) for each in known] for id_, known in self._known.items()}
         return (json.dumps({"version": BOOK_VERSION, "nodes": nodes}, indent=2) + "\n").encode()
 
     def learn(self, node_id: int, address: HostPort) -> None:
-        """It was heard of now."""
+        """Note an address as the node's most recent one."""
         known = self._known.get(node_id, ())
         if known[:1] != (address,):
             rest = tuple(each for each in known if each != address)
@@ -55,5 +55,5 @@ class AddressBook:
         return self._known.get(node_id, ())
 
     def newest(self) -> Mapping[int, HostPort]:
-        """What is passed on to a broker that asks."""
+        """The most recent address of each node, which DISCOVER returns."""
         return {id_: known[0] for id_, known in self._known.items()}

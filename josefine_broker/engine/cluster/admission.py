@@ -1,9 +1,10 @@
-"""The door of the raft port: whose frames a broker listens to, and which of them it believes.
+"""Admission of frames on the raft port: which peers may send which messages.
 
-Rules: a peer's word is checked where it enters. Who greeted is the only one it speaks for. Members
-and invited brokers (registered, or named by a member's greeting) may say everything that brokers
-say; anybody else may ask who there is, and to be let in. Behind the door an impossible message is a
-bug of ours. Values in, a reason or None out; the process and the cluster simulation ask the same.
+Rules: a message is checked where it enters. A peer only speaks for the broker that it introduced
+itself as. Members and invited brokers (registered, or named in a member's greeting) may send
+everything that brokers send; any other peer may ask for the members, and to be registered. A
+message that is impossible after admission is a bug in this code base. Values in, a reason or None
+out; the process and the cluster simulation use the same functions.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from josefine_broker.engine.metadata.changes import Origin, RegisterBroker
 
 
 class Standing(Enum):
-    """What a peer is to this broker."""
+    """The relation of a peer to this broker."""
 
     MEMBER = auto()  # a voter or learner on raft's head path
-    INVITED = auto()  # registered, or a member's greeting named it: our own view may be behind
+    INVITED = auto()  # registered, or named in a member's greeting: our own view may lag
     STRANGER = auto()
 
 
 class Speech(Enum):
-    """What a frame says, by the name of its kind in frames.py."""
+    """The kinds of messages for admission, named as in frames.py."""
 
     RAFT = auto()
     HEARTBEAT = auto()
@@ -45,17 +46,17 @@ LISTENS: dict[Speech, frozenset[Standing]] = {
     Speech.DISCOVER: _ANYBODY,
     Speech.PROPOSE: _ANYBODY,
 }
-"""Whom a broker listens to: a literal table, and what is not in it is not said by peers."""
+"""Which peers may send what; a kind that is not in this table is not sent by peers."""
 
 STRANGER_FRAME_BYTES_MAX = 256 * 1024
-"""What a stranger may ask fits many times over: the registration of a broker."""
+"""Several times the size of the largest message of a stranger, a broker's registration."""
 VOUCHED_MAX = 1_000
-"""Brokers that greetings named; a cluster of more does not exist."""
+"""Brokers named in greetings; larger clusters do not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """Whom this broker knows when a frame arrives."""
+    """The brokers that this one knows when a frame arrives."""
 
     own_id: int
     members: Collection[int]
@@ -74,21 +75,24 @@ class Roster:
 
 
 def why_not(roster: Roster, peer: int, speech: Speech, speaks_for: int | None) -> str | None:
-    """Why a frame of `peer`, who greeted by this id, is not taken; None: it is.
+    """Why a frame of `peer`, which introduced itself with this id, is refused; None: it is
+    accepted.
 
-    `speaks_for` is the broker that the frame says it comes from; None where frames of this kind do
-    not say.
+    `speaks_for` is the broker that the frame names as its sender; None for kinds of frames that
+    name none.
     """
     if roster.standing(peer) not in LISTENS[speech]:
-        return f"broker {peer} is no member of this cluster and may not send {speech.name} frames"
+        return (
+            f"broker {peer} is not a member of this cluster and may not send {speech.name} frames"
+        )
     if speaks_for not in (None, peer):
         return f"broker {peer} sent a {speech.name} frame in the name of broker {speaks_for}"
     return None
 
 
 def why_not_payload(payload: bytes) -> str | None:
-    """Why a proposal of another broker is not appended: a change that cannot be read, or that is
-    not what its class declares, would stop every broker once it is committed."""
+    """Why a proposal of another broker is refused: a change that cannot be decoded, or whose values
+    have the wrong types, would stop every broker once it is committed."""
     try:
         change, origin = decode_change(payload)
     except CorruptData as error:
@@ -99,7 +103,7 @@ def why_not_payload(payload: bytes) -> str | None:
 
 
 def _out_of_bounds(change: RegisterBroker) -> str | None:
-    """Anybody may ask to be registered, and everybody is told what was."""
+    """Limits of a registration: anyone may ask for one, and every broker and client gets it."""
     addresses = [(each.host, each.port) for each in change.endpoints]
     if change.raft is not None:
         addresses.append((change.raft.host, change.raft.port))
@@ -114,11 +118,11 @@ def _out_of_bounds(change: RegisterBroker) -> str | None:
 def vouched_by(
     roster: Roster, peer: int, names: Collection[int], *, was_dialed: bool
 ) -> frozenset[int]:
-    """Whom this broker takes for invited from now on: a greeting names who belongs to the cluster.
+    """The invited brokers after a greeting, which names the members of the cluster.
 
-    The word of a member or an invited one counts, and that of whoever answers at an address that
-    this broker dialed, from its configuration or its cluster. A voter that was away while members
-    changed has no other way to know its leader, nor has one that joins.
+    It counts from a member or an invited broker, and from any broker at an address that this one
+    dialed, from its configuration or its cluster. A voter that was offline while the members
+    changed has no other way to know its leader, nor has a broker that joins.
     """
     before = frozenset(roster.vouched)
     if not was_dialed and roster.standing(peer) is Standing.STRANGER:

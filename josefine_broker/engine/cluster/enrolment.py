@@ -1,10 +1,10 @@
-"""This broker's own place in the cluster: it registers, is heard, and takes its leave.
+"""The enrolment of this process in the cluster: registration, heartbeats, controlled shutdown.
 
-Rules: each process is an incarnation and registers itself once; it is proposed again until the
-image shows it. From then on the controller hears it every interval, whether it is fenced or not. A
-process whose broker was registered by another one, or removed by command, has no place any more and
-must stop. Nothing here waits: the owner calls `step` at `wake_at_ms` and after each change of the
-image, sends the heartbeat it returns to the controller, and hands in the answer.
+Rules: each process is an incarnation and registers once; the registration is repeated until the
+image shows it. From then on it sends a heartbeat every interval, whether it is fenced or not. A
+process whose broker was registered by another process, or removed by command, is dismissed and must
+stop. Nothing here waits: the owner calls `step` at `wake_at_ms` and after each change of the image,
+sends the heartbeat that it returns, and passes the controller's answer back.
 """
 
 from collections.abc import Callable, Collection
@@ -20,22 +20,22 @@ from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
 RETRY_MS = 100
-"""Between two attempts to register after one that was refused for a passing reason."""
+"""Delay before a registration is repeated that was refused for a temporary reason."""
 
 PASSING = frozenset({ErrorCode.request_timed_out, ErrorCode.stale_broker_epoch})
-"""Refusals after which it is proposed again; the second says that a block came in between, which
-the image has by then: perhaps an earlier process's last word."""
+"""Refusals after which it is repeated. The second one means that a block came in between, which the
+image has by then: possibly the last registration of an earlier process."""
 
 
 class Place(Enum):
-    """Where this process stands in the cluster."""
+    """The membership state of this process."""
 
     UNKNOWN = "unknown"  # the image does not show this incarnation (yet)
-    FENCED = "fenced"  # registered; leads nothing and counts in no new ISR
+    FENCED = "fenced"  # registered; leads nothing and joins no ISR
     SERVING = "serving"  # unfenced
-    LEAVING = "leaving"  # asked to stop; hands over its leaderships
-    LEFT = "left"  # nothing is left that another broker could do for it
-    DISMISSED = "dismissed"  # another process, or nobody, is this broker now
+    LEAVING = "leaving"  # has asked to stop; hands over its leaderships
+    LEFT = "left"  # nothing is left that another broker could take over
+    DISMISSED = "dismissed"  # another process has this broker id now, or it was removed
 
 
 class Shown(Enum):
@@ -44,15 +44,15 @@ class Shown(Enum):
     NOTHING = "nothing"  # its incarnation was not registered (yet)
     FENCED = "fenced"  # it is registered, and fenced
     UNFENCED = "unfenced"  # it is registered, and not fenced
-    NO_MORE = "no more"  # it was registered, and is no more
+    NO_MORE = "no more"  # it was registered, and is not any more
 
 
 class Wish(Enum):
-    """What this process is about to do."""
+    """What this process intends to do."""
 
-    STAY = "stay"  # to go on
-    STOP = "stop"  # to stop, once the controller lets it
-    MAY_STOP = "may stop"  # to stop: the controller has said that it may
+    STAY = "stay"  # continue
+    STOP = "stop"  # stop, once the controller allows it
+    MAY_STOP = "may stop"  # stop: the controller has allowed it
 
 
 PLACES: dict[tuple[Shown, Wish], Place] = {
@@ -69,17 +69,17 @@ PLACES: dict[tuple[Shown, Wish], Place] = {
     (Shown.NO_MORE, Wish.STOP): Place.DISMISSED,
     (Shown.NO_MORE, Wish.MAY_STOP): Place.DISMISSED,
 }
-"""A place is not moved by events but seen in the image, which may go several steps at once: a
-broker that was away finds itself fenced, serving or dismissed, from wherever it was."""
+"""A place is derived from the image instead of changed by events, because the image may change in
+several steps at once: a broker that was offline may be fenced, serving or dismissed afterwards."""
 
 
 class DismissedError(Exception):
-    """This process must stop: it is not (or no longer) the broker it set out to be. One sentence
-    for the user."""
+    """This process must stop: it is not, or no longer, the broker that it was started as. The
+    message is one sentence for the operator."""
 
 
 class Enrolment:
-    """One per process. `registration` names what never changes in its life."""
+    """The enrolment of one process. `registration` has what never changes during its lifetime."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Enrolment:
         session_timeout_ms: int = 9_000,
         on_settled: Callable[[], None] = lambda: None,
     ) -> None:
-        """`started`: see events.Enrol. `on_settled` hears that what was proposed came to its end:
-        `step` is due."""
+        """`started`: see events.Enrol. `on_settled` is called when a proposal was settled: `step`
+        is due."""
         self._ctx = ctx
         self.registration = registration
         self._started = started
@@ -104,14 +104,15 @@ class Enrolment:
         self._answered_ms: int | None = None
         self._proposal: Proposal | None = None
         self._can_propose = True
-        """At the last step."""
+        """As passed to the last `step`."""
         self._was_registered = False
         self._refusal = ""
         self._due_ms = 0
         self._told: int | None = None
-        """The controller that the last heartbeat went to."""
+        """The controller that got the last heartbeat."""
         self._wants_shutdown = False
         self._may_stop = False
+        # From here on an entry of an earlier process in the image is not this broker's own.
         ctx.cluster.incarnation = registration.incarnation
 
     @property
@@ -132,13 +133,13 @@ class Enrolment:
         return Wish.MAY_STOP if self._may_stop else Wish.STOP
 
     def leave(self) -> None:
-        """Ask to stop: heartbeats say so from now on."""
+        """Ask to stop, with every heartbeat from now on."""
         self._wants_shutdown = True
         self._due_ms = 0
 
     def step(self, *, can_propose: bool = True) -> Heartbeat | None:
-        """What to tell the controller now, if anything; proposes the registration while it is
-        missing (not while `can_propose` is False: who joins asks a member to do it).
+        """The heartbeat to send to the controller now, if any. Proposes the registration while it
+        is missing, unless `can_propose` is False: a new broker asks a member to propose it.
 
         Raises DismissedError.
         """
@@ -160,18 +161,18 @@ class Enrolment:
             return None
         self._told = controller
         self._due_ms = now_ms + self._heartbeat_ms
-        if controller < 0:  # nobody to tell; looked at again when there is one
+        if controller < 0:  # no controller is known; checked again when there is one
             return None
         return Heartbeat(
             broker_id=ctx.broker_id,
             broker_epoch=entry.epoch,
             applied_height=ctx.metadata.applied_height,
-            # Who cannot write hands over as one who stops does, until it can again.
+            # A broker that cannot write hands over as one that stops, until it can write again.
             wants_shutdown=self._wants_shutdown or bool(ctx.storage.trouble),
         )
 
     def answered(self, answer: HeartbeatAnswer) -> None:
-        """The controller's word."""
+        """Handle the controller's answer."""
         if answer.known_epoch:
             self._answered_ms = self._ctx.clock.monotonic_ms()
             self._ctx.cluster.is_heard = True
@@ -180,13 +181,13 @@ class Enrolment:
             self._due_ms = min(self._due_ms, self._ctx.clock.monotonic_ms() + RETRY_MS)
 
     def wake_at_ms(self) -> int | None:
-        """When `step` is due if nothing happens before; None: not by time."""
+        """When `step` is due if nothing happens before; None: no time is set."""
         if self._entry() is None:
             has_to = self._can_propose and self._proposal is None
             return self._due_ms if has_to else None
         return self._due_ms
 
-    # -- registering
+    # -- registration
 
     def _entry(self) -> BrokerEntry | None:
         entry = self._ctx.image.brokers.get(self._ctx.broker_id)
@@ -227,14 +228,14 @@ class Enrolment:
         answer_when_settled(ctx, [self._proposal], deadline_ms, self._settled)
 
     def _previous_epoch(self, known: BrokerEntry | None) -> int:
-        """That of the last process which wrote to this disk; it may have been registered in vain
-        since, as one that was killed before it knew."""
+        """The epoch of the last process that wrote to this disk. That process may have been
+        registered without learning of it, because it was killed before."""
         previous = self.registration.previous_epoch
         is_ours = previous >= 0 and known is not None and known.incarnation in self._started
         return known.epoch if is_ours and known is not None else previous
 
     def _settled(self) -> None:
-        """Registered (and the image shows it), refused, or in doubt: `step` looks again."""
+        """The proposal is settled: registered (and in the image), refused, or in doubt."""
         proposal, self._proposal = self._proposal, None
         assert proposal is not None
         error = proposal.error
@@ -243,5 +244,5 @@ class Enrolment:
         self._on_settled()
 
     def refused(self, reason: str) -> None:
-        """The cluster does not take this broker: the next `step` says so."""
+        """The cluster refuses this broker: the next `step` raises."""
         self._refusal = f"broker {self._ctx.broker_id} was not registered: {reason}"

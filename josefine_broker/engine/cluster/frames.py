@@ -1,9 +1,9 @@
-"""What brokers say to one another on the raft listener, as bytes and as rules. Sans-I/O.
+"""The frame protocol between brokers on the raft listener: bytes and session rules. Sans-I/O.
 
-A frame is u32 length of the rest, u16 version, u8 kind, body; big endian. The dialer speaks first,
-with HELLO; the other answers WELCOME or REFUSED with a sentence, and everything after it is in the
-newest version that both speak. HELLO, WELCOME and REFUSED keep version 1 for ever, so that two
-brokers of any age can tell each other why they do not talk.
+A frame is u32 length of the rest, u16 version, u8 kind, body; big endian. The dialer starts with
+HELLO; the other side answers WELCOME, or REFUSED with a sentence, and everything after it has the
+newest version that both support. HELLO, WELCOME and REFUSED keep version 1 forever, so that two
+brokers of any age can report to each other why they do not connect.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MAGIC = "josefine-raft"
 VERSION_MIN = 1
 VERSION = 1
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""A raft block is at most 8 MiB; twice that is garbage or another protocol."""
+"""A raft block has at most 8 MiB; a frame above twice that is garbage or another protocol."""
 
 GREETING_BYTES_MAX = 32 * 1024
-"""Until the greeting nobody knows who sends: so much fits the members of the largest cluster."""
+"""Limit before the greeting, when the sender is unknown: fits the members of a large cluster."""
 MEMBERS_MAX = 1_000
-"""Brokers that a greeting names."""
+"""Brokers named in a greeting."""
 TEXT_CHARS_MAX = 300
-"""A host name has 253 characters, a cluster's id 22."""
+"""A host name has up to 253 characters, a cluster id 22."""
 REASON_CHARS_MAX = 1_000
 NODE_ID_END = 2**31
 
@@ -39,17 +39,17 @@ _AFTER_LENGTH = _HEAD.size - 4
 
 
 class Kind(IntEnum):
-    """What a frame is. A number is never used again."""
+    """The kind of a frame. A number is never reused."""
 
-    HELLO = 1  # who dials, and whom
-    WELCOME = 2  # the other's own HELLO
-    REFUSED = 3  # why not; the connection ends
+    HELLO = 1  # the dialer, and the broker it expects
+    WELCOME = 2  # the other side's own HELLO
+    REFUSED = 3  # the reason; the connection is closed
     RAFT = 4  # one message of the raft library
-    HEARTBEAT = 5  # a broker to the controller
+    HEARTBEAT = 5  # from a broker to the controller
     HEARTBEAT_ANSWER = 6
-    DISCOVER = 7  # who are you all?
+    DISCOVER = 7  # a request for the members
     DISCOVERED = 8
-    PROPOSE = 9  # a change of one that is no member yet
+    PROPOSE = 9  # a change from a broker that is not a member yet
     PROPOSE_ANSWER = 10
 
 
@@ -57,11 +57,11 @@ GREETINGS = frozenset({Kind.HELLO, Kind.WELCOME, Kind.REFUSED})
 
 
 class FrameError(Exception):
-    """The connection cannot go on; the message is one sentence for the log."""
+    """The connection must be closed; the message is one sentence for the log."""
 
 
 class Frame(NamedTuple):
-    """One frame; a body of JSON is read by `fields`."""
+    """One frame; `fields` decodes a JSON body."""
 
     kind: Kind
     body: bytes
@@ -78,26 +78,26 @@ class Frame(NamedTuple):
 
 
 def encode_frame(kind: Kind, body: bytes, version: int = VERSION) -> bytes:
-    """The bytes of a frame."""
+    """The frame as bytes."""
     if kind in GREETINGS:
         version = 1
     return _HEAD.pack(len(body) + _AFTER_LENGTH, version, kind) + body
 
 
 def encode_body(fields: Mapping[str, object]) -> bytes:
-    """A JSON object as the body of a frame; `Frame.fields` reads it."""
+    """A JSON object as a frame's body; `Frame.fields` decodes it."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def encode_fields(kind: Kind, fields: Mapping[str, object], version: int = VERSION) -> bytes:
-    """The bytes of a frame whose body is a JSON object."""
+    """A frame with a JSON object as body, as bytes."""
     return encode_frame(kind, encode_body(fields), version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """How a broker introduces itself. `to` is who it thinks it dials (0: whoever is there);
-    `cluster_id` is empty before birth; `address` is where to dial it back, empty if nowhere;
+    """A broker's introduction. `to` is the broker that it expects (0: any); `cluster_id` is empty
+    before the cluster is named; `address` is where it accepts connections, empty if nowhere;
     `members` are those of the cluster, as far as it knows."""
 
     node_id: int
@@ -124,7 +124,7 @@ class Hello:
 
     @classmethod
     def decode(cls, frame: Frame) -> Hello:
-        """Raises FrameError."""
+        """The introduction in a frame. Raises FrameError."""
         plain = frame.fields()
         try:
             if plain["magic"] != MAGIC:
@@ -145,13 +145,14 @@ class Hello:
         return hello
 
     def _check(self) -> None:
-        """What a stranger says ends up in logs and in the address book. Raises FrameError."""
+        """Check values of an untrusted peer, which get into logs and the address book. Raises
+        FrameError."""
         numbers = (self.node_id, *self.members)
         if not all(1 <= each < NODE_ID_END for each in numbers) or len(numbers) > MEMBERS_MAX + 1:
-            raise FrameError("a greeting with ids that no broker has")
+            raise FrameError("a greeting with invalid broker ids")
         for text in (self.cluster_id, self.address):
             if len(text) > TEXT_CHARS_MAX or not text.isprintable():
-                raise FrameError("a greeting with a text that is none")
+                raise FrameError("a greeting with an invalid cluster id or address")
         if self.address:
             try:
                 parse_host_port(self.address)
@@ -160,13 +161,13 @@ class Hello:
 
 
 def _short(text: str) -> str:
-    """What others say, for a log line."""
+    """A peer's text, shortened for a log line."""
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= REASON_CHARS_MAX else text[:REASON_CHARS_MAX] + "..."
 
 
 def refusal(own: Hello, other: Hello) -> str | None:
-    """Why `own` does not talk to `other`, whose greeting this is; None: it does."""
+    """Why `own` refuses to connect to `other`, whose greeting this is; None: it connects."""
     if other.version_min > own.version or own.version_min > other.version:
         return (
             f"broker {other.node_id} speaks raft frames {other.version_min} to {other.version},"
@@ -189,24 +190,24 @@ def refusal(own: Hello, other: Hello) -> str | None:
 
 
 Admit = Callable[[Hello], str | None]
-"""What more there is against a peer: a reason, or None."""
+"""Further checks of a peer: a reason to refuse it, or None."""
 FrameBytesMax = Callable[[Hello], int]
-"""The longest frame that this peer may send."""
+"""The longest frame that a peer may send."""
 
 
 class Phase(Enum):
-    """How far a connection has come."""
+    """The phase of a connection."""
 
-    GREETING = auto()  # the other has not introduced itself
-    OPEN = auto()  # frames flow
+    GREETING = auto()  # the peer has not introduced itself
+    OPEN = auto()  # frames are exchanged
     OVER = auto()  # refused, broken or closed
 
 
 class PhaseEvent(Enum):
-    """What moves it on."""
+    """The events of a connection."""
 
-    GREETED = auto()  # the other has introduced itself, and is let in
-    REFUSED = auto()  # it is not let in, did not let us in, or sent what may not be
+    GREETED = auto()  # the peer has introduced itself, and is admitted
+    REFUSED = auto()  # one side refused the other, or the peer sent an invalid frame
     CLOSED = auto()  # the connection ended
 
 
@@ -218,14 +219,14 @@ TRANSITIONS: dict[tuple[Phase, PhaseEvent], Phase] = {
     (Phase.OPEN, PhaseEvent.CLOSED): Phase.OVER,
     (Phase.OVER, PhaseEvent.CLOSED): Phase.OVER,
 }
-"""What is not listed cannot happen: nobody is greeted twice, and what is over says nothing."""
+"""What is not listed cannot happen: there is one greeting, and nothing is sent after the end."""
 
 
 class Session:
-    """One connection as a rule: bytes in, frames out, `outgoing` to be written meanwhile.
+    """The protocol of one connection: bytes in, frames out, and `outgoing` to be written.
 
-    `peer` is known once the greeting is over. `feed` raises FrameError once; what is in `outgoing`
-    then is still to be sent (it tells the other side why).
+    `peer` is known after the greeting. `feed` raises FrameError once; `outgoing` must still be sent
+    then, because it reports the reason to the peer.
     """
 
     __slots__ = (
@@ -257,7 +258,7 @@ class Session:
         return data
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that these bytes complete, the greeting excepted."""
+        """The frames that these bytes complete, without the greeting."""
         if self.phase is Phase.OVER:
             return []
         self._data += data
@@ -276,7 +277,7 @@ class Session:
         return frames
 
     def closed(self) -> None:
-        """The connection ended, for whatever reason."""
+        """The connection ended, for any reason."""
         self._on(PhaseEvent.CLOSED)
 
     def _on(self, event: PhaseEvent) -> None:
@@ -292,11 +293,11 @@ class Session:
         length, version, number = _HEAD.unpack_from(data)
         if self.phase is Phase.GREETING and TLS_RECORD.match(data):
             raise FrameError(
-                "it speaks TLS, and the Raft of this broker does not: raft_tls is set on one side"
-                " only"
+                "the peer speaks TLS, and the raft listener of this broker does not: raft_tls is"
+                " set on one side only"
             )
         if not _AFTER_LENGTH <= length <= self._bytes_max:
-            raise FrameError(f"a frame of {length} bytes: that is not a broker of ours")
+            raise FrameError(f"a frame of {length} bytes: the peer is not a Josefine broker")
         if len(data) < 4 + length:
             return None
         try:
@@ -311,8 +312,8 @@ class Session:
 
     def _greet(self, frame: Frame) -> None:
         if frame.kind is Kind.REFUSED and self._awaits is Kind.WELCOME:
-            told = _short(str(frame.fields().get("reason", "no reason given")))
-            raise FrameError(f"refused: {told}")
+            given = _short(str(frame.fields().get("reason", "no reason given")))
+            raise FrameError(f"refused: {given}")
         if frame.kind is not self._awaits:
             raise FrameError(f"a {frame.kind.name} frame before the greeting")
         peer = Hello.decode(frame)

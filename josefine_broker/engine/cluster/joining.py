@@ -1,9 +1,9 @@
-"""How a broker that is no member yet comes into a running cluster: its questions, and the answers.
+"""The join of a new broker to a running cluster: its requests to other brokers, and their answers.
 
-Any broker of the cluster tells who there is and who leads (DISCOVER); the leader proposes the
-newcomer's registration (PROPOSE); from then on it is the controller that adds it to Raft. A voter
-that comes back with an empty data directory is refused: it has forgotten how it voted, and what it
-promised to keep. Whoever only wants to be seen asks everybody DISCOVER: greetings tell the rest.
+Any broker of the cluster returns the members and the leader (DISCOVER). The leader proposes the new
+broker's registration (PROPOSE); from then on the controller adds it to Raft. A voter that returns
+with an empty data directory is refused, because it has forgotten its votes and the blocks that it
+acknowledged. A broker that only wants to be seen sends DISCOVER to all: the greetings do the rest.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ from raft import Result
 ASK_TIMEOUT_MS = 3_000
 PROPOSE_TIMEOUT_MS = 5_000
 PROPOSE_SLACK_MS = 1_000
-"""The leader's answer that it came to nothing is on its way so long."""
+"""Added to wait for the leader's answer that a proposal failed."""
 PAUSE_MS = 500
-"""Between two rounds of questions."""
+"""Delay between two rounds of requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question over a connection of its own; the host says `Answered` or `Unanswered` in time."""
+    """A request on its own connection; the host reports `Answered` or `Unanswered` in time."""
 
     number: int
     address: HostPort
     to: int
-    """Who is thought to be there; 0: whoever is."""
+    """The broker expected at the address; 0: any."""
     said: Said
     timeout_ms: int
 
 
 class Step(Enum):
-    """How far a round of questions has come."""
+    """The progress of a round of requests."""
 
-    IDLE = "idle"  # nothing is asked
-    LOOKING = "looking"  # one address after another: who is there, who leads?
+    IDLE = "idle"  # no request is open
+    LOOKING = "looking"  # one address after another is asked for members and leader
     PROPOSING = "proposing"  # the leader was asked to propose the registration
-    PAUSING = "pausing"  # the round is over, and the next one would come too soon
+    PAUSING = "pausing"  # the round is over; the next one must wait
 
 
 class Turn(Enum):
-    """What moves a round on."""
+    """The events of a round."""
 
-    BEGIN = "begin"  # somebody wants to be seen, or taken in
-    NEXT = "next"  # this address knows no leader, or none is looked for: there is another one
-    LEADER = "leader"  # it told who leads
-    END = "end"  # there is nobody left to ask, or the leader has answered
+    BEGIN = "begin"  # this broker wants to join, or to be seen
+    NEXT = "next"  # the address knows no leader, or none is needed: ask the next one
+    LEADER = "leader"  # the address returned the leader
+    END = "end"  # no address is left, or the leader has answered
     DUE = "due"  # the pause is over
 
 
@@ -80,14 +80,14 @@ ROUND: dict[tuple[Step, Turn], Step] = {
 
 
 class Asking:
-    """One round after another, each begun by the owner. Mutable; one question is open at a time."""
+    """The rounds of requests, each started by the owner. At most one request is open. Mutable."""
 
     def __init__(self, own_id: int, seeds: tuple[HostPort, ...], book: AddressBook) -> None:
         self.step = Step.IDLE
         self.trouble = ""
-        """Why nobody answered, or took this broker in, in the last round; empty: somebody did."""
+        """Why the last round failed; empty: a broker answered or accepted this one."""
         self.refusal = ""
-        """The cluster does not take this broker, and will not: one sentence."""
+        """The cluster refuses this broker for good: one sentence."""
         self._own_id = own_id
         self._seeds = seeds
         self._book = book
@@ -101,8 +101,8 @@ class Asking:
         self._due_ms: int | None = None
 
     def begin(self, registration: bytes | None, now_ms: int) -> Ask | None:
-        """A new round, with an encoded change to be proposed by the leader; None: only be seen.
-        The first question; None: there is nobody to ask."""
+        """Start a round, with an encoded change for the leader to propose; None: only to be seen.
+        Returns the first request; None: there is no address."""
         self._move(Turn.BEGIN)
         self._join = registration
         others = (each for id_, each in self._book.newest().items() if id_ != self._own_id)
@@ -113,7 +113,7 @@ class Asking:
         return self._ask_next(now_ms, is_first=True)
 
     def answered(self, number: int, said: Said, now_ms: int) -> Ask | None:
-        """The next question; None: none is open any more, or this answer was to none."""
+        """The next request; None: no request is open any more, or the answer belongs to none."""
         if not self._is_open(number):
             return None
         if self.step is Step.PROPOSING:
@@ -132,7 +132,7 @@ class Asking:
         return self._ask(*leader, ProposeChange(change=self._join))
 
     def unanswered(self, number: int, reason: str, now_ms: int) -> Ask | None:
-        """As `answered`."""
+        """The next request after a failure, as `answered`."""
         if not self._is_open(number):
             return None
         self._failures.append(reason)
@@ -142,12 +142,11 @@ class Asking:
         return self._ask_next(now_ms)
 
     def _is_open(self, number: int) -> bool:
-        """Whether it is the question that waits for an answer. Each that is over, or was never
-        asked, is nobody's."""
+        """Whether this is the open request. Answers to earlier or unknown ones are ignored."""
         return number == self._number and self.step in (Step.LOOKING, Step.PROPOSING)
 
     def tick(self, now_ms: int) -> None:
-        """The pause may be over."""
+        """End the pause, if it is over."""
         if self._due_ms is not None and now_ms >= self._due_ms:
             self._due_ms = None
             self._move(Turn.DUE)
@@ -155,10 +154,10 @@ class Asking:
     def wake_at_ms(self) -> int | None:
         return self._due_ms
 
-    # -- a round
+    # -- one round
 
     def _learn(self, found: Discovered) -> None:
-        """Where the others are: who only wants to be seen asks them, too."""
+        """Learn the others' addresses; a broker that only wants to be seen asks those as well."""
         for node, address in found.addresses.items():
             if node != self._own_id:
                 self._book.learn(node, address)
@@ -167,13 +166,13 @@ class Asking:
                     self._asked.add(address)
 
     def _leader_in(self, said: Said) -> tuple[HostPort, int] | None:
-        """Where the leader is, and who."""
+        """The leader's address and id, if known."""
         if not isinstance(said, Discovered) or said.leader not in said.addresses:
             return None
         return said.addresses[said.leader], said.leader
 
     def _taken(self, said: Said, now_ms: int) -> None:
-        """The leader has answered; that a registration is committed, the image tells."""
+        """Handle the leader's answer. The image shows whether the registration was committed."""
         answer = said if isinstance(said, ProposeAnswer) else ProposeAnswer(failed="no answer")
         self.refusal = answer.refused
         self._end(answer.failed, now_ms)
@@ -212,7 +211,7 @@ class Asking:
 
 def why_not_proposed(image: MetadataImage, voters: Collection[int], own_id: int, peer: int,
                      change: bytes) -> str:  # fmt: skip
-    """Why a leader refuses for good to propose this for `peer`; empty: it does."""
+    """Why the leader refuses for good to propose this for `peer`; empty: it proposes it."""
     reason = why_not_payload(change)
     if reason is not None:
         return f"a registration that cannot be read: {reason}"
@@ -225,7 +224,7 @@ def why_not_proposed(image: MetadataImage, voters: Collection[int], own_id: int,
 
 
 def proposed(image: MetadataImage, change: bytes, result: Result) -> ProposeAnswer:
-    """What the newcomer is told when its registration came to its end, here applied."""
+    """The answer to the new broker once its registration has a result, which is applied here."""
     if result is not Result.COMMITTED:
         return ProposeAnswer(failed="the registration was not committed in time")
     register, _ = decode_change(change)
@@ -241,7 +240,8 @@ def proposed(image: MetadataImage, change: bytes, result: Result) -> ProposeAnsw
 
 
 def forgotten(broker_id: int) -> str:
-    """Why a voter without its data is not taken; `way_back` follows."""
+    """Why a voter without its data is refused; `way_back` continues the sentence. Other brokers
+    search for this text in a refusal (`Peers.must_stop`): it must not change."""
     return f"broker {broker_id} votes in this cluster, but came with an empty data directory"
 
 
@@ -249,7 +249,8 @@ _REMOVED = "broker {} was removed from this cluster, as of block "
 
 
 def removed(broker_id: int, height: int) -> str:
-    """Why a process of this broker is not let in; `height` is that of the last block known here."""
+    """Why a removed broker is refused; `height` is that of the last block known here. Its first
+    part must not change, because other brokers search for it in a refusal."""
     return (
         f"{_REMOVED.format(broker_id)}{height}; to come back it is started with an empty data"
         " directory and raft.seeds"
@@ -257,7 +258,7 @@ def removed(broker_id: int, height: int) -> str:
 
 
 def removed_as_of(refusal: str, broker_id: int) -> tuple[str, int] | None:
-    """The sentence of `removed` in a refusal, and its height; None: it is refused for another
+    """The sentence of `removed` in a refusal, and its height; None: the refusal has another
     reason."""
     _, found, rest = refusal.partition(_REMOVED.format(broker_id))
     height = rest.partition(";")[0]
@@ -265,8 +266,8 @@ def removed_as_of(refusal: str, broker_id: int) -> tuple[str, int] | None:
 
 
 def way_back(broker_id: int, told_by: BrokerEntry | None, missing: Collection[int]) -> str:
-    """What to do about it, said by a broker that knows which other voters are missing: without a
-    majority of them nothing can be decided."""
+    """What to do about a voter without data, from a broker that knows which other voters are
+    missing: without a majority of them nothing can be decided."""
     first = f"start broker {', '.join(map(str, sorted(missing)))} first; then " if missing else ""
     where = ""
     if told_by is not None and told_by.endpoints:

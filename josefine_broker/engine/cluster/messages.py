@@ -1,7 +1,7 @@
-"""What brokers say to one another, as values, and each as the body of a frame.
+"""The messages between brokers, as values, and their encoding as bodies of frames.
 
-Rules: one row per kind in `CODECS`, and nothing else is said behind a greeting; what cannot be read
-is a FrameError, whose sentence ends the connection. Who may say what is in admission.py.
+Rules: one row per kind in `CODECS`; only these follow a greeting. A body that cannot be decoded is
+a FrameError, and the connection is closed. admission.py decides who may send what.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discover:
-    """Who are you all?"""
+    """A request for the members of the cluster and their addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovered:
-    """What a broker knows of its cluster; `leader` is -1 while there is none."""
+    """A broker's knowledge of its cluster; `leader` is -1 when unknown."""
 
     cluster_id: str
     leader: int
@@ -37,32 +37,32 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeChange:
-    """Propose this for me, who am no member: an encoded change, namely my registration."""
+    """A request to propose a change for a broker that is not a member: its own registration."""
 
     change: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeAnswer:
-    """What came of it: neither text says that it is committed."""
+    """The result; without either text, the change is committed."""
 
     refused: str = ""
-    """Why the cluster does not take this broker, and will not."""
+    """Why the cluster refuses this broker for good."""
     failed: str = ""
-    """Why it is to be asked again."""
+    """Why the broker should ask again."""
 
 
 Said = Message | Heartbeat | HeartbeatAnswer | Discover | Discovered | ProposeChange | ProposeAnswer
 
 
 def encode_said(said: Said) -> tuple[Kind, bytes]:
-    """The frame's kind and its body."""
+    """The frame's kind and body."""
     kind = kind_of(said)
     return kind, CODECS[kind].encode(said)
 
 
 def decode_said(frame: Frame) -> Said:
-    """Raises FrameError."""
+    """The message in a frame. Raises FrameError."""
     codec = CODECS.get(frame.kind)
     if codec is None:
         raise FrameError(f"an unexpected {frame.kind.name} frame")
@@ -70,7 +70,7 @@ def decode_said(frame: Frame) -> Said:
 
 
 def kind_of(said: Said) -> Kind:
-    """The kind of frame that carries it."""
+    """The kind of frame that carries the message."""
     return _KINDS.get(type(said), Kind.RAFT)
 
 
@@ -142,7 +142,7 @@ def _read_message(frame: Frame) -> Message:
 
 
 def _fields(read: Callable[[dict[str, Any]], T]) -> Callable[[Frame], T]:
-    """A body of JSON fields. The function raises FrameError."""
+    """A decoder of JSON fields, which raises FrameError."""
 
     def decode(frame: Frame) -> T:
         plain = frame.fields()
@@ -155,8 +155,8 @@ def _fields(read: Callable[[dict[str, Any]], T]) -> Callable[[Frame], T]:
 
 
 class Codec(NamedTuple):
-    """One row: how its body is written and read, and what the door calls it (None: an answer to a
-    question of ours, which no door keeps out)."""
+    """One row: encoder, decoder, and the kind of message for admission (None: an answer to a
+    request of this broker, which is always admitted)."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[Frame], Said]
@@ -187,4 +187,4 @@ _KINDS: dict[type, Kind] = {
     ProposeChange: Kind.PROPOSE,
     ProposeAnswer: Kind.PROPOSE_ANSWER,
 }
-"""Everything else is a message of Raft's."""
+"""Every other message belongs to Raft."""

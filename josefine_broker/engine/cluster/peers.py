@@ -1,10 +1,13 @@
-"""Who this broker is to the others, where they are, and which of them it lets in.
+"""The identity of this broker towards its peers, their addresses, and their admission.
 
-Rules: the address book holds what the configuration names, what was kept, and what is newer: the
-image, greetings, answers. Two processes never speak under one id. A broker says that it is of a
-cluster when the block that names it is committed here, and registers only then: a voter that once
-did and now names none has lost its data, and with it its votes and promises; it is not let in. Who
-may say what is in admission.py.
+Rules:
+- the address book has the configured and stored addresses, and newer ones from the image, greetings
+  and answers;
+- two processes never communicate under one id;
+- a broker presents a cluster id once the block that names the cluster is committed here, and
+  registers only after that. So a registered voter that presents none has lost its data, with its
+  votes and acknowledged blocks: it is refused.
+admission.py decides who may send what.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from josefine_broker.engine.metadata.image import MetadataImage
 
 
 class Peers:
-    """Mutable: what greetings tell, and the address book."""
+    """The peers as known from greetings and the image, and the address book. Mutable."""
 
     def __init__(
         self,
@@ -42,11 +45,11 @@ class Peers:
         height: Callable[[], int] = lambda: 0,
         leads: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`book` has what is configured and kept; `members` are those of raft's head path. Both
-        are asked at each frame: the door must not be behind what it guards. `height` is that of the
-        last block that the image holds; `leads` says whether this broker leads Raft."""
+        """`book` has the configured and stored addresses; `members` are those on raft's head path.
+        Image and members are read for each frame: admission must not use outdated ones. `height`
+        is that of the last block in the image; `leads` returns whether this broker leads Raft."""
         self.address = address
-        """Where this broker's raft listener is to be dialed."""
+        """The address of this broker's raft listener for other brokers."""
         self.cluster_id = cluster_id
         """Empty until the block that names this broker's cluster is committed here."""
         self.book = book
@@ -55,18 +58,19 @@ class Peers:
         self._image = image
         self._height = height
         self._leads = leads
+        # As of the last image: only a removal that is new there revokes an invitation.
         self._unregistered: frozenset[int] = frozenset()
         self._vouched: frozenset[int] = frozenset()
         self._own: dict[str, HostPort] = {}
         self._seeds = seeds
         self._warned: set[str] = set()
         self._left_behind: tuple[int, int] | None = None
-        """(height that the image had, since when) as others refused this broker, which it does not
-        name, as removed."""
+        """(height of the image, time) when others first refused this broker as removed, while its
+        own image does not show the removal."""
 
     def learn_from_image(self) -> None:
-        """The image says where the others are, and who was removed: it is invited no more, unless a
-        later greeting names it."""
+        """Take addresses from the image, and revoke the invitation of brokers that were removed,
+        unless a later greeting names them again."""
         unregistered = self._image().unregistered
         self._vouched -= unregistered - self._unregistered
         self._unregistered = unregistered
@@ -75,7 +79,7 @@ class Peers:
                 self.book.learn(broker.broker_id, HostPort(broker.raft.host, broker.raft.port))
 
     def hello(self, to: int) -> Hello:
-        """How this broker introduces itself to `to` (0: whoever dialed)."""
+        """This broker's introduction to `to` (0: an unknown peer that dialed in)."""
         return Hello(
             node_id=self._own_id,
             to=to,
@@ -85,8 +89,8 @@ class Peers:
         )
 
     def roster(self) -> Roster:
-        """Whom this broker knows now. Who leads Raft knows by itself who was let in again since it
-        was removed: then a greeting that names one is older than the removal."""
+        """The brokers known now. The leader itself knows which brokers were admitted again after a
+        removal; for it, a greeting that names another removed one is older than the removal."""
         vouched = self._vouched
         if vouched and self._leads():
             vouched -= self._image().unregistered
@@ -101,21 +105,21 @@ class Peers:
         return self.roster().standing(peer) is not Standing.STRANGER
 
     def greeted(self, peer: Hello, *, was_dialed: bool) -> None:
-        """A greeting names who belongs to the cluster: whose word counts is the door's. Who dials
-        says where it is."""
+        """Handle a greeting: invite the members it names, if its sender is trusted. A peer that
+        dialed in also reports its own address."""
         self._vouched = vouched_by(self.roster(), peer.node_id, peer.members, was_dialed=was_dialed)
         if not was_dialed and peer.address and self.knows(peer.node_id):
             self.book.learn(peer.node_id, parse_host_port(peer.address))
 
     def is_of_ours_but_unknown(self, peer: Hello) -> bool:
-        """It says that it is of this cluster, and may be right: members change while one is
-        away."""
+        """Whether the peer presents this cluster and is unknown here. It may be right: members
+        change while a broker is offline."""
         is_of_ours = bool(peer.cluster_id) and peer.cluster_id == self.cluster_id
         return is_of_ours and not self.knows(peer.node_id)
 
     def beats(self, peer: int, epoch: int) -> None:
-        """It was registered in this block. One that was removed since is invited no more, though
-        members that did not know it yet named it after that: it is to be told."""
+        """Handle a heartbeat of a broker registered at `epoch`. If it was removed since, its
+        invitation ends, even if outdated members still name it: it must learn of the removal."""
         if peer in self._image().unregistered and epoch <= self._height():
             self._vouched -= {peer}
 
@@ -128,10 +132,10 @@ class Peers:
     def why_not(
         self, peer: Hello, *, elsewhere: str, voters: Collection[int], missing: Collection[int] = ()
     ) -> str | None:
-        """Why this peer is not taken, beyond what the greeting itself shows; None: it is.
+        """Why this peer is refused, beyond what its greeting shows; None: it is admitted.
 
-        `elsewhere` is the address of an open connection under its id, if there is one; `missing`
-        are the voters that must come before anything can be decided.
+        `elsewhere` is the address of an open connection with the same id, if any; `missing` are
+        the voters without which nothing can be decided.
         """
         if elsewhere and elsewhere != peer.address:
             return f"broker {peer.node_id} is connected already, from {elsewhere}"
@@ -148,10 +152,10 @@ class Peers:
     def must_stop(
         self, refusal: str, now_ms: int, *, patience_ms: int, is_heard: bool = False
     ) -> str:
-        """The sentence, where this broker was refused as one that lost its data, or that was
-        removed and missed it: the others know more than the block that registered it or, where that
-        block did not come here either, than this broker learned in `patience_ms`. Else empty, so
-        too for who `is_heard` by the controller."""
+        """Why this broker must stop after a refusal: it lost its data, or was removed without
+        noticing. The removal counts if the others are beyond the block that registered this broker
+        or, if that block is missing here, beyond the image for `patience_ms`. Empty otherwise, and
+        while the controller answers (`is_heard`)."""
         at = refusal.find(forgotten(self._own_id))
         if not self.cluster_id:
             return refusal[at:] if at >= 0 else ""
@@ -165,15 +169,15 @@ class Peers:
         return sentence if height >= own.epoch else ""
 
     def _stays_behind(self, height: int, now_ms: int, patience_ms: int) -> bool:
-        """Whether the image stood still below `height` for so long. Who comes back after a removal
-        is refused as well, by those that lag; but the leader sends it blocks meanwhile."""
+        """Whether the image has stayed below `height` for this long. A broker that joins again
+        after a removal is also refused by peers that lag, but the leader sends it blocks."""
         known = self._height()
         if self._left_behind is None or self._left_behind[0] != known:
             self._left_behind = (known, now_ms)
         return height > known and now_ms - self._left_behind[1] >= patience_ms
 
     def discovered(self, leader: int | None) -> Discovered:
-        """What a broker is told that looks for the cluster."""
+        """The answer to a broker that looks for the cluster."""
         return Discovered(
             cluster_id=self.cluster_id,
             leader=-1 if leader is None else leader,
@@ -181,7 +185,7 @@ class Peers:
         )
 
     def introduce(self, registration: RegisterBroker) -> None:
-        """From now on this is what the others are told of us."""
+        """Set the addresses that this broker advertises from now on."""
         self._own = {
             f"broker.listeners {each.listener}": HostPort(each.host, each.port)
             for each in registration.endpoints
@@ -189,7 +193,7 @@ class Peers:
         self._own["raft.listener"] = self.address
 
     def warnings(self) -> list[str]:
-        """What is wrong with what they are told, each once, for people."""
+        """Warnings about the advertised addresses, each one once, for operators."""
         others = [*self._seeds]
         for broker_id, address in self.book.newest().items():
             if broker_id != self._own_id:
@@ -201,8 +205,8 @@ class Peers:
 
 
 def only_on_this_machine(own: Mapping[str, HostPort], others: Collection[HostPort]) -> list[str]:
-    """What this broker advertises as an address where every machine finds itself, although others
-    are elsewhere: one sentence each. `own` is by the key that sets it."""
+    """Advertised addresses that only work on this machine although other brokers are elsewhere: one
+    sentence each. `own` is keyed by the config key that sets the address."""
     elsewhere = next((each for each in others if not is_loopback(each.host)), None)
     if elsewhere is None:
         return []

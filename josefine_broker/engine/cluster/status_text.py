@@ -1,4 +1,4 @@
-"""What people are told of a broker's place: whom it waits for, and why. Text only."""
+"""Status texts for operators: what a broker waits for, and why. Text only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def other_cluster(
     image: MetadataImage,
     data_directory: str,
 ) -> str:
-    """Why this data cannot be of the cluster that the configuration would form, whose voters are
-    `named`; empty: they fit.
+    """Why this data cannot belong to the cluster that the configuration would form, whose voters
+    are `named`; empty: they fit.
 
-    Members change in a cluster's life, and the list in the file gets old. It names another cluster
-    where this broker's is it alone, and none of the others it lists ever was in it.
+    Members change over a cluster's lifetime, and the configured list goes out of date. The lists
+    name different clusters if this broker is the only member of its own, and none of the other
+    configured voters was ever in it.
     """
     others = set(named) - {own}
     met = image.brokers.keys() | image.unregistered
@@ -38,8 +39,8 @@ def waits_for_voters(
     data_directory: str,
     trouble_with: Callable[[int], str],
 ) -> str:
-    """Whom a broker without a leader waits for, why it does not reach them, and whether its file,
-    which would form a cluster of `forms_with`, lets one expect that."""
+    """The voters that a broker without a leader waits for, and why it does not reach them. Also
+    whether its configuration, which would form a cluster of `forms_with`, contradicts that."""
     waits = f"waiting for a majority of the voters {_ids(voters)}"
     known = [(each, trouble_with(each)) for each in sorted(voters)]
     unreached = "; ".join(f"broker {each} at {trouble}" for each, trouble in known if trouble)
@@ -53,29 +54,31 @@ def waits_for_voters(
 
 
 def waits_for_controller(leader: int, storage_trouble: str) -> str:
-    """Whom a broker waits for that has registered, or is about to. Who cannot write may wait long:
-    it asks the controller to lead nothing, as one that stops does."""
-    waits = f"waiting for the controller, broker {leader}, to take this broker in"
+    """What a registered broker waits for. A broker that cannot write may wait for long: it asks the
+    controller to lead nothing, as one that is stopping does."""
+    waits = f"waiting for the controller, broker {leader}, to unfence this broker"
     return (
-        f"{waits}, which it does once this is over: {storage_trouble}" if storage_trouble else waits
+        f"{waits}, which happens after this is resolved: {storage_trouble}"
+        if storage_trouble
+        else waits
     )
 
 
 def waits_to_join(seeds: Iterable[object], trouble: str) -> str:
-    """Where a broker looks for a cluster, and what came of it."""
+    """Where a broker looks for a cluster to join, and the last failure."""
     where = ", ".join(str(each) for each in seeds)
     return f"waiting for a cluster to join at {where}{f' ({trouble})' if trouble else ''}"
 
 
 def leaving(storage_trouble: str) -> str:
-    """Why a broker leads nothing that another could."""
+    """Why a broker gives up its leaderships."""
     if storage_trouble:
-        return f"this broker hands over and comes back when this is over: {storage_trouble}"
+        return f"this broker hands over until this is resolved: {storage_trouble}"
     return "this broker hands over and stops"
 
 
 def no_controller(voters: Collection[int], there: int) -> str:
-    """Why nothing is decided, where so many of the voters are there."""
+    """Why no decision is made, and how many of the voters are connected."""
     return (
         f"no controller: {there} of the voters {_ids(voters)} {'is' if there == 1 else 'are'} there"
     )

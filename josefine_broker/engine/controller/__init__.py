@@ -1,1 +1,1 @@
-"""What the controller decides: who is alive, who votes, where new replicas go. Pure."""
+"""The controller's decisions: broker liveness, Raft membership, replica placement. Pure."""

@@ -1,9 +1,10 @@
-"""The controller: which broker is alive, and who leads which partition. Runs where Raft leads.
+"""The controller: it decides which brokers are live and which replica leads. It runs on the leader
+of the metadata Raft.
 
-Rules: it is a function of the image, of the heartbeats and of the time; it changes nothing itself
-but says what to propose. The host keeps one decision in flight: it calls `decide` when the last one
-was applied or refused, after each other applied block, and when `wake_at_ms` has come (ask for that
-again after each heartbeat). A new controller gives every broker one whole session before it judges.
+Rules: it is a function of the image, the heartbeats and the time; it changes nothing itself but
+returns what to propose. The host keeps one decision in flight: it calls `decide` when the last one
+was applied or refused, after each other applied block, and when `wake_at_ms` has come (which may
+change with each heartbeat). A new controller gives every broker one full session before it fences.
 """
 
 from collections.abc import Collection, Iterator
@@ -22,7 +23,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.metadata.reassignment import complete
 
 DECISION_PARTITIONS_MAX = 5_000
-"""Partitions in one decision: half a megabyte of block; the rest follows in the next."""
+"""Partitions in one decision: half a megabyte of block; the rest follows in the next one."""
 
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 MIN_INSYNC = "min.insync.replicas"
@@ -33,41 +34,41 @@ class ControllerConfig:
     """Cluster-wide settings; the defaults are Kafka's."""
 
     session_timeout_ms: int = 9_000
-    """A broker not heard for that long is fenced."""
+    """A broker without a heartbeat for this long is fenced."""
     imbalance_check_interval_ms: int = 300_000
-    """How often leaderships go back to preferred replicas."""
+    """How often leaderships move back to preferred replicas."""
     unclean_leader_election: bool = False
     min_insync_replicas: int = 1
-    """These two hold for topics that do not say it themselves."""
+    """These two apply to topics that do not set them."""
     voters_max: int = 3
-    """Brokers that vote in Raft; the others only follow."""
+    """Number of brokers that vote in Raft; the others are observers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """What a broker says of itself, every few hundred milliseconds."""
+    """A broker's heartbeat, sent every few hundred milliseconds."""
 
     broker_id: int
     broker_epoch: int
     applied_height: int
-    """It has applied the chain so far: it is unfenced once it knows its own registration."""
+    """How far it has applied the chain: it is unfenced once it has its own registration."""
     wants_shutdown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """What the controller holds of that broker."""
+    """The controller's view of that broker."""
 
     known_epoch: bool
     """False: the controller's image has another incarnation, or none (yet)."""
     fenced: bool
     may_stop: bool
-    """It asked to stop, and nothing is left that another broker could do for it."""
+    """It asked to stop, and nothing is left that another broker could take over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Contact:
-    """The last word of one broker."""
+    """The last heartbeat of one broker."""
 
     epoch: int
     heard_at_ms: int
@@ -76,8 +77,8 @@ class _Contact:
 
 
 class Controller:
-    """`lead` when Raft leads and has applied its own term's first block, `resign` when it does not
-    any more; in between `heartbeat` and `decide`."""
+    """The controller's state. `lead` starts it when Raft leads and has applied the first block of
+    its own term, `resign` ends it; in between come `heartbeat` and `decide`."""
 
     def __init__(self, broker_id: int, config: ControllerConfig) -> None:
         self.broker_id = broker_id
@@ -85,20 +86,20 @@ class Controller:
         self._term: int | None = None
         self._contacts: dict[int, _Contact] = {}
         self._watched: frozenset[int] = frozenset()
-        """Brokers that were not fenced when last seen: their silence counts."""
+        """Brokers that were not fenced at the last decision: they are fenced after a silence."""
         self._look_at_ms: int | None = None
         self._balance_at_ms = 0
         self._steady: dict[str, TopicEntry] = {}
-        """Topics that were as they should be under `_view`: not looked at again."""
+        """Topics that needed no change under `_view`: not checked again while both are the same."""
         self._view: Liveness | None = None
 
     @property
     def term(self) -> int | None:
-        """The term it decides in; None: it does not lead."""
+        """The term that it decides in; None: it is inactive."""
         return self._term
 
     def lead(self, term: int, image: MetadataImage, now_ms: int) -> None:
-        """Raft leads in `term`; `image` is that of its first block."""
+        """Start in Raft's `term`; `image` includes that term's first block."""
         self._term = term
         self._contacts = {
             broker.broker_id: _Contact(
@@ -115,7 +116,7 @@ class Controller:
         self._balance_at_ms = now_ms + self.config.imbalance_check_interval_ms
 
     def resign(self) -> None:
-        """Raft leads no more: what was heard is the next controller's business."""
+        """Stop: Raft does not lead any more. The next controller collects its own heartbeats."""
         self._term = None
         self._contacts = {}
         self._watched = frozenset()
@@ -123,7 +124,7 @@ class Controller:
         self._steady = {}
 
     def heartbeat(self, beat: Heartbeat, image: MetadataImage, now_ms: int) -> HeartbeatAnswer:
-        """A broker's word, and what to answer."""
+        """Take a broker's heartbeat and return the answer."""
         broker = image.brokers.get(beat.broker_id)
         if self._term is None or broker is None or broker.epoch != beat.broker_epoch:
             return HeartbeatAnswer(known_epoch=False, fenced=True, may_stop=False)
@@ -142,14 +143,14 @@ class Controller:
         )
 
     def lost(self, broker_id: int, now_ms: int) -> None:
-        """Its process is gone for sure: its session need not run out first."""
+        """Drop a broker whose process is known to be gone, before its session times out."""
         contact = self._contacts.pop(broker_id, None)
         if contact is not None:
             self._watched -= {broker_id}
             self._look_at_ms = now_ms
 
     def wake_at_ms(self) -> int | None:
-        """When `decide` is to be called if nothing else happens; None: it does not lead."""
+        """When `decide` is due if nothing else happens; None: inactive."""
         if self._term is None:
             return None
         timeout_ms = self.config.session_timeout_ms
@@ -160,8 +161,8 @@ class Controller:
         return min(wakes)
 
     def decide(self, image: MetadataImage, now_ms: int) -> Decision | None:
-        """What to propose now; None: all is as it should be. The same again while nothing new is
-        known."""
+        """The decision to propose now; None: no change is needed. The same one again until
+        something changes."""
         if self._term is None:
             return None
         self._look_at_ms = None
@@ -187,7 +188,7 @@ class Controller:
     # -- brokers
 
     def _judge(self, image: MetadataImage, broker: BrokerEntry, now_ms: int) -> BrokerEntry:
-        """The broker as its heartbeats make it; the same object when that is no news."""
+        """The broker's entry after its heartbeats; the same object when nothing changes."""
         contact = self._contacts.get(broker.broker_id)
         heard = (
             contact is not None
@@ -195,6 +196,8 @@ class Controller:
             and now_ms < contact.heard_at_ms + self.config.session_timeout_ms
         )
         unclean = broker.unclean and _is_trusted(image, broker.broker_id)
+        # A broker that may have lost records stays fenced while an ISR counts on it, although
+        # another member has the records: unfenced, it could be elected and lose them for all.
         if not heard or contact is None:
             fenced, shutting_down = True, broker.shutting_down
         else:
@@ -213,7 +216,7 @@ class Controller:
         learners: Collection[int],
         caught_up: Collection[int],
     ) -> MemberChange | None:
-        """The next change of Raft's members; None: none is due, or this is not the controller."""
+        """The next change of Raft's members; None: none is due, or this controller is inactive."""
         if self._term is None:
             return None
         return next_member_change(
@@ -258,7 +261,7 @@ class Controller:
         return states
 
     def rules(self, topic: TopicEntry) -> ElectionRules:
-        """What the topic's configuration says of elections, over the cluster's defaults."""
+        """The election settings of a topic, over the cluster's defaults."""
         config = dict(topic.config)
         unclean, in_sync = config.get(UNCLEAN_ELECTION), config.get(MIN_INSYNC)
         return ElectionRules(
@@ -275,8 +278,8 @@ def _all_partitions(image: MetadataImage) -> Iterator[PartitionEntry]:
 
 
 def _is_trusted(image: MetadataImage, broker_id: int) -> bool:
-    """Whether ISRs or ELRs still count on a broker that may have lost records, though another of
-    their members did not."""
+    """Whether an ISR or ELR still counts on a broker that may have lost records, although another
+    of its members did not."""
     unclean = frozenset(key for key, broker in image.brokers.items() if broker.unclean)
     return any(
         (broker_id in entry.isr or broker_id in entry.elr)

@@ -1,9 +1,9 @@
-"""Who takes part in Raft, as the registered brokers would have it: one step at a time.
+"""Membership of brokers in the metadata Raft: the next step towards the registered brokers.
 
-Rules: a registered broker becomes a learner, and a voter once it has caught up and is heard, up to
+Rules: a registered broker becomes a learner, and a voter once it has caught up and is live, up to
 `voters_max`; the others stay learners (observers). Voters are added in pairs to an odd number: two
-voters bear no more losses than one, and stop when either is gone. Only a broker that was removed by
-command leaves; a voter that never registered is awaited.
+voters tolerate no more failures than one, and stop when either fails. Only a broker that was
+removed by command leaves Raft; a voter that never registered is waited for.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from josefine_broker.engine.metadata.image import MetadataImage
 
 
 class MemberStep(Enum):
-    """What happens to one member."""
+    """A change of one member."""
 
     ADD_LEARNER = "add learner"  # receives blocks
     PROMOTE = "promote"  # votes, from learner to voter
@@ -37,7 +37,7 @@ def next_member_change(
     *,
     voters_max: int,
 ) -> MemberChange | None:
-    """The next step; None: all is as it should be. `caught_up` are learners near the head."""
+    """The next step; None: no change is needed. `caught_up` are learners near the head."""
     members = {*voters, *learners}
     for broker_id in sorted(image.unregistered & members):
         if set(voters) != {broker_id}:
@@ -54,18 +54,18 @@ def next_member_change(
 
 
 def why_not_removed(image: MetadataImage, voters: Collection[int], broker_id: int) -> str:
-    """Why the vote of this broker, which lost its data, cannot be taken away now; empty: it can.
+    """Why this broker, which lost its data, cannot be removed as voter now; empty: it can.
 
-    The others must be able to decide without it, for the change is a block that they commit.
+    The other voters must have a majority without it, because they commit the block with the change.
     """
     live = image.live_brokers()
     if broker_id in live:
-        return f"broker {broker_id} serves, so it has its data: stop it first if they are lost"
+        return f"broker {broker_id} is live, so it has its data: stop it first if they are lost"
     rest = sorted({*voters} - {broker_id})
     if not rest:
-        return f"broker {broker_id} is the only voter: nobody can decide without it"
+        return f"broker {broker_id} is the only voter: no decision is possible without it"
     there = [each for each in rest if each in live]
     if 2 * len(there) <= len(rest):
         away = ", ".join(str(each) for each in rest if each not in live)
-        return f"a majority of the voters that stay must be there: start broker {away} first"
+        return f"a majority of the remaining voters must be live: start broker {away} first"
     return ""

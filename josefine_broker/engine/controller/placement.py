@@ -1,13 +1,14 @@
-"""Which brokers hold which partitions of a new topic. Pure: chance is the `start`.
+"""Placement of a new topic's partitions on brokers. Pure: randomness enters as `start`.
 
-Leaders go round the brokers; followers follow at a distance that grows by one after each round, so
-that the brokers which share one leader's partitions differ (Kafka's assignReplicasToBrokers). Where
-every broker names its rack, neighbours in the round are of different racks and a replica goes to
-the rack that has the fewest of its partition (KIP-36); where one does not, racks are not looked at.
+Leaders are assigned round robin. Followers are at a distance from their leader that grows by one
+after each round, so that the followers of one leader's partitions differ (Kafka's
+assignReplicasToBrokers). If every broker has a rack, neighbours in the round are in different racks
+and each replica goes to the rack that has the fewest of its partition (KIP-36); otherwise racks are
+ignored.
 
-Replicas are of live brokers as long as there are enough. Then of registered ones too that are not
-live now, behind the live ones, as Kafka's controller does: a broker that restarts is no reason to
-refuse a topic, and is in sync once it is back.
+Replicas are placed on live brokers while there are enough. After these come registered brokers that
+are not live, as in Kafka's controller: a broker that restarts is no reason to refuse a topic, and
+it is in sync once it is back.
 """
 
 from bisect import bisect_left
@@ -24,7 +25,7 @@ Racks = Mapping[int, str | None]
 NOBODY: Racks = MappingProxyType({})
 
 PARTITIONS_PER_TOPIC_MAX = 10_000
-"""What a client of a topic must be told of at once stays within a megabyte or two."""
+"""Keeps the metadata that a client of one topic needs within a megabyte or two."""
 
 
 def place(
@@ -38,7 +39,7 @@ def place(
 ) -> tuple[tuple[int, ...], ...]:
     """Replicas per partition from `first_partition` on; the first of each is its leader.
 
-    `brokers` are live; of those `away` a partition has as few as it can. `start` is the place of
+    `brokers` are live; those of `away` are used as little as possible. `start` is the position of
     partition 0's leader in the round. Raises
     KafkaError(invalid_partitions | invalid_replication_factor).
     """
@@ -62,6 +63,8 @@ def place(
     behind = [each for each in behind if each in away]
     of_live = min(replication_factor, len(brokers))
     size = len(around)
+    # Replicas on live brokers first, leader included; only then those that are not live, starting
+    # at another one for each partition, so that they get equally many.
     placed = []
     for partition in range(first_partition, first_partition + partition_count):
         at = start + partition
@@ -75,14 +78,14 @@ def place(
 
 
 def place_of(brokers: Racks, leader: int) -> int:
-    """The `start` that has this leader first; where it is gone, the one whose id comes next."""
+    """The `start` at which this leader is first; if it is gone, the one with the next id."""
     around, _ = _round(brokers)
     ids = sorted(brokers)
     return around.index(ids[bisect_left(ids, leader) % len(ids)]) if ids else 0
 
 
 def _round(brokers: Racks) -> tuple[list[int], Mapping[int, str | int]]:
-    """The brokers in the order leaders go round them, and the rack of each."""
+    """The brokers in round-robin order, and the rack of each."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(brokers):
         rack = brokers[broker_id]
@@ -97,7 +100,7 @@ def _round(brokers: Racks) -> tuple[list[int], Mapping[int, str | int]]:
 def _joined(
     chosen: tuple[int, ...], others: list[int], racks: Mapping[int, str | int], count: int
 ) -> tuple[int, ...]:
-    """The chosen, then up to `count` the first of those others whose rack has the fewest so far."""
+    """The chosen brokers, extended to `count` by the first of the others in the least used rack."""
     used = Counter(racks[each] for each in chosen)
     for _ in range(count - len(chosen)):
         best = min(others, key=lambda each: used[racks[each]])
@@ -114,9 +117,9 @@ def check_assignment(
     *,
     first_partition: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """A manual assignment {partition: brokers} as replicas, or KafkaError saying what is wrong.
+    """The replicas of a manual assignment {partition: brokers}. Raises KafkaError naming the error.
 
-    A replica may be of a known broker that is not live; each partition needs one that is.
+    Replicas may be on known brokers that are not live; each partition needs a live one.
     """
     wanted = range(first_partition, first_partition + len(assignment))
     if sorted(assignment) != list(wanted) or len(assignment) > PARTITIONS_PER_TOPIC_MAX:

@@ -1,1 +1,1 @@
-"""Hosts of the group and transaction coordinators: loading, writing their topics, timers."""
+"""The hosts of the group and transaction coordinators: loading, topic writes, timers."""

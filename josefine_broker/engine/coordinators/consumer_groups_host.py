@@ -1,11 +1,11 @@
-"""Hosts the groups of the consumer protocol (`engine/groups/consumer/`): writes what they become to
-`__consumer_offsets`, and answers when that is committed.
+"""The host of groups of the consumer protocol (`engine/groups/consumer/`): it writes their changes
+to `__consumer_offsets`, and answers when these are committed.
 
-Rules: what lies between a group and the next is one batch, and the group is the next one once the
-batch is in the log of the partition's leader: the log and the groups say the same, whatever becomes
-of both. Who is answered is told nothing that is not on every in-sync replica, also of what others
-caused before. A name is a classic group's or a consumer group's: it changes sides while nobody is
-in it, or with its members (`groups/migrating.py`), and its committed offsets stay.
+Rules: each change of a group is one batch, and takes effect in memory once the batch is in the
+leader's log, so that log and memory are equal whatever happens to both. No answer contains anything
+that is not on every in-sync replica, including changes that other members caused. A group id
+belongs to a classic group or to a consumer group. It changes protocol while the group is empty, or
+together with its members (`groups/migrating.py`), and its committed offsets stay.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,8 @@ def heartbeat(
     build: Callable[[BeatAnswer], object],
     fail: Callable[[KafkaError], object],
 ) -> object:
-    """One heartbeat: its answer, or the token that is answered when it is committed, by `build` or
-    `fail`. Raises KafkaError when it is refused, or nothing could be written."""
+    """Handle one heartbeat: returns the answer of `build` or `fail`, or a token that gets it when
+    the change is committed. Raises KafkaError when it is refused, or nothing could be written."""
     coordinator = ctx.clients.groups.coordinator
     consumers = coordinator.consumers
     before, upgraded = consumers.get(group_id), None
@@ -49,6 +49,8 @@ def heartbeat(
     if before is not None and _is_left_to_classic(ctx, before, after):
         end_offset = _leave_to_classic(ctx, before, after)
         return _told(ctx, group_id, end_offset, answer, build, fail)
+    # Written before it is kept: if the append fails, the group in memory has not changed, and the
+    # member repeats its heartbeat.
     entries = changes(before, after)
     if upgraded is not None:
         entries.insert(0, (encode_classic_key(group_id), None))
@@ -70,7 +72,7 @@ def _told(
     build: Callable[[BeatAnswer], object],
     fail: Callable[[KafkaError], object],
 ) -> object:
-    """When the log is committed up to there."""
+    """Answer when the log is committed up to `end_offset`."""
     outcome: list[KafkaError | None] = []
 
     def settle(error: KafkaError | None) -> None:
@@ -86,19 +88,19 @@ def _told(
 
 
 def write(ctx: Context, group_id: str, entries: list[Entry]) -> None:
-    """Raises KafkaError when nothing was written."""
+    """Append the entries. Raises KafkaError when nothing was written."""
     try:
         appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), lambda error: None)
     except KafkaError as error:
         if error.code is ErrorCode.invalid_commit_offset_size:
-            # As Kafka: it is the group that is too large.
+            # As in Kafka: the group itself is too large.
             raise KafkaError(ErrorCode.unknown_server_error, error.message) from error
         raise
     ctx.clients.groups.coordinator.consumers.wrote(group_id, appended.end_offset)
 
 
 def lose(ctx: Context, effect: Lost) -> None:
-    """Write that members are gone. Raises nothing: what cannot be written now is tried again."""
+    """Remove lost members. Raises nothing: a write that fails is repeated later."""
     consumers = ctx.clients.groups.coordinator.consumers
     before = consumers.get(effect.group_id)
     if before is None:
@@ -117,7 +119,7 @@ def lose(ctx: Context, effect: Lost) -> None:
 
 
 def _is_left_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup) -> bool:
-    """Whether the last members of the consumer protocol went, and may leave a classic group."""
+    """Whether the last consumer-protocol members left, and the rest may become a classic group."""
     return (
         ctx.clients.groups.coordinator.settings.downgrades_consumer
         and bool(after.members)
@@ -127,8 +129,8 @@ def _is_left_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGrou
 
 
 def _leave_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup) -> int:
-    """The others go on as a classic group. Where what says so ends in the log. Raises KafkaError
-    when nothing was written."""
+    """Convert the remaining members to a classic group; returns the end offset of that change.
+    Raises KafkaError when nothing was written."""
     coordinator, group_id = ctx.clients.groups.coordinator, before.group_id
     consumers = coordinator.consumers
     record = downgraded(before, ctx.image.topic_names, consumers.session_timeout_ms)
@@ -143,8 +145,8 @@ def _leave_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup)
 
 
 def give_name_to_classic(ctx: Context, group_id: str) -> None:
-    """A classic member joins: an empty consumer group of the name ends. Raises KafkaError:
-    INCONSISTENT_GROUP_PROTOCOL where it has members, or nothing was written."""
+    """Turn an empty consumer group into a classic one, for a classic member that joins. Raises
+    KafkaError: INCONSISTENT_GROUP_PROTOCOL if it has members, or when nothing was written."""
     consumers = ctx.clients.groups.coordinator.consumers
     group = consumers.get(group_id)
     if group is None:

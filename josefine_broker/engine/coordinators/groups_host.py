@@ -1,10 +1,10 @@
-"""Hosts the group coordinator (`engine/groups/coordinator.py`): does what it wants, lets time pass
-for it, and sees to it that old offsets go.
+"""The host of the group coordinator (`engine/groups/coordinator.py`): it executes its effects, runs
+its timers and expires old offsets.
 
-Rules: what it wants is done in its order, by one loop: who is answered may ask again at once, and
-what follows from that waits its turn. A group's record counts once every in-sync replica has it;
-whatever becomes of it is told. A join or sync that waits is answered by the coordinator alone; a
-broker that stops cuts it short with NOT_COORDINATOR.
+Rules: effects are executed in order, by one loop: a client that gets its answer may send the next
+request at once, and the effects of that are appended. A group's record counts once every in-sync
+replica has it; the coordinator learns the result of each write. A waiting join or sync is answered
+by the coordinator alone; a broker that stops ends it with NOT_COORDINATOR.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,12 +22,12 @@ from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.committing import answer_when_committed
 
 WAIT_MS_MAX = 24 * 3_600_000
-"""The coordinator answers every join and sync in time, by timeouts that clients choose; no wait is
-longer than this all the same."""
+"""The coordinator answers every join and sync by timeouts that clients choose; this limits them
+in any case."""
 
 
 class GroupWait(Promise):
-    """A join or sync: the coordinator's ticket, and the token of the request that waits."""
+    """A join or sync that waits: the coordinator's ticket and the request's token in one."""
 
     __slots__ = ("_translate",)
 
@@ -39,19 +39,19 @@ class GroupWait(Promise):
         translate: Callable[[Any], object],
         unanswered: JoinAnswer | SyncAnswer,
     ) -> None:
-        """`translate` makes the response of an answer; `unanswered` is that of a broker that
+        """`translate` makes a response from an answer; `unanswered` is the answer of a broker that
         stops."""
         deadline_ms = ctx.clock.monotonic_ms() + WAIT_MS_MAX
         super().__init__(ctx.parked, deadline_ms, lambda: translate(unanswered))
         self._translate = translate
 
     def answer(self, answer: JoinAnswer | SyncAnswer) -> None:
-        """Nothing is done for who waits no longer."""
+        """Answer, if the client still waits."""
         self.keep(lambda: self._translate(answer))
 
 
 class _Alarm(Parked):
-    """Some group may be due at its deadline."""
+    """A timer for the coordinator's next deadline."""
 
     __slots__ = ("_ctx",)
 
@@ -72,13 +72,14 @@ class _Alarm(Parked):
 
 
 def answer_of(ctx: Context, wait: GroupWait) -> object:
-    """What was asked is with the coordinator: the answer if there is one now, else the token."""
+    """The response if the coordinator has answered already, else the token."""
     do_groups_work(ctx)
     return wait.response if wait.done else wait
 
 
 def do_groups_work(ctx: Context) -> None:
-    """Do what the coordinator wants, until it wants nothing; by whoever began with it."""
+    """Execute the coordinator's effects until there are none. A nested call returns at once: the
+    outermost one continues with its effects."""
     groups = ctx.clients.groups
     if groups.is_working:
         return
@@ -99,14 +100,14 @@ def do_groups_work(ctx: Context) -> None:
 
 
 def _store(ctx: Context, effect: Store) -> None:
-    """Raises nothing: a record that could not be written is told like one that was lost."""
+    """Write a group's record. Raises nothing: a write that failed is reported like a lost one."""
     group_id, write_id, record = effect
     stamped_ms = ctx.clock.now_ms()
 
     def settle(error: KafkaError | None) -> None:
         code = ErrorCode.none if error is None else error.code
         if code is ErrorCode.invalid_commit_offset_size:
-            code = ErrorCode.unknown_server_error  # as Kafka: it is the group that is too large
+            code = ErrorCode.unknown_server_error  # as in Kafka: the group itself is too large
         now_ms = ctx.clock.monotonic_ms()
         ctx.clients.groups.coordinator.stored(group_id, write_id, code, stamped_ms, now_ms)
 
@@ -122,7 +123,7 @@ def _store(ctx: Context, effect: Store) -> None:
 
 
 def _arm(ctx: Context) -> None:
-    """The alarm rings by the time that a group is due; earlier does no harm."""
+    """Set the timer to the coordinator's next deadline, or leave one that fires earlier."""
     groups = ctx.clients.groups
     wake_ms, alarm = groups.coordinator.wake_at_ms(), groups.alarm
     if wake_ms is None or (alarm is not None and alarm.deadline_ms <= wake_ms):
@@ -134,8 +135,8 @@ def _arm(ctx: Context) -> None:
 
 
 def expire_offsets(ctx: Context) -> Iterator[object]:
-    """Periodic: delete the offsets that are old, and the groups that nothing holds any more. What
-    cannot be written now is found again the next time."""
+    """Periodic: delete expired offsets, and groups that have neither members nor offsets. A
+    deletion that cannot be written is repeated in the next round."""
     coordinator = ctx.clients.groups.coordinator
     for at, group_id in enumerate(coordinator.group_ids, 1):
         expired = coordinator.expired(group_id, ctx.clock.now_ms())

@@ -1,9 +1,9 @@
-"""A coordinator's partition is read by its new leader, all of it, a step at a time, so that others
-are served meanwhile.
+"""The loading of a coordinator partition by its new leader: the whole partition, in small steps, so
+that other requests are served in between.
 
-Rules: what was read counts when it is on every in-sync replica: what a client saw must not be gone
-with the next leader. What cannot be read is tried again from the beginning, for ever: to pass a
-record over would forget what somebody was promised.
+Rules: the loaded state counts once it is on every in-sync replica: what a client has seen must not
+be lost with the next leader. A partition that cannot be read is read again from its start, forever:
+skipping a record would forget a promise to a client.
 """
 
 from typing import Protocol
@@ -16,30 +16,30 @@ from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.records.batch import BatchHeader, iter_batches
 
 STEP_BYTES = 64 * 1024
-"""Read at a time: a few milliseconds in which nobody else is served."""
+"""Bytes per step: a few milliseconds in which nothing else is served."""
 PAUSE_MS = 1
 RETRY_MS = 1_000
 
 
 class Reader(Protocol):
-    """Makes of a partition what its coordinator needs. Mutable."""
+    """The reader of a partition for its coordinator. Mutable."""
 
     def begin(self) -> None:
-        """Nothing was read yet, or all of it is read anew."""
+        """Start with an empty state: the partition is read from its start."""
         ...
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
-        """The next batch. Raises CorruptData."""
+        """Read the next batch. Raises CorruptData."""
         ...
 
     def finish(self) -> None:
-        """That was all, and it is committed."""
+        """The partition is read and committed: hand over the state."""
         ...
 
 
 class Loading(Parked):
-    """Reads one partition: parked between two steps, it goes on at its deadline; at the end until
-    its high watermark is there too."""
+    """The loading of one partition. It is parked between two steps and continues at its deadline;
+    after the last step it waits for the high watermark."""
 
     __slots__ = ("_ctx", "_end", "_hosted", "_offset", "_reader", "_tp", "trouble")
 
@@ -54,7 +54,7 @@ class Loading(Parked):
         self._hosted = hosted
         self._reader = reader
         self.trouble = ""
-        """Why it could not be read when that was last tried."""
+        """Why the last attempt to read failed; empty otherwise."""
         self._begin()
 
     def _begin(self) -> None:
@@ -76,7 +76,7 @@ class Loading(Parked):
         return self._hosted.partition.high_watermark >= self._end
 
     def read_on(self) -> None:
-        """One step; the coordinator has it all behind the last, once it is committed."""
+        """Read one step; after the last one, finish as soon as all is committed."""
         try:
             is_read = self._step()
         except (CorruptData, KafkaError) as error:
@@ -96,7 +96,7 @@ class Loading(Parked):
         self._ctx.parked.park(self, partitions=news)
 
     def _step(self) -> bool:
-        """Whether that was all. Raises CorruptData and KafkaError."""
+        """Whether the partition is read. Raises CorruptData and KafkaError."""
         if self._offset >= self._end:
             return True
         buffers = self._hosted.log.read(self._offset, STEP_BYTES, end_offset=self._end)
@@ -109,7 +109,7 @@ class Loading(Parked):
 
 
 def read_anew(ctx: Context, loading: dict[tuple[str, int], Parked]) -> None:
-    """All is as the image says: begin with those that wait for nothing yet."""
+    """To be called when the image is applied: start the loads that are not waiting yet."""
     for each in list(loading.values()):
         if each not in ctx.parked:
             assert isinstance(each, Loading)

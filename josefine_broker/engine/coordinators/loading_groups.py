@@ -1,9 +1,9 @@
-"""The groups of a partition of the offsets topic come with its leadership, and go with it.
+"""Loading and unloading of groups with the leadership of a `__consumer_offsets` partition.
 
-Rules: while a new leader reads the partition (`engine/coordinators/loading.py`) who asks for one of
-its groups is told COORDINATOR_LOAD_IN_PROGRESS. Offsets of a transaction are pending until its
-marker. Keys of other kinds are passed over, as in Kafka. Who waits when the leadership goes is
-answered NOT_COORDINATOR.
+Rules: while a new leader loads the partition (`engine/coordinators/loading.py`), requests for its
+groups get COORDINATOR_LOAD_IN_PROGRESS. Offsets of a transaction are pending until its marker. Keys
+of other kinds are skipped, as in Kafka. Requests that wait when the leadership is lost get
+NOT_COORDINATOR.
 """
 
 from collections.abc import Collection
@@ -39,12 +39,12 @@ from josefine_broker.records.control import read_marker
 from josefine_broker.records.reader import read_records
 
 OFFSETS_BYTES_MAX = 16 * 1024 * 1024
-"""A longer partition of the offsets topic is rewritten by a new leader: about 100,000 commits, read
-back in a second."""
+"""A new leader rewrites a partition of the offsets topic that is longer: about 100,000 commits,
+which take a second to read."""
 
 
 class _GroupReader:
-    """Reads a partition of the offsets topic."""
+    """The reader of a `__consumer_offsets` partition."""
 
     def __init__(self, ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
         self._ctx = ctx
@@ -91,14 +91,14 @@ class _GroupReader:
 
 
 def begin_loading(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
-    """This broker leads the partition now: its groups are not known yet."""
+    """Start to load the partition, which this broker leads now."""
     unload_groups(ctx, tp)
     ctx.clients.groups.loading[tp] = Loading(ctx, tp, hosted, _GroupReader(ctx, tp, hosted))
 
 
 def unload_groups(ctx: Context, tp: TopicPartition) -> None:
-    """Another broker coordinates this partition's groups. Who waits is answered by
-    `groups_moved`."""
+    """Drop the partition's groups, which another broker coordinates now. `groups_moved` answers the
+    requests that wait."""
     groups = ctx.clients.groups
     loading = groups.loading.pop(tp, None)
     if loading is not None:
@@ -113,8 +113,8 @@ def unload_groups(ctx: Context, tp: TopicPartition) -> None:
 
 
 def groups_moved(ctx: Context) -> None:
-    """All is as the image says: begin to read what is led anew, and answer who waited for groups
-    that are others' now."""
+    """To be called when the image is applied: start the reads that are new, and answer requests for
+    groups that moved away."""
     read_anew(ctx, ctx.clients.groups.loading)
     do_groups_work(ctx)
 
@@ -125,7 +125,7 @@ def _loaded(
     hosted: HostedPartition,
     offsets: GroupOffsets,
 ) -> None:
-    """The partition is read: its groups are served."""
+    """Start to serve the groups of a partition that has been read."""
     shorten_offsets_log(ctx, tp, hosted, OFFSETS_BYTES_MAX)
     forget_missing_topics(ctx, offsets.group_ids)
     do_groups_work(ctx)
@@ -134,21 +134,21 @@ def _loaded(
 def shorten_offsets_log(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, bytes_max: int
 ) -> None:
-    """Keep a partition of the offsets topic short: write what is true now, drop what came before.
+    """Compact a partition of the offsets topic: write the current state, delete the log before it.
 
-    Done by a new leader, which has just read the whole partition. What came before goes when the
-    last of the new records is committed; a crash in between leaves both, a disk that takes no more
-    leaves it long.
+    Done by a new leader, which has just read the whole partition. The old part is deleted when the
+    last of the new records is committed. A crash before that leaves both; a disk without space
+    leaves the log long.
     """
     log = hosted.log
     if log.size_bytes <= bytes_max or not hosted.partition.producers.transactions.are_settled:
-        return  # what is pending is only there
+        return  # pending offsets of open transactions are only in the old part
     first_kept = log.log_end_offset
     open_writes = 1
 
     def written(error: KafkaError | None) -> None:
         nonlocal open_writes
-        open_writes -= error is None  # after a failure it never comes to 0, and nothing goes
+        open_writes -= error is None  # after a failure it never reaches 0, and nothing is deleted
         if not open_writes:
             log.delete_before(first_kept)
 
@@ -164,7 +164,7 @@ def shorten_offsets_log(
 
 
 def _truth(ctx: Context, tp: TopicPartition) -> dict[str, list[Entry]]:
-    """All that the partition is to say, by group."""
+    """The current state of the partition, by group."""
     coordinator, count = ctx.clients.groups.coordinator, len(ctx.image.topics[tp.topic].partitions)
     found: dict[str, list[Entry]] = {}
     for group_id, record, stamped_ms in coordinator.records():
@@ -184,10 +184,11 @@ def _truth(ctx: Context, tp: TopicPartition) -> dict[str, list[Entry]]:
 
 
 def forget_missing_topics(ctx: Context, group_ids: Collection[str] | None = None) -> None:
-    """Delete the offsets of topics that are gone: one made anew begins without them, as in Kafka.
-    Of these groups; None: of all.
+    """Delete the offsets of topics that no longer exist, as in Kafka: a topic created again starts
+    without them. For these groups; None: all groups.
 
-    A deletion that cannot be written holds until the next leader, which tries again.
+    If a deletion cannot be written, the offsets are dropped from memory only; the next leader
+    repeats the deletion.
     """
     topics, offsets = ctx.image.topics, ctx.clients.groups.coordinator.offsets
     for group_id in offsets.group_ids if group_ids is None else group_ids:

@@ -1,9 +1,9 @@
-"""The transactional ids of a partition of `__transaction_state` come with its leadership, and go
-with it.
+"""Loading and unloading of transactional ids with the leadership of a `__transaction_state`
+partition.
 
-Rules: while a new leader reads the partition (`engine/coordinators/loading.py`) who asks for one of
-its ids is told COORDINATOR_LOAD_IN_PROGRESS; the last record of an id counts. Who waits when the
-leadership goes is answered NOT_COORDINATOR.
+Rules: while a new leader loads the partition (`engine/coordinators/loading.py`), requests for its
+ids get COORDINATOR_LOAD_IN_PROGRESS; the last record of an id counts. Requests that wait when the
+leadership is lost get NOT_COORDINATOR.
 """
 
 from josefine_broker.base.ids import TopicPartition
@@ -21,7 +21,7 @@ RECORD_BYTES_MAX = 16 * 1024 * 1024
 
 
 class _TransactionReader:
-    """Reads a partition of `__transaction_state`: the last record of each id."""
+    """The reader of a `__transaction_state` partition: it keeps the last record of each id."""
 
     def __init__(self, ctx: Context, tp: TopicPartition) -> None:
         self._ctx = ctx
@@ -51,15 +51,15 @@ class _TransactionReader:
 
 
 def begin_loading_transactions(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
-    """This broker leads the partition now: its ids are not known yet."""
+    """Start to load the partition, which this broker leads now."""
     unload_transactions(ctx, tp)
     loading = Loading(ctx, tp, hosted, _TransactionReader(ctx, tp))
     ctx.clients.transactions.loading[tp] = loading
 
 
 def unload_transactions(ctx: Context, tp: TopicPartition) -> None:
-    """Another broker coordinates this partition's ids. Who waits is answered by
-    `transactions_moved`."""
+    """Drop the partition's ids, which another broker coordinates now. `transactions_moved` answers
+    the requests that wait."""
     transactions = ctx.clients.transactions
     loading = transactions.loading.pop(tp, None)
     if loading is not None:
@@ -70,7 +70,7 @@ def unload_transactions(ctx: Context, tp: TopicPartition) -> None:
 
 
 def transactions_moved(ctx: Context) -> None:
-    """All is as the image says: begin to read what is led anew, and answer who waited for ids that
-    are others' now."""
+    """To be called when the image is applied: start the reads that are new, and answer requests for
+    ids that moved away."""
     read_anew(ctx, ctx.clients.transactions.loading)
     do_transactions_work(ctx)

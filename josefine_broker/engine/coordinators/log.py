@@ -1,8 +1,8 @@
-"""What coordinators share: each keeps what it decided in a topic of the broker's own.
+"""The log of a coordinator: its partition in an internal topic, and appends to it.
 
-Rules: the leader of a key's partition serves the key, once it has read the partition
-(`engine/coordinators/loading.py`). What is written counts once every in-sync replica has it
-(acks=all), as in Kafka; a client is told of a refusal as its coordinator's.
+Rules: the leader of a key's partition serves the key, once it has loaded the partition
+(`engine/coordinators/loading.py`). A record counts when every in-sync replica has it (acks=all), as
+in Kafka; clients get a refused write as an error of the coordinator.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -19,9 +19,9 @@ from josefine_broker.records.batch import last_offset_delta
 from josefine_broker.records.builder import build_entries
 
 Entry = tuple[bytes, bytes | None]
-"""Key and value of a record; None deletes."""
+"""Key and value of a record; a value of None deletes."""
 Settle = Callable[[KafkaError | None], None]
-"""Told, once, what became of what was appended."""
+"""Called once with the result of an append."""
 
 _COORDINATOR_ERRORS = {
     ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
@@ -31,11 +31,11 @@ _COORDINATOR_ERRORS = {
     ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
     ErrorCode.kafka_storage_error: ErrorCode.coordinator_not_available,
 }
-"""What a client of a coordinator is told when its topic refuses (as Kafka maps them)."""
+"""The error for a coordinator's client when its topic refuses (Kafka's mapping)."""
 
 
 def partition_of(ctx: Context, topic: str, key: str) -> TopicPartition | None:
-    """The partition of a coordinator's topic that keeps a key; None while there is no topic."""
+    """The partition of a coordinator topic for a key; None while the topic does not exist."""
     entry = ctx.image.topics.get(topic)
     if entry is None:
         return None
@@ -45,7 +45,7 @@ def partition_of(ctx: Context, topic: str, key: str) -> TopicPartition | None:
 def led_partition(
     ctx: Context, topic: str, key: str, loading: Container[tuple[str, int]]
 ) -> tuple[TopicPartition, HostedPartition]:
-    """The partition, led here and read, that keeps a key. Raises KafkaError(not_coordinator |
+    """The partition of a key, led and loaded here. Raises KafkaError(not_coordinator |
     coordinator_load_in_progress)."""
     tp = partition_of(ctx, topic, key)
     if tp is None:
@@ -54,7 +54,7 @@ def led_partition(
     if hosted is None or not hosted.partition.is_leader:
         raise KafkaError(ErrorCode.not_coordinator, f"{tp} is led by another broker")
     if tp in loading:
-        raise KafkaError(ErrorCode.coordinator_load_in_progress, f"{tp} is being read")
+        raise KafkaError(ErrorCode.coordinator_load_in_progress, f"{tp} is being loaded")
     return tp, hosted
 
 
@@ -66,8 +66,8 @@ def append_entries(
     now_ms: int,
     settle: Settle,
 ) -> Appended:
-    """Append them as one batch. Raises KafkaError when nothing was written; `settle` is not told
-    then."""
+    """Append the entries as one batch. Raises KafkaError when nothing was written; `settle` is not
+    called then."""
     return append_built(ctx, tp, hosted, build_entries(entries, now_ms), now_ms, settle)
 
 
@@ -81,7 +81,7 @@ def append_built(
     *,
     in_transaction: bool = False,
 ) -> Appended:
-    """As `append_entries`, of a batch that is built."""
+    """Append a batch that is built already, as `append_entries` does."""
     view = memoryview(batch)
     try:
         base_offset, _ = append_built_batch(
@@ -98,5 +98,5 @@ def append_built(
 
 
 def coordinators(error: KafkaError) -> KafkaError:
-    """A partition's error as a coordinator's client is told it."""
+    """A partition's error as the error for a coordinator's client."""
     return KafkaError(_COORDINATOR_ERRORS.get(error.code, error.code), error.message)

@@ -1,9 +1,9 @@
-"""Hosts the classic members of groups of the consumer protocol (`groups/consumer/classic.py`):
-their JoinGroup, SyncGroup, Heartbeat and LeaveGroup, each answered when what the group became is
-committed, and waiting for nobody else.
+"""The host of classic members in groups of the consumer protocol (`groups/consumer/classic.py`):
+JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Each is answered when the group's change is
+committed, without waiting for other members.
 
-Rules: as in `consumer_groups_host.py`. A group takes classic members where it is allowed to have
-members of both protocols; those that it has it serves in any case.
+Rules: as in `consumer_groups_host.py`. A group accepts new classic members if both protocols are
+allowed in one group; existing ones are served in any case.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from josefine_broker.engine.replicas.committing import Appended, answer_when_com
 
 
 def serving(ctx: Context, group_id: str) -> ConsumerGroup | None:
-    """The group of the consumer protocol that has the name, and members of either protocol."""
+    """The consumer-protocol group of that id, if it has members of either protocol."""
     group = ctx.clients.groups.coordinator.consumers.get(group_id)
     return group if group is not None and group.members else None
 
@@ -40,18 +40,21 @@ def serving(ctx: Context, group_id: str) -> ConsumerGroup | None:
 def join(
     ctx: Context, group_id: str, request: Join, build: Callable[[JoinAnswer], object]
 ) -> object:
-    """The answer, or the token that is answered when it is committed. Raises KafkaError."""
+    """The answer, or a token that gets it when the change is committed. Raises KafkaError."""
     coordinator = ctx.clients.groups.coordinator
     consumers, settings = coordinator.consumers, coordinator.settings
     before = _there(ctx, group_id)
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise KafkaError(ErrorCode.inconsistent_group_protocol, f"group {group_id} is of consumers")
+        raise KafkaError(
+            ErrorCode.inconsistent_group_protocol,
+            f"group {group_id} has protocol type '{CONSUMER_PROTOCOL_TYPE}'",
+        )
     timeout_ms, now_ms = request.session_timeout_ms, ctx.clock.monotonic_ms()
     if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
         raise KafkaError(ErrorCode.invalid_session_timeout)
     is_newcomer = request.member_id == NO_MEMBER
     if is_newcomer and not settings.admits_classic:
-        give_name_to_classic(ctx, group_id)  # raises: it has members
+        give_name_to_classic(ctx, group_id)  # raises: the group has members
     member_id = _new_id(ctx, request) if is_newcomer else request.member_id
     if is_newcomer and request.takes_id_first and request.instance_id is None:
         consumers.reserve(group_id, member_id, now_ms + timeout_ms)
@@ -95,7 +98,7 @@ def _new_id(ctx: Context, request: Join) -> str:
 def sync(
     ctx: Context, group_id: str, request: Sync, build: Callable[[SyncAnswer], object]
 ) -> object:
-    """As `join`."""
+    """See `join`."""
     before = _there(ctx, group_id)
     member = classic.member_of(before, *request.identity)
     names = ctx.image.topic_names
@@ -118,7 +121,7 @@ def sync(
 
 
 def heartbeat(ctx: Context, group_id: str, identity: Identity, generation: int) -> ErrorCode:
-    """Answered at once: it tells nothing of the group but that it changed. Raises KafkaError."""
+    """Answered at once: the code only reports whether the group changed. Raises KafkaError."""
     before = _there(ctx, group_id)
     member = classic.member_of(before, *identity)
     topics = ctx.image.topics
@@ -132,7 +135,7 @@ def heartbeat(ctx: Context, group_id: str, identity: Identity, generation: int) 
 
 
 def leave(ctx: Context, group_id: str, leaving: Sequence[Identity]) -> list[ErrorCode]:
-    """What came of each. Raises KafkaError when nothing could be written."""
+    """The result for each identity. Raises KafkaError when nothing could be written."""
     before = after = _there(ctx, group_id)
     codes = []
     for identity in leaving:
@@ -163,7 +166,7 @@ def _beaten(ctx: Context, group_id: str, member_id: str) -> None:
 
 
 def _keep(ctx: Context, before: ConsumerGroup, after: ConsumerGroup) -> None:
-    """Raises KafkaError when it could not be written: then nothing has happened."""
+    """Write a change and keep it. Raises KafkaError; then nothing has changed."""
     coordinator = ctx.clients.groups.coordinator
     entries = changes(before, after)
     if entries:
@@ -178,7 +181,7 @@ def _told(
     build: Callable[[], object],
     fail: Callable[[KafkaError], object],
 ) -> object:
-    """When all that the group is is committed."""
+    """Answer when every change of the group so far is committed."""
     outcome: list[KafkaError | None] = []
 
     def settle(error: KafkaError | None) -> None:

@@ -1,9 +1,9 @@
-"""What the group handlers share: which partition of the offsets topic keeps a group, and writing.
+"""Reads and writes of `__consumer_offsets` that all group handlers share.
 
-Only the leader of a group's partition serves it, once it has read the partition
-(`engine/coordinators/loading_groups.py`). What is written counts once every in-sync replica has it
-(acks=all), as in Kafka: whether anybody still waits for that or not, so that the coordinator knows
-what the topic says, also of a commit whose client has given up, or was told that it was too late.
+Only the leader of a group's partition serves the group, once it has loaded the partition
+(`engine/coordinators/loading_groups.py`). A record counts when every in-sync replica has it
+(acks=all), as in Kafka, also if the client no longer waits for it or has got a timeout: the
+coordinator's state must equal the topic's.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,30 +29,30 @@ from josefine_broker.engine.replicas.committing import Appended, answer_when_com
 from josefine_broker.records.builder import Record, build_batch
 
 DELETIONS_PER_BATCH = 5_000
-"""Of the largest group a batch stays well below `max.message.bytes`."""
+"""Keeps the deletion of the largest group well below `max.message.bytes`."""
 
 
 Place = tuple[TopicPartition, HostedPartition]
-"""The partition of a group, led here."""
+"""A group's partition, led by this broker."""
 
 
 def coordinator_of(ctx: Context, group_id: str) -> Place:
-    """The partition, led here, that keeps a group. Raises KafkaError(not_coordinator |
+    """The group's partition, led by this broker. Raises KafkaError(not_coordinator |
     coordinator_load_in_progress)."""
     return led_partition(ctx, OFFSETS_TOPIC, group_id, ctx.clients.groups.loading)
 
 
 def check_group_id(group_id: str) -> None:
-    """Raises KafkaError(invalid_group_id): simple consumers alone may have an empty one."""
+    """Raises KafkaError(invalid_group_id): only simple consumers may have an empty group id."""
     if not group_id:
-        raise KafkaError(ErrorCode.invalid_group_id, "a group with members has a name")
+        raise KafkaError(ErrorCode.invalid_group_id, "a group with members needs a group id")
 
 
 def append_records(
     ctx: Context, group_id: str, entries: Sequence[Entry], now_ms: int, settle: Settle
 ) -> Appended:
-    """Append them to the group's partition as one batch. Raises KafkaError when nothing was
-    written; `settle` is not told then."""
+    """Append the entries to the group's partition as one batch. Raises KafkaError when nothing was
+    written; `settle` is not called then."""
     return _append_at(ctx, coordinator_of(ctx, group_id), entries, now_ms, settle)
 
 
@@ -66,12 +66,12 @@ def _append_at(
 
 
 LOOK_AGAIN_MS = 60_000
-"""News of the partition wake who waits for it; this is only the deadline that it must have."""
+"""Events of the partition wake the operation; this is only the deadline that it must have."""
 
 
 class _TakeIn(Parked):
-    """What was written counts when it is committed, however late that is. It ends without that when
-    the leadership goes: the next leader reads it, if it is there."""
+    """A delayed operation that applies a write when it is committed, however late that is. It ends
+    without that when the leadership is lost: the next leader reads the record, if it survived."""
 
     __slots__ = ("_appended", "_take_in")
 
@@ -83,12 +83,12 @@ class _TakeIn(Parked):
         self._take_in = take_in
 
     def look(self) -> bool:
-        """Whether it is decided; what is committed is taken in."""
+        """Apply the write if it is committed; returns whether the operation is finished."""
         ctx, tp, hosted, end_offset, _ = self._appended
         if ctx.hosted.partitions.get(tp) is not hosted or not hosted.partition.is_leader:
             return True
         if tp in ctx.clients.groups.loading:
-            return True  # it led, did not, and leads again: it reads what is there
+            return True  # led again after another leader: loading reads the record
         if hosted.partition.high_watermark < end_offset:
             return False
         self._take_in()
@@ -111,7 +111,8 @@ class _TakeIn(Parked):
 
 
 def take_in_when_committed(appended: Appended, take_in: Callable[[], None]) -> None:
-    """To be called before anybody is answered for it: who is answered finds it taken in."""
+    """Apply a write when it is committed. Must be called before the write's answer is scheduled, so
+    that a client with an answer finds it applied."""
     waiting = _TakeIn(appended, take_in)
     if not waiting.look():
         waiting.wait()
@@ -124,14 +125,15 @@ def store_offsets(
     build: Callable[[KafkaError | None], object] = lambda error: None,
     place: Place | None = None,
 ) -> object:
-    """Write offsets as one batch, and take them in when it is committed.
+    """Write offsets as one batch, and apply them when it is committed.
 
-    `place` is the group's, where the caller has just asked for it. `build` makes the answer, now
-    or, through the parked token that is returned, later. Raises KafkaError when nothing was
-    written.
+    `place` is the group's partition, if the caller has looked it up. `build` makes the answer: now,
+    or later for the parked token that is returned. Raises KafkaError when nothing was
     """
     entries: list[Entry] = [(encode_key(group_id, tp), encode_value(each)) for tp, each in offsets]
     outcome: list[KafkaError | None] = []
+    # Two waits for one commit: `take_in` applies the offsets however late they are committed, and
+    # `build` answers after that or at the timeout. A late commit counts without an answer.
 
     def take_in() -> None:
         coordinator = ctx.clients.groups.coordinator
@@ -150,7 +152,7 @@ def store_offsets(
 
 
 def _gone(ctx: Context, group_id: str) -> list[Entry]:
-    """What says that a group without members is gone, of either protocol."""
+    """The records that delete a group without members, of either protocol."""
     consumer = ctx.clients.groups.coordinator.consumers.get(group_id)
     if consumer is not None:
         return changes(consumer.moved(ConsumerGroupEvent.REMOVED), None)
@@ -165,9 +167,10 @@ def append_deletion(
     and_group: bool = False,
     settle: Settle = lambda error: None,
 ) -> list[Appended]:
-    """Write that these offsets are gone, and perhaps the group; they go when that is committed.
+    """Write the deletion of these offsets, and optionally of the group; both take effect when the
+    records are committed.
 
-    `settle` is told of each batch, and of one that could not be written. Raises KafkaError when
+    `settle` is called for each batch, and for one that could not be written. Raises KafkaError when
     nothing was written.
     """
     coordinator = ctx.clients.groups.coordinator
@@ -181,6 +184,8 @@ def append_deletion(
     for batch in batches:
         entries: list[Entry] = [(encode_key(group_id, tp), None) for tp in batch]
         if and_group and batch is batches[-1]:
+            # In the last batch: if an earlier one fails, the group remains and the deletion can be
+            # repeated.
             entries += _gone(ctx, group_id)
 
         def take_in(batch: Sequence[TopicPartition] = tuple(batch)) -> None:
@@ -208,15 +213,17 @@ def store_pending_offsets(
     offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
     build: Callable[[KafkaError | None], object],
 ) -> object:
-    """Write offsets as a batch of the producer's transaction; they are pending when it is
-    committed. `build` and errors as in `store_offsets`.
+    """Write offsets as a batch of the producer's transaction; they are pending once it is
+    committed. `build` and errors are as in `store_offsets`.
 
-    Its sequences are this broker's: a producer has none for the offsets topic.
+    This broker assigns the sequence numbers: producers have none for the offsets topic.
     """
     tp, hosted = coordinator_of(ctx, group_id)
     producer_id, epoch = producer
     entry = hosted.partition.producers.entry(producer_id)
     is_known = entry is not None and entry.epoch == epoch
+    # The partition checks this batch like any other, so its sequence number must continue the last
+    # one that is stored here.
     now_ms = ctx.clock.now_ms()
     batch = build_batch(
         [Record(encode_key(group_id, of), encode_value(each), (), now_ms) for of, each in offsets],
@@ -242,7 +249,7 @@ def store_pending_offsets(
 
 
 def _of_groups(error: KafkaError) -> KafkaError:
-    """A group's record is too large for what its client asked for."""
+    """Map the error of a too large record to the code of the group protocol."""
     if error.code is ErrorCode.message_too_large:
         return KafkaError(ErrorCode.invalid_commit_offset_size, error.message)
     return error

@@ -1,8 +1,8 @@
-"""Ends transactions in partitions that are led here: for the coordinator here, and for others.
+"""Writes of transaction markers to partitions that are led here, for any coordinator.
 
-Rules: a marker counts once every in-sync replica has it; offsets that a group committed in the
-transaction count from then on, or never. It goes on for nobody too: who waits for it may be gone,
-the offsets are not. Written again it changes nothing.
+Rules: a marker counts once every in-sync replica has it; a group's offsets that were committed in
+the transaction become valid at that moment, or are dropped. This happens even if nobody waits for
+the marker any more. A marker that is written twice changes nothing the second time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
 from josefine_broker.records.control import Marker
 
 TIMEOUT_MS = 10_000
-"""How long a marker waits for its replicas; the coordinator asks again."""
+"""How long a marker waits for its replicas; the coordinator repeats it after that."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -40,8 +40,8 @@ def write_markers(
     build: Callable[[Codes], object],
     version: int = VERSION_1,
 ) -> object:
-    """`version`: of the transaction's protocol. `build` gets what became of each partition: now, or
-    later by the token that is returned."""
+    """Write a marker to each partition. `version`: of the transaction protocol. `build` gets the
+    result of each partition: now, or later for the token that is returned."""
     codes: dict[TopicPartition, ErrorCode] = {}
     waiting = []
     now_ms = ctx.clock.now_ms()
@@ -60,6 +60,8 @@ def write_markers(
             codes[tp] = ErrorCode.none if error is None else error.code
 
         appended = Appended(ctx, tp, hosted, end_offset, settle)
+        # Before the wait for the answer: a client that sees the transaction ended must also see the
+        # offsets that it committed.
         if tp.topic == OFFSETS_TOPIC:
             take_in_when_committed(
                 appended, partial(_settle_offsets, ctx, producer[0], tp, marker.is_commit)
@@ -75,7 +77,7 @@ def write_markers(
 def _settle_offsets(
     ctx: Context, producer_id: ProducerId, tp: TopicPartition, is_commit: bool
 ) -> None:
-    """What the producer committed for the groups of that partition counts now, or never."""
+    """Commit or drop the offsets that the producer wrote for the groups of that partition."""
     ctx.clients.groups.coordinator.offsets.settle(
         producer_id,
         lambda group_id: partition_of(ctx, OFFSETS_TOPIC, group_id) == tp,

@@ -1,13 +1,13 @@
-"""Asks a transaction's coordinator before the transaction's first batch is written to a partition
-that is led here: is the partition in it (KIP-890)?
+"""Verification of transactional writes with the transaction coordinator (KIP-890): before the first
+batch of a transaction, the leader asks whether its partition is part of it.
 
-Without that a batch which comes after its transaction was ended would open the next one, and hide
-what follows from read_committed. Producers of version 2 do not add their partitions themselves:
-the leader does, by the same question.
+Without verification, a batch that arrives after the end of its transaction would start the next
+one, and hide later records from read_committed. Producers of version 2 do not add partitions
+themselves: the leader does, with the same request.
 
-Rules: nothing waits on the event loop: a batch waits for the answer, and those of its producer
-behind it. An answer that is outdated is asked for again (`engine/partition/questions.py`), up to
-the deadline. No answer is one after which every client writes again.
+Rules: the event loop never waits. A batch waits for the answer, and later batches of its producer
+wait after it. An answer that is outdated is requested again (`engine/partition/questions.py`) until
+the deadline. Without an answer, the producer gets an error after which every client retries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +35,10 @@ from josefine_broker.wire.apis import ADD_PARTITIONS_TO_TXN
 from josefine_broker.wire.entities import add_partitions_to_txn as e
 
 VERIFY_MS_MAX = 5_000
-"""An answer that takes longer is not waited for: the producer writes again."""
+"""Longest wait for an answer; after it the producer has to retry."""
 SLACK_MS = 1_000
-"""What waits for a verification ends by the deadlines of its parts; this is only the last resort
-behind them."""
+"""Writes that wait for verification end by their own deadlines; this is added for the last
+resort."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 Wanted = tuple[TopicPartition, HostedPartition, Then]
@@ -52,9 +52,8 @@ def must_verify(
     *,
     adds: bool,
 ) -> bool:
-    """Whether the coordinator is to be asked before that producer writes in a transaction. `adds`:
-    its partitions are added by that; it has not said so itself, whatever this broker's image is
-    at."""
+    """Whether the coordinator must be asked before that producer writes in a transaction. `adds`:
+    the request adds the partition, because the producer does not; then at any feature level."""
     if not (adds or ctx.image.verifies_transactions) or not hosted.partition.is_leader:
         return False
     producer_id, epoch = producer
@@ -66,7 +65,7 @@ def must_verify(
 def must_verify_batch(
     ctx: Context, tp: tuple[str, int], hosted: HostedPartition, header: BatchHeader, *, adds: bool
 ) -> bool:
-    """The same of a batch; one that is here already, or is refused anyway, needs no answer."""
+    """The same for a batch; one that is stored already, or refused anyway, needs no answer."""
     producer = producer_id, _ = header.producer_id, header.producer_epoch
     if not header.is_transactional or not must_verify(ctx, tp, hosted, producer, adds=adds):
         return False
@@ -83,7 +82,8 @@ def go_on_when_verified(
     timeout_ms: int,
     go_on: Callable[[], object],
 ) -> object:
-    """Each of `wanted` is told; then what `go_on` answers: now, or by the token."""
+    """Call the `then` of each of `wanted`; afterwards `go_on` makes the answer: now, or for the
+    token."""
     left = len(wanted)
     token: Promise | None = None
 
@@ -96,7 +96,7 @@ def go_on_when_verified(
 
     now_ms = ctx.clock.monotonic_ms()
     verify_ms = min(timeout_ms, VERIFY_MS_MAX)
-    # Everybody waits before anybody is asked: the answer may come at once.
+    # All of them wait before the request is sent: the answer may come at once.
     new = []
     for tp, hosted, then in wanted:
         if ctx.clients.questions.wait(tp, hosted.partition, claim, partial(told, then)):
@@ -105,13 +105,13 @@ def go_on_when_verified(
         _ask(ctx, claim, new, now_ms + verify_ms)
     if not left:
         return go_on()
-    late = Hangup("nobody says whether a transaction goes on")
+    late = Hangup("the transaction coordinator did not answer")
     token = Promise(ctx.parked, now_ms + verify_ms + timeout_ms + SLACK_MS, lambda: late)
     return token
 
 
 def pass_on(answer: object, token: Promise) -> None:
-    """Whoever has `token` is answered that, now or when it is known."""
+    """Answer `token` with `answer`, now or when it is complete."""
     if isinstance(answer, Parked) and not answer.done:
         answer.on_done = lambda done: token.keep(lambda: done.response)
     else:
@@ -119,7 +119,7 @@ def pass_on(answer: object, token: Promise) -> None:
 
 
 def _ask(ctx: Context, claim: Claim, tps: Sequence[TopicPartition], deadline_ms: int) -> None:
-    """One question for these partitions; again for those whose answer is outdated."""
+    """Send one request for these partitions, and another one for those with an outdated answer."""
 
     def heard(codes: Codes) -> None:
         is_late = ctx.clock.monotonic_ms() >= deadline_ms
@@ -135,6 +135,7 @@ def _ask(ctx: Context, claim: Claim, tps: Sequence[TopicPartition], deadline_ms:
         if again:
             _ask(ctx, claim, again, deadline_ms)
 
+    # A missing answer is an error for all partitions: a batch must never be appended unverified.
     kept_in = partition_of(ctx, TRANSACTIONS_TOPIC, claim.transactional_id)
     entry = None if kept_in is None else ctx.image.partition(kept_in.topic, kept_in.partition)
     coordinator_id = NO_LEADER if entry is None else entry.leader
@@ -156,7 +157,7 @@ def _ask(ctx: Context, claim: Claim, tps: Sequence[TopicPartition], deadline_ms:
 def _ask_here(
     ctx: Context, claim: Claim, tps: Sequence[TopicPartition], heard: Callable[[Codes], None]
 ) -> None:
-    """The coordinator is this broker."""
+    """Ask the coordinator of this broker itself."""
     producer = Producer(claim.producer_id, claim.epoch)
     coordinator = ctx.clients.transactions.coordinator
     try:

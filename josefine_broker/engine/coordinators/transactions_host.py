@@ -1,10 +1,10 @@
-"""Hosts the transaction coordinator (`engine/transactions/coordinator.py`): does what it wants, and
-lets time pass for it. Its ids come with partitions, see
-`engine/coordinators/loading_transactions.py`.
+"""The host of the transaction coordinator (`engine/transactions/coordinator.py`): it executes its
+effects and runs its timers. `engine/coordinators/loading_transactions.py` loads its ids.
 
-Rules: what it wants is done in its order, by one loop. A record counts once every in-sync replica
-has it; whatever becomes of it is told. A marker goes to the leader of its partition by the image of
-the moment; one of a partition that is gone needs none. Who does not answer is asked again.
+Rules: effects are executed in order, by one loop. A record counts once every in-sync replica has
+it; the coordinator learns the result of each write. A marker is sent to its partition's leader in
+the current image; a partition that no longer exists needs none. Markers without an answer are sent
+again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,21 +39,21 @@ from josefine_broker.wire.entities import write_txn_markers as e
 STORE_TIMEOUT_MS = 5_000
 """How long a record waits for its replicas (Kafka's offsets.commit.timeout.ms, as for groups)."""
 MARK_TIMEOUT_MS = 30_000
-"""How long a broker has to answer for its markers. A broker that died is noticed at once; a marker
-that comes after its transaction was completed could end the next one."""
+"""How long a broker may take to answer for its markers. A dead broker is noticed at once; a marker
+that arrived after its transaction was completed could end the next one."""
 
 DONE = frozenset(
     {
         ErrorCode.none,
-        ErrorCode.invalid_producer_epoch,  # another epoch's marker ended it
-        ErrorCode.transaction_coordinator_fenced,  # another coordinator does this one's work
+        ErrorCode.invalid_producer_epoch,  # a marker of a later epoch has ended it
+        ErrorCode.transaction_coordinator_fenced,  # another coordinator has taken over
     }
 )
-"""Answers after which a marker is not to be written again."""
+"""Answers after which a marker is not sent again."""
 
 
 class TransactionWait(Promise):
-    """A request that the coordinator will answer."""
+    """A request that waits for the coordinator's answer."""
 
     __slots__ = ("_translate",)
 
@@ -66,34 +66,35 @@ class TransactionWait(Promise):
         self._translate = translate
 
     def answer(self, answer: TransactionAnswer) -> None:
-        """Nothing is done for who waits no longer."""
+        """Answer, if the client still waits."""
         self.keep(lambda: self._translate(answer))
 
 
 def now_of(ctx: Context) -> Now:
-    """As the coordinator takes it."""
+    """Both clocks, as the coordinator needs them."""
     return Now(ctx.clock.now_ms(), ctx.clock.monotonic_ms())
 
 
 def transaction_partition(
     ctx: Context, transactional_id: str
 ) -> tuple[TopicPartition, HostedPartition]:
-    """The partition, led here, that keeps a transactional id. Raises KafkaError(not_coordinator |
+    """The partition of a transactional id, led and loaded here. Raises KafkaError(not_coordinator |
     coordinator_load_in_progress | invalid_request)."""
     if not transactional_id:
-        raise KafkaError(ErrorCode.invalid_request, "a transactional id has a name")
+        raise KafkaError(ErrorCode.invalid_request, "a transactional id must not be empty")
     loading = ctx.clients.transactions.loading
     return led_partition(ctx, TRANSACTIONS_TOPIC, transactional_id, loading)
 
 
 def answer_of(ctx: Context, wait: TransactionWait) -> object:
-    """What was asked is with the coordinator: the answer if there is one now, else the token."""
+    """The response if the coordinator has answered already, else the token."""
     do_transactions_work(ctx)
     return wait.response if wait.done else wait
 
 
 def do_transactions_work(ctx: Context) -> None:
-    """Do what the coordinator wants, until it wants nothing; by whoever began with it."""
+    """Execute the coordinator's effects until there are none. A nested call returns at once: the
+    outermost one continues with its effects."""
     transactions = ctx.clients.transactions
     if transactions.is_working:
         return
@@ -114,13 +115,13 @@ def do_transactions_work(ctx: Context) -> None:
 
 
 def tick_transactions(ctx: Context) -> None:
-    """Periodic: what is overdue, or failed, is taken up again."""
+    """Periodic: abort overdue transactions, and repeat what failed."""
     ctx.clients.transactions.coordinator.tick(now_of(ctx))
     do_transactions_work(ctx)
 
 
 def expire_transactions(ctx: Context) -> Iterator[object]:
-    """Periodic, in steps: forget the transactional ids that nobody uses any more."""
+    """Periodic, in steps: forget transactional ids that have not been used for long."""
     for at, _ in enumerate(ctx.clients.transactions.coordinator.expire(now_of(ctx)), 1):
         if at % PER_STEP == 0:
             do_transactions_work(ctx)
@@ -128,11 +129,11 @@ def expire_transactions(ctx: Context) -> Iterator[object]:
     do_transactions_work(ctx)
 
 
-# What the coordinator wants.
+# The coordinator's effects.
 
 
 def _store(ctx: Context, effect: Store) -> None:
-    """Raises nothing: a record that could not be written is told like one that was lost."""
+    """Write a record. Raises nothing: a write that failed is reported like a lost one."""
     transactional_id, write_id, record = effect
 
     def settle(error: KafkaError | None) -> None:
@@ -161,7 +162,7 @@ class _AwaitStore(AwaitEach):
 
 
 def _mark(ctx: Context, effect: Mark) -> None:
-    """Each leader is asked for its partitions, all at once."""
+    """Send the markers, one request per leader, all at once."""
     coordinator = ctx.clients.transactions.coordinator
     transactional_id, mark_id = effect.transactional_id, effect.mark_id
 
@@ -171,6 +172,8 @@ def _mark(ctx: Context, effect: Mark) -> None:
                 transactional_id, mark_id, partitions, now_of(ctx), is_written=is_written
             )
 
+    # The leader epoch of our own partition is the coordinator epoch of the markers: a coordinator
+    # that has lost its partition is fenced by the markers of its successor (KIP-98).
     try:
         tp, hosted = transaction_partition(ctx, transactional_id)
     except KafkaError:
@@ -188,13 +191,15 @@ def _mark(ctx: Context, effect: Mark) -> None:
     tell(gone, is_written=True)
     for leader, tps in by_leader.items():
 
-        def told(codes: Mapping[TopicPartition, ErrorCode], tps: set[TopicPartition] = tps) -> None:
+        def answered(
+            codes: Mapping[TopicPartition, ErrorCode], tps: set[TopicPartition] = tps
+        ) -> None:
             written = {each for each in tps if codes.get(each) in DONE}
             tell(written, is_written=True)
             tell(tps - written, is_written=False)
             do_transactions_work(ctx)
 
-        _ask_for_markers(ctx, leader, effect, marker, tps, told)
+        _ask_for_markers(ctx, leader, effect, marker, tps, answered)
 
 
 def _ask_for_markers(
@@ -203,15 +208,15 @@ def _ask_for_markers(
     effect: Mark,
     marker: Marker,
     tps: set[TopicPartition],
-    told: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    answered: Callable[[Mapping[TopicPartition, ErrorCode]], None],
 ) -> None:
-    """`told` comes now or later, once."""
+    """Send one leader its markers; `answered` is called once, now or later."""
     if leader == ctx.broker_id:
-        write_markers(ctx, effect.producer, marker, sorted(tps), told, effect.version)
+        write_markers(ctx, effect.producer, marker, sorted(tps), answered, effect.version)
         return
     ask = ctx.ports.forward
     if leader < 0 or ask is None:
-        told({})
+        answered({})
         return
 
     def heard(answer: Any | None) -> None:
@@ -220,7 +225,7 @@ def _ask_for_markers(
             for topic in each.topics:
                 for part in topic.partitions:
                     codes[TopicPartition(topic.name, part.partition_index)] = part.error_code
-        told(codes)
+        answered(codes)
 
     deadline_ms = ctx.clock.monotonic_ms() + MARK_TIMEOUT_MS
     ask(leader, WRITE_TXN_MARKERS, _request(effect, marker, tps), deadline_ms, heard)

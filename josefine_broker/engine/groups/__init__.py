@@ -1,5 +1,5 @@
-"""Consumer groups: who is a member, in which generation, and who is to be told what.
+"""Consumer groups of the classic protocol: members, generations, rebalances, committed offsets.
 
-`coordinator.py` holds the groups of a broker and is all that a host calls; `group.py` is one group,
-`joining.py`, `syncing.py` and `rebalancing.py` are what happens to it, `states.py` the tables.
+`coordinator.py` has the groups of a broker and is all that a host calls; `group.py` is one group,
+`joining.py`, `syncing.py` and `rebalancing.py` change it, `states.py` has the transition tables.
 """

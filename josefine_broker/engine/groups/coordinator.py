@@ -1,8 +1,8 @@
-"""The groups that a broker coordinates: each request to its group, time to those that are due.
+"""The group coordinator of a broker: it routes requests to their group, and runs due timers.
 
-The host calls an input, then does what `take_effects` says, in order; a `Store` is settled by
-`stored`, whatever became of it. It calls `tick` at `wake_at_ms`, or later. One `coordinator` per
-broker; which groups are its own is the host's business (`load`, `unload`).
+The host calls an input, then executes `take_effects` in order; each `Store` is answered by
+`stored`, whatever the result. It calls `tick` at `wake_at_ms`, or later. There is one coordinator
+per broker; the host decides which groups it has (`load`, `unload`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ from josefine_broker.engine.partition.fetch_session import Rng
 
 
 class GroupCoordinator:
-    """Mutable: the groups, their committed offsets, and what is to be done."""
+    """The groups, their committed offsets and pending effects. Mutable."""
 
     __slots__ = (
         "_armed", "_effects", "_groups", "_wakes", "_write_ids", "consumers", "counts", "offsets",
@@ -61,23 +61,23 @@ class GroupCoordinator:
         self.consumers = ConsumerGroups(
             self.settings.consumer_session_timeout_ms, self.settings.size_max
         )
-        """The groups of the consumer protocol; a name is theirs or `_groups`', never both's."""
+        """Groups of the consumer protocol; a group id is in here or in `_groups`, never in both."""
         self.counts = GroupCounts()
         self._groups: dict[str, Group] = {}
         self._effects: list[Effect] = []
         self._wakes: list[tuple[int, str]] = []
-        """When a group may have something to do: one true entry each (`_armed`), the rest stale."""
+        """When a group is due: one valid entry each (`_armed`), the others are stale."""
         self._armed: dict[str, int] = {}
         self._write_ids = count(1)
 
     def __len__(self) -> int:
-        """Groups, those of simple consumers too."""
+        """The number of groups, including those of simple consumers."""
         return len({*self._groups, *self.offsets.group_ids, *self.consumers.group_ids})
 
     # Requests of members.
 
     def join(self, group_id: str, request: Join, ticket: Ticket, now_ms: int, rng: Rng) -> None:
-        """Answered by an effect, now or later."""
+        """JoinGroup, answered by an effect, now or later."""
         settings = self.settings
         timeout_ms = request.session_timeout_ms
         group = self._groups.get(group_id)
@@ -97,7 +97,7 @@ class GroupCoordinator:
         self._effects.append(Answer(ticket, refusal))
 
     def sync(self, group_id: str, request: Sync, ticket: Ticket, now_ms: int) -> None:
-        """Answered by an effect, now or later."""
+        """SyncGroup, answered by an effect, now or later."""
         group = self._groups.get(group_id)
         if group is None:
             self._effects.append(Answer(ticket, SyncAnswer(error=ErrorCode.unknown_member_id)))
@@ -114,7 +114,7 @@ class GroupCoordinator:
         return syncing.heartbeat(group, identity, generation, now_ms)
 
     def leave(self, group_id: str, leaving: Sequence[Identity], now_ms: int) -> list[ErrorCode]:
-        """What came of each."""
+        """LeaveGroup: the result for each member."""
         group = self._groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
@@ -125,25 +125,25 @@ class GroupCoordinator:
     def may_commit(
         self, group_id: str, identity: Identity, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Whether offsets may be committed by who says that; `generation` is a member's epoch in a
-        consumer group. GROUP_ID_NOT_FOUND: a generation of a group that is not there."""
+        """Whether offsets may be committed by a client with this identity; `generation` is a
+        member epoch in a consumer group. GROUP_ID_NOT_FOUND: a generation of an unknown group."""
         consumer = self.consumers.get(group_id)
         if consumer is not None:
             return self.consumers.may_commit(consumer, *identity, generation)
         if self.offsets.holders(group_id):
             return ErrorCode.unknown_member_id
         if generation < 0 and group_id not in self._groups:
-            return ErrorCode.none  # a simple consumer's, or nobody's yet
+            return ErrorCode.none  # of a simple consumer, or a new group
         group = self._find(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
         return syncing.may_commit(group, identity, generation, now_ms)
 
-    # Requests of admins.
+    # Requests of admin clients.
 
     @property
     def group_ids(self) -> list[str]:
-        """Every group, those of simple consumers too, by name."""
+        """Every group, including those of simple consumers, by name."""
         return sorted({*self._groups, *self.offsets.group_ids, *self.consumers.group_ids})
 
     def views(self) -> list[GroupView]:
@@ -161,15 +161,16 @@ class GroupCoordinator:
         return None if group is None else view_of_classic(group)
 
     def may_hold(self, group_id: str) -> bool:
-        """Whether subscriptions of the text protocol may hold partitions in that group: no member
-        of another protocol is in it."""
+        """Whether subscriptions of the text protocol may hold partitions in that group: it must
+        have no member of another protocol."""
         view = self.view(group_id)
         return view is None or view.group_type == TEXT or not view.size
 
     def upgraded(self, group_id: str, topics: Topics) -> ConsumerGroup | None:
-        """What a classic group of that name becomes when a member of the consumer protocol joins
-        it; None: there is none. Raises KafkaError(inconsistent_group_protocol): it has members that
-        it may not have then, or is the text protocol's; and as `migrating.upgraded`."""
+        """The consumer group that a classic group of that name becomes when a member of the
+        consumer protocol joins it; None: there is no such group. Raises KafkaError:
+        INCONSISTENT_GROUP_PROTOCOL if its members do not allow that, or if it belongs to the text
+        protocol; and the errors of `migrating.upgraded`."""
         if self.offsets.holders(group_id):
             message = f"group {group_id} has subscriptions of the text protocol"
             raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
@@ -185,8 +186,8 @@ class GroupCoordinator:
     def begin_classic(
         self, group_id: str, record: GroupRecord, gone: Iterable[str], now_ms: int
     ) -> None:
-        """A consumer group became a classic one; the log has this of it, and who is gone by now.
-        The others are called."""
+        """A consumer group became a classic one. `record` is in the log, `gone` are the members
+        that have left since. The others are called to join."""
         stored = StoredGroup(record, NO_TIMESTAMP_MS)
         group = restored(group_id, self._write_ids, self.counts, stored)
         self._groups[group_id] = group
@@ -199,7 +200,7 @@ class GroupCoordinator:
             self._after(group)
 
     def may_delete(self, group_id: str) -> ErrorCode:
-        """Whether a group may be deleted with its offsets: only one without members."""
+        """Whether a group may be deleted with its offsets: it must have no members."""
         view = self.view(group_id)
         if view is None:
             return ErrorCode.group_id_not_found
@@ -207,15 +208,16 @@ class GroupCoordinator:
         return ErrorCode.none if is_empty else ErrorCode.non_empty_group
 
     def delete(self, group_id: str) -> None:
-        """It is deleted in the log. Its offsets go when that is committed, by `offsets.store`."""
+        """Remove a group that is deleted in the log. Its offsets are removed when that is
+        committed, by `offsets.store`."""
         self.consumers.drop(group_id)
         group = self._groups.get(group_id)
         if group is not None:
             self._drop(group, ErrorCode.unknown_member_id)
 
     def may_delete_offsets(self, group_id: str) -> ErrorCode:
-        """Whether single offsets may be deleted: of consumers also while they run, but for the
-        topics that they read (`is_subscribed`)."""
+        """Whether single offsets may be deleted: of running consumers too, except for topics that
+        they read (`is_subscribed`)."""
         if self.consumers.get(group_id) is not None:
             return ErrorCode.none
         group = self._find(group_id)
@@ -226,7 +228,7 @@ class GroupCoordinator:
         return ErrorCode.non_empty_group
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether a member reads it; also where what a member reads is not to be understood."""
+        """Whether a member reads the topic; True also if a subscription cannot be parsed."""
         if self.consumers.get(group_id) is not None:
             return self.consumers.reads(group_id, topic)
         group = self._groups.get(group_id)
@@ -235,10 +237,10 @@ class GroupCoordinator:
         topics = retention.subscribed(group)
         return topics is None or topic in topics
 
-    # Offsets that are old.
+    # Expiration of offsets.
 
     def expired(self, group_id: str, wall_ms: int) -> list[TopicPartition]:
-        """The offsets of a group that nobody needs any more."""
+        """The expired offsets of a group."""
         committed = self.offsets.committed(group_id)
         if self.consumers.get(group_id) is not None:
             kept_ms = self.settings.offsets_retention_ms
@@ -250,7 +252,7 @@ class GroupCoordinator:
         return retention.expired(group, committed, self.settings.offsets_retention_ms, wall_ms)
 
     def is_forgotten(self, group_id: str, expired: Sequence[TopicPartition]) -> bool:
-        """Whether nothing holds a group once those offsets are gone: it goes too."""
+        """Whether the group can be removed together with these offsets: nothing else needs it."""
         consumer = self.consumers.get(group_id)
         if consumer is not None:
             is_all = len(expired) == len(self.offsets.committed(group_id))
@@ -261,7 +263,7 @@ class GroupCoordinator:
         is_empty = group.state is GroupState.EMPTY
         return is_empty and len(expired) == len(self.offsets.committed(group_id))
 
-    # The log.
+    # Loading and storing.
 
     def load(
         self,
@@ -269,26 +271,25 @@ class GroupCoordinator:
         now_ms: int,
         consumers: Mapping[str, ConsumerGroup] = MappingProxyType({}),
     ) -> None:
-        """These groups are coordinated here now; members have a session to be heard."""
+        """Coordinate these groups from now on; each member gets a full session."""
         self.consumers.load(consumers, now_ms)
         for group_id, each in stored.items():
             group = self._groups[group_id] = restored(group_id, self._write_ids, self.counts, each)
             for member in group.members.values():
                 group.heard(member, now_ms)
-            if len(group.members) > self.settings.size_max:  # it was lowered: the last are out
+            if len(group.members) > self.settings.size_max:  # the limit was lowered
                 rebalancing.prepare(group, self.settings, now_ms)
             self._after(group)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Other brokers coordinate these groups now: who waits is sent to look for them."""
+        """Stop coordinating these groups: waiting requests get NOT_COORDINATOR."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             self._drop(self._groups[group_id], ErrorCode.not_coordinator)
         self.consumers.unload(is_gone)
         self.offsets.forget(is_gone)
 
     def records(self) -> Iterable[tuple[str, GroupRecord, int]]:
-        """What the log is to say of each group that it says anything of, with its time. To be asked
-        right behind a `load`."""
+        """The current record of each group, with its time. To be called right after a `load`."""
         for group_id, group in self._groups.items():
             stamped_ms = NO_TIMESTAMP_MS if group.empty_since_ms is None else group.empty_since_ms
             yield group_id, group.record(), stamped_ms
@@ -296,13 +297,13 @@ class GroupCoordinator:
     def stored(
         self, group_id: str, write_id: int, error: ErrorCode, stamped_ms: int, now_ms: int
     ) -> None:
-        """What became of a `Store`; `stamped_ms` is the wall clock's time that its record has."""
+        """The result of a `Store`; `stamped_ms` is the wall clock time in its record."""
         group = self._groups.get(group_id)
         if group is not None:
             rebalancing.stored(group, self.settings, write_id, error, stamped_ms, now_ms)
             self._after(group)
 
-    # Time, and what is to be done.
+    # Timers and effects.
 
     def wake_at_ms(self) -> int | None:
         while self._wakes and self._armed.get(self._wakes[0][1]) != self._wakes[0][0]:
@@ -328,8 +329,8 @@ class GroupCoordinator:
         return effects
 
     def _after(self, group: Group, least_ms: int = 0) -> None:
-        """Take its effects, and see to it that it is woken. A deadline that only moves later, as
-        with each heartbeat, costs nothing: the group is woken too early once in a while."""
+        """Collect the group's effects, and set its timer. A deadline that only moves later, as with
+        each heartbeat, costs nothing: the group is then woken too early once in a while."""
         self._effects += group.effects
         group.effects.clear()
         is_nothing = group.state is GroupState.EMPTY and not group.generation and not group.writes
@@ -343,16 +344,16 @@ class GroupCoordinator:
             self._armed[group.group_id] = at_ms
             heappush(self._wakes, (at_ms, group.group_id))
 
-    def _drop(self, group: Group, told: ErrorCode) -> None:
+    def _drop(self, group: Group, error: ErrorCode) -> None:
         for member in group.members.values():
-            group.answer_error(member, told)
+            group.answer_error(member, error)
         group.on(GroupEvent.REMOVED)
         self._effects += group.effects
         del self._groups[group.group_id]
         self._armed.pop(group.group_id, None)
 
     def _find(self, group_id: str) -> Group | None:
-        """The group; of a simple consumer one that is empty and was never anything else."""
+        """The group; for offsets of a simple consumer, an empty group."""
         group = self._groups.get(group_id)
         if group is None and self.offsets.committed(group_id):
             return Group(group_id, self._write_ids, self.counts)

@@ -1,9 +1,9 @@
-"""One consumer group: its members, its generation, its deadlines, and the small moves of all that.
+"""One classic group: its members, generation and deadlines, and the elementary changes of these.
 
-Rules: the group's state and each member's move by the tables of `states.py` only. A ticket is held
-by one member at most, and answered once: a second request of a member answers the first. What the
-host has to do is put into `effects`, in order. What decides is in `joining.py`, `syncing.py` and
-`rebalancing.py`; they change a group through these moves.
+Rules: the states of group and members change only by the tables of `states.py`. A ticket is held by
+at most one member and answered once: a second request of a member answers the first. Work for the
+host is added to `effects`, in order. `joining.py`, `syncing.py` and `rebalancing.py` decide, and
+change a group through these methods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,21 +36,21 @@ from josefine_broker.engine.groups.values import (
 
 
 class Written(NamedTuple):
-    """What a record on its way to the log is for; of a generation that ended empty, if nothing."""
+    """The purpose of a record that is being stored; by default, a generation that ended empty."""
 
     generation: int
-    """It changes nothing, once it is stored, in a group that has come further."""
+    """When the record is stored, it has no effect if the group is at a later generation."""
     assignments: dict[str, bytes] | None = None
-    """The leader's, by member id."""
+    """The leader's assignment, by member id."""
     taken_over: JoinAnswer | None = None
-    """A static member's new id, and what it is told when that is stored."""
+    """A static member's new id: the answer to send when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRound:
-    """The join phase of a group that was empty: it waits for others, and longer for each newcomer.
+    """The join phase of a group that was empty: it waits for others, longer with each new member.
 
-    A member that comes a moment later would else cost everybody a second rebalance.
+    Otherwise a member that joins a moment later would cost all members a second rebalance.
     """
 
     delay_ms: int
@@ -60,16 +60,16 @@ class FirstRound:
 
 @dataclass(slots=True, kw_only=True)
 class GroupCounts:
-    """Mutable: what happened to all groups of a coordinator; the host exports it on a scrape."""
+    """Counters of all groups of a coordinator, exported by the host on a scrape. Mutable."""
 
     rebalances: int = 0
     members_lost: int = 0
-    """Whose session ran out."""
+    """Members whose session expired."""
     offsets_committed: int = 0
 
 
 class Group:
-    """Mutable: one group. `effects` is taken by its coordinator after each input."""
+    """One group. Its coordinator takes `effects` after each input. Mutable."""
 
     __slots__ = (
         "counts",
@@ -98,8 +98,8 @@ class Group:
         counts: GroupCounts,
         state: GroupState = GroupState.EMPTY,
     ) -> None:
-        """`write_ids` are never the same twice, also for a later group of this id: what becomes of
-        a record may be heard when its group is another. `counts` are of all groups together."""
+        """`write_ids` must never repeat, also for a later group with this id: the result of a write
+        may arrive when the group is another one. `counts` are shared by all groups."""
         self.group_id = group_id
         self.counts = counts
         self.write_ids = write_ids
@@ -112,18 +112,19 @@ class Group:
         self.instances: dict[str, str] = {}
         """Instance id → member id of each static member."""
         self.reserved: dict[str, int] = {}
-        """Ids told to newcomers that have not joined with them yet → until when they may."""
+        """Ids that were sent to new members which have not joined with them yet → deadline."""
         self.sessions: dict[str, int] = {}
-        """Member id → when it is lost unless it was heard or waits for us."""
+        """Member id → when its session expires, unless a request of it waits for us."""
         self.deadline_ms: int | None = None
-        """Of the join phase; then of the syncs that are missing, if any are."""
+        """The end of the join phase; after it, the deadline for missing syncs, if any."""
         self.first_round: FirstRound | None = None
+        # Writes in flight. During one, the group neither expires nor changes its protocol.
         self.writes: dict[int, Written] = {}
         self.effects: list[Effect] = []
         self.empty_since_ms: int | None = None
-        """By the wall clock, as the record says; None: it is not empty, or was never."""
+        """Wall clock time as in the record; None: it is not empty, or has always been."""
 
-    # What is asked of it.
+    # Queries.
 
     @property
     def in_rebalance(self) -> bool:
@@ -131,17 +132,17 @@ class Group:
 
     @property
     def has_generation(self) -> bool:
-        """Members of a generation: nobody is called to join."""
+        """Whether its members form a generation: no rebalance calls them."""
         return self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of any member, so that none is left behind while it has time."""
+        """The longest timeout of any member, so that none is removed while it has time."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
     def all_joined(self) -> bool:
-        """Nobody who may still join is missing."""
+        """Whether no member that may still join is missing."""
         return not self.reserved and all(
             each.state is MemberState.JOINING for each in self.members.values()
         )
@@ -150,7 +151,7 @@ class Group:
         return [each for each in self.members.values() if each.state is state]
 
     def check(self, identity: Identity) -> ErrorCode:
-        """Whether that is a member: none, or why it is not (fenced by its successor, unknown)."""
+        """Whether that is a member: no error, or the reason (fenced by its successor, unknown)."""
         member_id, instance_id = identity
         if instance_id is not None:
             known = self.instances.get(instance_id)
@@ -161,7 +162,7 @@ class Group:
         return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
 
     def understands(self, protocol_type: str, offered: Sequence[Protocol]) -> bool:
-        """Whether whoever offers this could be a member: one protocol that all have at least."""
+        """Whether these protocols fit the group: one of them must be supported by all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(offered)
         return protocol_type == self.protocol_type and protocols.has_common(
@@ -169,7 +170,7 @@ class Group:
         )
 
     def current(self, member_id: str, leader_id: str | None = None) -> JoinAnswer:
-        """What a member of this generation is told of it."""
+        """The answer to a join of a member of this generation."""
         leader_id = self.leader_id if leader_id is None else leader_id
         assert leader_id is not None
         return JoinAnswer(
@@ -189,7 +190,7 @@ class Group:
         )
 
     def record(self) -> GroupRecord:
-        """What is to be stored of it."""
+        """The record to store."""
         return GroupRecord(
             generation=self.generation,
             protocol_type=self.protocol_type,
@@ -199,14 +200,14 @@ class Group:
         )
 
     def wake_at_ms(self) -> int | None:
-        """When time changes something here."""
+        """The next time when a deadline here is due."""
         times = list(self.reserved.values())
         times += [self.sessions[key] for key, each in self.members.items() if not is_heard(each)]
         if self.deadline_ms is not None:
             times.append(self.deadline_ms)
         return min(times, default=None)
 
-    # The moves.
+    # Changes.
 
     def on(self, event: GroupEvent) -> None:
         if event is GroupEvent.REBALANCE:
@@ -214,33 +215,33 @@ class Group:
         self.state = next_group_state(self.state, event)
 
     def put(self, member: Member) -> None:
-        """A new member, or a member as it is now."""
+        """Add a member, or replace its previous state."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
 
     def heard(self, member: Member, now_ms: int) -> None:
-        """Its session begins anew."""
+        """Renew its session."""
         self.sessions[member.member_id] = now_ms + member.session_timeout_ms
 
-    def remove(self, member_id: str, told: ErrorCode = ErrorCode.unknown_member_id) -> None:
-        """It is no member any more; `told` to its request that waits."""
+    def remove(self, member_id: str, error: ErrorCode = ErrorCode.unknown_member_id) -> None:
+        """Remove a member; its waiting request is answered with `error`."""
         member = self.members.pop(member_id)
         del self.sessions[member_id]
         if member.instance_id is not None:
             del self.instances[member.instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.answer_error(member, told)
+        self.answer_error(member, error)
         member.moved(MemberEvent.REMOVE)
 
     def answer(self, ticket: Ticket | None, answer: JoinAnswer | SyncAnswer) -> None:
-        """None: nobody waits."""
+        """Answer a ticket; None: nobody waits."""
         if ticket is not None:
             self.effects.append(Answer(ticket, answer))
 
     def answer_error(self, member: Member, error: ErrorCode) -> None:
-        """Tell its request that waits, if there is one, an error. The caller forgets the ticket."""
+        """Answer its waiting request, if any, with an error. The caller clears the ticket."""
         if member.state is MemberState.SYNCING:
             self.answer(member.ticket, SyncAnswer(error=error))
             return
@@ -253,14 +254,14 @@ class Group:
         self.effects.append(Store(self.group_id, write_id, record))
 
     def wait_to_join(self, member: Member, ticket: Ticket, **changes: object) -> Member:
-        """Its join waits; an earlier request of it is told to try again."""
+        """Let its join wait; an earlier request of it is answered to be retried."""
         self.answer_error(member, ErrorCode.rebalance_in_progress)
         joining = member.moved(MemberEvent.JOIN, ticket=ticket, **changes)
         self.put(joining)
         return joining
 
     def told(self, member: Member, event: MemberEvent, **changes: object) -> Member:
-        """Its ticket is answered (by the caller): it waits no more."""
+        """Note that its ticket was answered (by the caller): it no longer waits."""
         after = member.moved(event, ticket=None, **changes)
         self.members[member.member_id] = after
         return after
@@ -271,6 +272,6 @@ class Group:
 
 
 def is_heard(member: Member) -> bool:
-    """Whether it needs no heartbeat: it waits for us, and will hear. A newcomer is lost in time all
-    the same: it has no id to come back with, so each try of its client would leave one behind."""
+    """Whether it needs no heartbeat: its request waits for our answer. A new member can still time
+    out: it has no id to return with, so each retry of its client would leave one more member."""
     return member.ticket is not None and not member.is_new

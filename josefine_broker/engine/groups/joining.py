@@ -1,9 +1,10 @@
-"""JoinGroup: a newcomer, a member that joins again, and a static member's new process.
+"""The JoinGroup request: of a new member, of one that joins again, and of a static member's new
+process.
 
-Rules: who joins is answered when the join phase is over, or at once where nothing changes for the
-group. A newcomer without an instance id is told its member id first (KIP-394). A process that comes
-with an instance id that is a member's takes its place: the process before is fenced (KIP-345), and
-a stable group goes on as it is.
+Rules: a join is answered when the join phase is over, or at once if nothing changes for the group.
+A new member without an instance id gets a member id first (KIP-394). A process with the instance id
+of an existing member takes its place: the previous process is fenced (KIP-345), and a stable group
+continues unchanged.
 """
 
 from dataclasses import replace
@@ -26,21 +27,21 @@ from josefine_broker.engine.groups.values import (
 from josefine_broker.engine.partition.fetch_session import Rng
 
 NEWCOMER_TIMEOUT_MS = 300_000
-"""How long the join of a newcomer waits: it cannot heartbeat, and nobody else would notice that its
-client is gone (as Kafka)."""
+"""How long the join of a new member waits. It cannot send heartbeats, so a client that is gone
+would go unnoticed otherwise (as in Kafka)."""
 
 NAME_CHARS_MAX = 249
-"""Of a client's name in its member id: a string of the protocol has 32,767 bytes at most."""
+"""Of a client's name in its member id: strings of the protocol have at most 32,767 bytes."""
 
 RESERVED_MAX = 10_000
-"""Ids told to newcomers of one group that have not come back with them. Past that the oldest is
-forgotten: its client is given another."""
+"""Member ids of one group that were sent to new members which have not joined with them yet. Above
+this the oldest is forgotten: its client gets another one."""
 
 
 def join(
     group: Group, request: Join, ticket: Ticket, settings: GroupSettings, now_ms: int, rng: Rng
 ) -> None:
-    """One JoinGroup whose session timeout is within the bounds."""
+    """Handle one JoinGroup whose session timeout is within the limits."""
     member_id = request.member_id
     if not _has_room(group, member_id, settings):
         if member_id in group.members:
@@ -64,8 +65,8 @@ def join(
 
 
 def _has_room(group: Group, member_id: str, settings: GroupSettings) -> bool:
-    """Whether it may join a group of limited size. While members join, those count who have: the
-    last to come are out where the limit was lowered."""
+    """Whether it may join a group of limited size. During a rebalance, only members that have
+    joined count: if the limit was lowered, the last ones to join are refused."""
     if group.state is GroupState.EMPTY:
         return True
     member = group.members.get(member_id)
@@ -124,7 +125,7 @@ def _add(
 
 
 def _rebalance(group: Group, settings: GroupSettings, now_ms: int) -> None:
-    """Somebody's join waits: the others are called, or have been."""
+    """Start a rebalance after a join, or check whether the one in progress is complete."""
     if group.in_rebalance:
         complete_if_all_joined(group, now_ms)
     else:
@@ -139,9 +140,10 @@ def _again(
     settings: GroupSettings,
     now_ms: int,
 ) -> None:
-    """A member joins again. One with nothing new, which perhaps never got its answer, is told what
-    is, and its session begins anew: its client counts it from this join on, and sends the first
-    heartbeat only after it. A stable group's leader wants a rebalance: for more partitions, say."""
+    """Handle the join of an existing member. Without a change, perhaps because it never got its
+    answer, it gets the current generation, and its session is renewed: its client counts from this
+    join on, and sends its first heartbeat only after it. A join of a stable group's leader asks for
+    a rebalance, for example because there are more partitions."""
     is_same = member.protocols == request.protocols
     wants_rebalance = group.state is GroupState.STABLE and group.leader_id == member.member_id
     if group.has_generation and is_same and not wants_rebalance:
@@ -153,7 +155,7 @@ def _again(
 
 
 def _renewed(request: Join) -> dict[str, object]:
-    """What a member that joins again may have changed."""
+    """The fields that a member may change when it joins again."""
     return {
         "protocols": request.protocols,
         "rebalance_timeout_ms": request.rebalance_timeout_ms,
@@ -170,9 +172,9 @@ def _take_over(
     settings: GroupSettings,
     now_ms: int,
 ) -> None:
-    """A new process has the instance id of a member: it is that member, under a new member id."""
+    """Give a static member's place to a new process: the same member under a new member id."""
     leader_before = group.leader_id
-    group.remove(before.member_id, told=ErrorCode.fenced_instance_id)
+    group.remove(before.member_id, error=ErrorCode.fenced_instance_id)
     if leader_before == before.member_id:
         group.leader_id = member_id
     member = replace(
@@ -190,7 +192,7 @@ def _take_over(
         group.members.values()
     )
     if not keeps:
-        # While an assignment is made the leader may have named the former id: all join again.
+        # During an assignment the leader may have named the previous id: all join again.
         group.wait_to_join(member, ticket)
         _rebalance(group, settings, now_ms)
         return
@@ -201,6 +203,6 @@ def _take_over(
     if request.may_skip_assignment:
         answer = replace(answer, skip_assignment=is_leader)
     elif is_leader:
-        # It cannot be told to leave the assignment as it is: so it must not know that it leads.
+        # It cannot be asked to leave the assignment unchanged, so it must not learn that it leads.
         answer = replace(answer, leader_id=before.member_id, members=())
     group.store(group.record(), Written(group.generation, taken_over=answer))

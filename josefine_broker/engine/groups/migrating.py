@@ -1,10 +1,11 @@
-"""A group that changes its protocol: while it is empty, or with its members (KIP-848).
+"""The change of a group's protocol, while it is empty or together with its members (KIP-848).
 
-Rules: generations and epochs are one count, which never falls. With members only a group of
-consumers that is stable, whose members all heard their assignments, and said and got what we can
-read: what they were given is the target that the next one begins with. A cooperative member that
-joined with more than it was given has the rest until it joins without it. Back again: the classic
-members that are left begin with a rebalance, in the generation that is the group's epoch.
+Rules: generations and epochs are one number, which never decreases. Members move only if the group
+is a stable one of consumers, every member has got its assignment, and all subscriptions and
+assignments can be parsed. The assignment becomes the target assignment of the new group. If a
+cooperative member joined with more partitions than it was assigned, it keeps the rest until it
+joins without them. In the other direction, the remaining classic members start with a rebalance, in
+the generation that is the group's epoch.
 """
 
 from collections.abc import Mapping
@@ -34,13 +35,13 @@ from josefine_broker.engine.groups.values import (
 
 
 def emptied(group: Group) -> ConsumerGroup:
-    """Of a classic group without members."""
+    """The consumer group that a classic group without members becomes."""
     epoch = group.generation
     return ConsumerGroup(group_id=group.group_id, epoch=epoch, target_epoch=epoch)
 
 
 def empty_record(group: ConsumerGroup) -> GroupRecord:
-    """What the log is to say of the classic group that an empty one becomes."""
+    """The record of the classic group that an empty consumer group becomes."""
     return GroupRecord(
         generation=group.epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -50,19 +51,20 @@ def empty_record(group: ConsumerGroup) -> GroupRecord:
 
 
 def upgraded(group: Group, topics: Topics) -> ConsumerGroup:
-    """The same members, with what they have. Raises KafkaError: INCONSISTENT_GROUP_PROTOCOL where
-    it can not be, COORDINATOR_LOAD_IN_PROGRESS, at which clients try again, while it rebalances."""
+    """The consumer group with the same members and assignments. Raises KafkaError:
+    INCONSISTENT_GROUP_PROTOCOL if it is not possible, COORDINATOR_LOAD_IN_PROGRESS, after which
+    clients retry, while the group rebalances."""
     if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise _cannot(group, "are no consumers")
+        raise _cannot(group, "are not consumers")
     is_settled = not group.writes and not group.reserved
     if group.state is not GroupState.STABLE or not is_settled or not _all_heard(group):
-        message = f"group {group.group_id} rebalances by the classic protocol: try again"
+        message = f"group {group.group_id} is rebalancing in the classic protocol: try again"
         raise KafkaError(ErrorCode.coordinator_load_in_progress, message)
     members = {each.member_id: _member(group, each, topics) for each in group.members.values()}
     became = ConsumerGroup(
         group_id=group.group_id,
         epoch=group.generation,
-        metadata_hash=0,  # what they were given may not be all there is: the next epoch sees to it
+        metadata_hash=0,  # forces a new epoch, because the assignment may not cover all partitions
         target_epoch=group.generation,
         members=members,
         target={key: each.assigned for key, each in members.items()},
@@ -73,9 +75,9 @@ def upgraded(group: Group, topics: Topics) -> ConsumerGroup:
 def downgraded(
     group: ConsumerGroup, names: Mapping[UUID, str], session_timeout_ms: int
 ) -> GroupRecord:
-    """What the log is to say of the classic group that a group becomes of which only classic
-    members are left. Who went is still in it, as in any classic group until its next generation: a
-    coordinator that begins with it misses them when a session is over, and calls the others."""
+    """The record of the classic group that is left when all members of the consumer protocol are
+    gone. Those members are still in it, as in any classic group until its next generation: a
+    coordinator that loads it finds their sessions expired, and calls the others."""
     left = [
         _as_classic(member, member.classic, names)
         for member in group.members.values()
@@ -122,7 +124,7 @@ def _member(group: Group, member: Member, topics: Topics) -> ConsumerMember:
     said = read_subscription(member.metadata(group.protocol_name))
     assigned = read_assignment(member.assignment, topics)
     if said is None or assigned is None:
-        raise _cannot(group, "said what is not to be understood")
+        raise _cannot(group, "have a subscription or assignment that cannot be parsed")
     revoking = said.parts(topics) - assigned
     state = ConsumerMemberState.UNREVOKED_PARTITIONS if revoking else ConsumerMemberState.STABLE
     return ConsumerMember(

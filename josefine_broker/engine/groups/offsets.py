@@ -1,11 +1,11 @@
 """Committed offsets of consumer groups, and their records in `__consumer_offsets`.
 
-Rules: the records are Kafka's own (OffsetCommitKey v1, OffsetCommitValue v3; v1 for one that says
-itself when it expires), so Kafka's tools read them; the topic is the truth, this table is what a
-replay of it gives; a null value deletes. What was committed in a transaction is pending until its
-marker: then it counts, or is forgotten. Of two records of one partition the later one counts, also
-where the earlier one's transaction ends last, as in Kafka: the log cleaner leaves no other. Who may
-commit for a group is not decided here.
+Rules: the records are Kafka's (OffsetCommitKey v1, OffsetCommitValue v3; v1 for one with its own
+expiration time), so Kafka's tools can read them. The topic is authoritative: this table equals the
+result of its replay; a null value deletes. Offsets committed in a transaction are pending until its
+marker, which makes them valid or drops them. Of two records of one partition the later one counts,
+even if the transaction of the earlier one ends last, as in Kafka: the log cleaner keeps only the
+later one. Other modules decide who may commit for a group.
 """
 
 import struct
@@ -21,32 +21,32 @@ from josefine_broker.engine.groups.text_groups import holder_in
 KEY_VERSION = 1
 VALUE_VERSION = 3
 EXPIRING_VALUE_VERSION = 1
-"""The one version that has a time to expire; it has no leader epoch."""
+"""The only version with an expiration time; it has no leader epoch."""
 NO_EXPIRY_MS = -1
 COORDINATED_MAX = 16_384
-"""Groups whose partition is remembered: finding it is a fifth of what a heartbeat costs."""
+"""Groups whose partition is cached: computing it is a fifth of the cost of a heartbeat."""
 
 _SHORT = Struct(">h")
 _INT = Struct(">i")
 _SHORT_LONG = Struct(">hq")
 _LONG = Struct(">q")
 _PLAIN_VALUE = Struct(">hqihq")
-"""Version 3 of one without metadata."""
+"""Version 3 without metadata."""
 
 
 class CommittedOffset(NamedTuple):
-    """The next offset a group wants to read, with what its consumer said about it."""
+    """The next offset a group wants to read, with its consumer's metadata."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_time_ms: int
     expire_ms: int = NO_EXPIRY_MS
-    """When it is old by its client's word (OffsetCommit 2 to 4); else by the broker's retention."""
+    """Its own expiration time (OffsetCommit 2 to 4); else the broker's retention applies."""
 
 
 class _Pending(NamedTuple):
-    """Committed in a transaction that is open."""
+    """An offset committed in an open transaction."""
 
     order: int
     committed: CommittedOffset
@@ -60,11 +60,11 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._holders: dict[str, dict[TopicPartition, str]] = {}
-        """Of groups of the text protocol: the subscription that holds a partition."""
+        """For groups of the text protocol: the subscription that holds each partition."""
         self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], _Pending]] = {}
-        """Of open transactions."""
+        """Offsets of open transactions."""
         self._written = 0
-        """So many records were ever pending: says which one is later."""
+        """Number of pending records so far, which orders them."""
 
     @property
     def group_ids(self) -> list[str]:
@@ -74,11 +74,11 @@ class GroupOffsets:
         return self._groups.get(group_id, {})
 
     def holders(self, group_id: str) -> Mapping[TopicPartition, str]:
-        """The subscriptions of the text protocol; empty: the group is none of that type."""
+        """The subscriptions of the text protocol; empty for groups of other types."""
         return self._holders.get(group_id, {})
 
     def store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
-        """What a record of the offsets topic says; None deletes."""
+        """Apply a record of the offsets topic; None deletes."""
         if self._pending:
             self._drop_older(group_id, tp, self._written)
         self._store(group_id, tp, committed)
@@ -113,12 +113,12 @@ class GroupOffsets:
         tp: TopicPartition,
         committed: CommittedOffset,
     ) -> None:
-        """Committed in the producer's open transaction."""
+        """Note an offset that was committed in the producer's open transaction."""
         self._written += 1
         self._pending.setdefault(producer_id, {})[group_id, tp] = _Pending(self._written, committed)
 
     def _drop_older(self, group_id: str, tp: TopicPartition, order: int) -> None:
-        """A later record counts: what was pending before it never will."""
+        """Drop pending offsets that a later record has replaced."""
         for producer_id, pending in tuple(self._pending.items()):
             found = pending.get((group_id, tp))
             if found is not None and found.order <= order:
@@ -127,13 +127,13 @@ class GroupOffsets:
                     del self._pending[producer_id]
 
     def is_pending(self, group_id: str, tp: TopicPartition) -> bool:
-        """Whether an open transaction may yet change what is committed (KIP-447)."""
+        """Whether an open transaction may still change the committed offset (KIP-447)."""
         return any((group_id, tp) in pending for pending in self._pending.values())
 
     def settle(
         self, producer_id: ProducerId, is_there: Callable[[str], bool], *, is_commit: bool
     ) -> None:
-        """The marker of the producer's transaction came for these groups."""
+        """Commit or drop the pending offsets of these groups: the transaction's marker is here."""
         pending = self._pending.get(producer_id, {})
         for group_id, tp in [each for each in pending if is_there(each[0])]:
             order, committed = pending.pop((group_id, tp))
@@ -144,7 +144,7 @@ class GroupOffsets:
             self._pending.pop(producer_id, None)
 
     def adopt(self, loaded: "GroupOffsets") -> None:
-        """These groups are coordinated here now, with what their log says."""
+        """Add the offsets of groups that were loaded."""
         self._written = max(self._written, loaded._written)
         self._groups.update(loaded._groups)
         self._holders.update(loaded._holders)
@@ -152,7 +152,7 @@ class GroupOffsets:
             self._pending.setdefault(producer_id, {}).update(pending)
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Another broker coordinates these groups now."""
+        """Drop the groups that another broker coordinates now."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             del self._groups[group_id]
             self._holders.pop(group_id, None)
@@ -162,8 +162,8 @@ class GroupOffsets:
     def replay(
         self, key: bytes | None, value: bytes | None, producer_id: ProducerId | None = None
     ) -> None:
-        """Take in one record of the offsets topic, of that producer's transaction if it is of one;
-        records of other kinds are passed over."""
+        """Apply one record of the offsets topic, in that producer's transaction if it has one;
+        records of other kinds are skipped."""
         if key is None or len(key) < 2 or _SHORT.unpack_from(key)[0] not in (0, KEY_VERSION):
             return
         group_id, tp = decode_key(key)
@@ -176,8 +176,8 @@ class GroupOffsets:
 
 @lru_cache(maxsize=COORDINATED_MAX)
 def coordinator_partition(group_id: str, partition_count: int) -> int:
-    """The partition of the offsets topic that keeps a group: as in Kafka, the absolute value of
-    Java's hashCode (0 for the one that has none)."""
+    """The partition of the offsets topic for a group: as in Kafka, the absolute value of Java's
+    hashCode (0 for the one that has none)."""
     code = 0
     for (unit,) in Struct(">H").iter_unpack(group_id.encode("utf-16-be")):
         code = (31 * code + unit) & 0xFFFFFFFF
@@ -197,7 +197,7 @@ def _key_begin(group_id: str, topic: str) -> bytes:
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
-    """OffsetCommitValue v3, or v1."""
+    """OffsetCommitValue v3, or v1 for an offset with its own expiration time."""
     offset, leader_epoch, metadata, commit_time_ms, expire_ms = committed
     if expire_ms != NO_EXPIRY_MS:
         head = _SHORT_LONG.pack(EXPIRING_VALUE_VERSION, offset)

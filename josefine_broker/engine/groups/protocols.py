@@ -1,7 +1,7 @@
-"""Which protocol a group uses: one that all its members understand, by their votes.
+"""The choice of a group's protocol (assignment strategy): one that all members support, by vote.
 
 Cooperative rebalancing (KIP-429) needs nothing here: its assignors are protocols like any other,
-and a member that gave partitions up simply joins again.
+and a member that gave up partitions simply joins again.
 """
 
 import struct
@@ -17,7 +17,7 @@ _SHORT = Struct(">h")
 
 
 def has_common(members: Collection[Member], offered: Sequence[Protocol]) -> bool:
-    """Whether every member understands one of what is offered."""
+    """Whether every member supports one of the offered protocols."""
     common = _common(members)
     if common is None:
         return bool(offered)
@@ -25,7 +25,7 @@ def has_common(members: Collection[Member], offered: Sequence[Protocol]) -> bool
 
 
 def _common(members: Iterable[Member]) -> set[str] | None:
-    """The names that all understand; None where nobody says what."""
+    """The names that all members support; None without members."""
     common: set[str] | None = None
     for member in members:
         names = {each.name for each in member.protocols}
@@ -34,8 +34,8 @@ def _common(members: Iterable[Member]) -> set[str] | None:
 
 
 def select(members: Collection[Member]) -> str:
-    """Each member votes for the first on its list that all understand; most votes win, of equals
-    the one voted for first."""
+    """The elected protocol. Each member votes for the first one on its list that all support; on a
+    tie the one voted for first wins."""
     common = _common(members)
     if not common:
         raise Fatal("members without a common protocol")
@@ -46,8 +46,8 @@ def select(members: Collection[Member]) -> str:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's subscription, of which every version begins like version 0; None
-    for what is no subscription.
+    """The topics in a consumer's subscription; every version starts like version 0. None for bytes
+    that are not a subscription.
 
     >>> sorted(subscribed_topics(bytes.fromhex("0001 00000002 0001 61 0001 62 ffff")))
     ['a', 'b']

@@ -1,12 +1,13 @@
-"""How a group comes to its next generation: who is called, who is waited for, and for how long.
+"""The rebalance of a classic group: how it gets to its next generation, and its timeouts.
 
 Rules:
-- a rebalance calls every member; it ends when all have joined, or when the longest rebalance
-  timeout of any is over: dynamic members that did not join are out, static ones keep their place;
-- a group that was empty waits for others first (`group.initial.rebalance.delay.ms`);
-- who joined and does not ask for its assignment within that time again is out;
-- a member whose session is over is out, unless it waits for us; with our answer it begins anew.
-So every join and sync that waits has an end, whoever else is lost.
+- a rebalance calls every member; it ends when all have joined, or after the longest rebalance
+  timeout of any member: dynamic members that did not join are removed, static ones stay;
+- a group that was empty first waits for others (`group.initial.rebalance.delay.ms`);
+- a member that joined and does not sync within that timeout is removed;
+- a member whose session has expired is removed, unless a request of it waits for us; our answer
+  renews the session.
+So every waiting join and sync ends, whichever other members are lost.
 """
 
 from dataclasses import replace
@@ -18,12 +19,12 @@ from josefine_broker.engine.groups.states import GroupEvent, GroupState, MemberE
 from josefine_broker.engine.groups.values import GroupSettings, JoinAnswer, SyncAnswer
 
 POSTPONED_MS_MIN = 1_000
-"""A join phase to which nobody came is held open again for so long at least: clients choose their
-rebalance timeout, and may choose none."""
+"""Minimum extension of a join phase in which nobody joined: clients choose their rebalance timeout,
+which may be 0."""
 
 
 def prepare(group: Group, settings: GroupSettings, now_ms: int) -> None:
-    """Call every member to join. Syncs that wait are told so; joins that wait count already."""
+    """Call every member to join. Waiting syncs are answered; waiting joins count as joined."""
     was_empty = group.state is GroupState.EMPTY
     lacks_assignment = group.state is GroupState.COMPLETING_REBALANCE
     for member in tuple(group.members.values()):
@@ -46,19 +47,19 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int) -> None:
 
 
 def complete_if_all_joined(group: Group, now_ms: int) -> None:
-    """End the join phase early when there is nobody to wait for; not a group's first round."""
+    """End the join phase early if every member has joined; not in a group's first round."""
     if group.in_rebalance and group.first_round is None and group.all_joined:
         complete_join(group, now_ms)
 
 
 def complete_join(group: Group, now_ms: int) -> None:
-    """The join phase is over: the next generation, of those who joined."""
+    """End the join phase: the members that joined form the next generation."""
     for member in group.in_state(MemberState.CALLED):
         if member.instance_id is None:
             group.remove(member.member_id)
     group.first_round = None
     joined = group.in_state(MemberState.JOINING)
-    if not joined and group.members:  # static members only, none of them back
+    if not joined and group.members:  # only static members, and none of them has returned
         group.deadline_ms = now_ms + max(group.rebalance_timeout_ms, POSTPONED_MS_MIN)
         return
     group.generation += 1
@@ -84,7 +85,7 @@ def _become_empty(group: Group) -> None:
 
 
 def after_loss(group: Group, settings: GroupSettings, now_ms: int) -> None:
-    """Members left or were lost: the others share what they had."""
+    """Rebalance after members left or were lost: the others take over their partitions."""
     if group.has_generation:
         prepare(group, settings, now_ms)
     else:
@@ -92,7 +93,7 @@ def after_loss(group: Group, settings: GroupSettings, now_ms: int) -> None:
 
 
 def tick(group: Group, settings: GroupSettings, now_ms: int) -> None:
-    """What is due by now."""
+    """Handle what is due."""
     overdue = [
         key
         for key, each in group.members.items()
@@ -138,7 +139,7 @@ def stored(
     stamped_ms: int,
     now_ms: int,
 ) -> None:
-    """What became of a record. `stamped_ms`: the wall clock's time that it carries."""
+    """The result of storing a record. `stamped_ms`: the wall clock time in the record."""
     written = group.writes.pop(write_id, None)
     if written is None or written.generation != group.generation:
         return
@@ -152,12 +153,12 @@ def stored(
         else:
             for member in group.in_state(MemberState.SYNCING):
                 group.answer_error(member, error)
-                group.put(replace(member, ticket=None))  # answered: `prepare` finds nobody waiting
+                group.put(replace(member, ticket=None))  # answered, so `prepare` must not answer
             prepare(group, settings, now_ms)
 
 
 def _assign(group: Group, assignments: dict[str, bytes], now_ms: int) -> None:
-    """The leader's assignment counts, and is told to those who wait for it."""
+    """Make the stored assignment valid, and send it to the members that wait."""
     group.on(GroupEvent.ASSIGNED)
     for member in tuple(group.members.values()):
         assignment = assignments.get(member.member_id, b"")
@@ -170,7 +171,7 @@ def _assign(group: Group, assignments: dict[str, bytes], now_ms: int) -> None:
 
 
 def assigned(group: Group, assignment: bytes) -> SyncAnswer:
-    """What a member is told that has this assignment."""
+    """The answer to a member with this assignment."""
     return SyncAnswer(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -179,7 +180,7 @@ def assigned(group: Group, assignment: bytes) -> SyncAnswer:
 
 
 def _taken_over(group: Group, answer: JoinAnswer, error: ErrorCode, now_ms: int) -> None:
-    """A static member's new id is stored, or not: then it tries once more, with a newer one."""
+    """Answer a static member whose new id is stored, or not: then it retries with another one."""
     member = group.members.get(answer.member_id)
     if member is None or member.state is not MemberState.TAKING_OVER:
         return

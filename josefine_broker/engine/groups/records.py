@@ -1,8 +1,9 @@
-"""A group's record in `__consumer_offsets`: Kafka's GroupMetadataKey v2 and GroupMetadataValue v3.
+"""The record of a classic group in `__consumer_offsets`: Kafka's GroupMetadataKey v2 and
+GroupMetadataValue v3.
 
-Rules: Kafka's tools read what is written here; versions 0 to 3 of the value are read; a null value
-deletes the group. It says the last generation that has an assignment, or has nobody: a coordinator
-that begins with it knows every member, and no assignment that was not stored.
+Rules: Kafka's tools can read these records; versions 0 to 3 of the value are read; a null value
+deletes the group. The record has the last generation that has an assignment or no members: a
+coordinator that loads it knows every member, and no assignment that was not stored.
 """
 
 from typing import NamedTuple
@@ -32,7 +33,7 @@ NO_TIMESTAMP_MS = -1
 
 
 class StoredGroup(NamedTuple):
-    """A record with the wall clock's time that it carries, -1 for none: when its state began."""
+    """A record, and the wall clock time in it when its state began; -1 for none."""
 
     record: GroupRecord
     stamped_ms: int
@@ -47,7 +48,7 @@ def encode_key(group_id: str) -> bytes:
 
 
 def is_group_key(key: bytes | None) -> bool:
-    """Whether it is the key of a group, and not of an offset, say."""
+    """Whether it is the key of a group, not of an offset for example."""
     return key is not None and key[:2] == KEY_VERSION.to_bytes(2)
 
 
@@ -135,7 +136,7 @@ def _read_member(
         client_id=client_id,
         client_host=client_host,
         session_timeout_ms=session_timeout_ms,
-        # Version 0 has none: then a member has its session's time, as with JoinGroup 0.
+        # Version 0 has none: a member then has its session timeout, as with JoinGroup v0.
         rebalance_timeout_ms=session_timeout_ms if version == 0 else rebalance_timeout_ms,
         protocols=(Protocol(protocol_name or "", metadata),),
         assignment=assignment,

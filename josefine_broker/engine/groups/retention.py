@@ -1,9 +1,9 @@
-"""Which committed offsets are old, as Kafka has it since KIP-211.
+"""The expiration of committed offsets, as in Kafka since KIP-211.
 
-An offset is kept for the retention time from its last commit, in a group that became empty later
-than that from then on. Of a group with members only offsets of topics expire that nobody in it
-reads any more; of one in a rebalance none, nor where what its members read is not to be understood.
-A commit of the oldest clients may say itself until when it is to be kept (KIP-211 ended that).
+An offset stays for the retention time after its last commit, or after its group became empty if
+that was later. In a group with members, only offsets of topics expire that no member reads any
+more; none expire during a rebalance, or if a subscription cannot be parsed. A commit of very old
+clients may contain its own expiration time (which KIP-211 removed).
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from josefine_broker.engine.groups.values import CONSUMER_PROTOCOL_TYPE
 
 
 def subscribed(group: Group) -> frozenset[str] | None:
-    """The topics that its members read; None where that is not known."""
+    """The topics that its members read; None if that is unknown."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.protocol_name is None:
         return None
     found: set[str] = set()
@@ -35,9 +35,9 @@ def expired(
     retention_ms: int,
     wall_ms: int,
 ) -> list[TopicPartition]:
-    """What is to be deleted at this time of the wall clock."""
+    """The offsets to delete at this wall clock time."""
     if group.writes:
-        return []  # it is about to be something else
+        return []  # a change is being stored
     read: frozenset[str] | None = frozenset()
     if group.state is not GroupState.EMPTY:
         read = subscribed(group) if group.state is GroupState.STABLE else None
@@ -53,8 +53,9 @@ def old(
     wall_ms: int,
     since_ms: int = -1,
 ) -> list[TopicPartition]:
-    """What was committed so long ago, and not needed since `since_ms`. A consumer group's time
-    counts from each commit alone, as in Kafka: its record does not say since when it is empty."""
+    """The offsets that were last committed, and last needed (`since_ms`), too long ago. For a
+    consumer group each commit time counts alone, as in Kafka: its record does not contain the time
+    when it became empty."""
 
     def is_old(each: CommittedOffset) -> bool:
         if each.expire_ms != NO_EXPIRY_MS:

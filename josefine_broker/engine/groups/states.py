@@ -1,7 +1,7 @@
-"""The states of a group and of a member, each with its one table.
+"""The states of a group and of a member, each with its transition table.
 
-Rules: nothing moves but by a table; a pair that is not listed is a broken invariant. The states of
-a group and their names are Kafka's, for clients are told them; a member's are our own words for
+Rules: every transition is in a table; a pair that is not listed is a broken invariant. The states
+of a group and their names are Kafka's, because clients see them; a member's states are ours, for
 what Kafka keeps in flags and callbacks.
 """
 
@@ -11,23 +11,23 @@ from josefine_broker.base.errors import Fatal
 
 
 class GroupState(Enum):
-    """What a group does."""
+    """The state of a group."""
 
     EMPTY = "Empty"  # has no members; it stays for its committed offsets
-    PREPARING_REBALANCE = "PreparingRebalance"  # its members are to join, or to join again
-    COMPLETING_REBALANCE = "CompletingRebalance"  # a generation began: its assignment is awaited
+    PREPARING_REBALANCE = "PreparingRebalance"  # waits for its members to join, or to join again
+    COMPLETING_REBALANCE = "CompletingRebalance"  # a new generation, waiting for its assignment
     STABLE = "Stable"  # the assignment is stored: members heartbeat and commit
-    DEAD = "Dead"  # is gone from here: deleted, expired, or another broker's
+    DEAD = "Dead"  # removed here: deleted, expired, or moved to another broker
 
 
 class GroupEvent(Enum):
-    """What moves a group."""
+    """The events that change a group's state."""
 
-    REBALANCE = "rebalance"  # a member came, left, changed or was lost: all are to join again
-    JOINED = "joined"  # the time to join is over, and somebody did
-    EMPTIED = "emptied"  # the time to join is over, and nobody is left
+    REBALANCE = "rebalance"  # a member joined, left, changed or was lost: all must join again
+    JOINED = "joined"  # the join phase is over, with members
+    EMPTIED = "emptied"  # the join phase is over, without members
     ASSIGNED = "assigned"  # the leader's assignment is stored
-    REMOVED = "removed"  # deleted, expired, or coordinated by another broker now
+    REMOVED = "removed"  # deleted, expired, or moved to another broker
 
 
 GROUP_TRANSITIONS: dict[tuple[GroupState, GroupEvent], GroupState] = {
@@ -45,27 +45,27 @@ GROUP_TRANSITIONS: dict[tuple[GroupState, GroupEvent], GroupState] = {
 
 
 class MemberState(Enum):
-    """Where a member stands in its group's rebalance."""
+    """The state of a member in its group's rebalance."""
 
     JOINING = "joining"  # its join waits for the others
-    JOINED = "joined"  # is of the generation, and has not asked for its assignment
+    JOINED = "joined"  # is in the generation, and has not sent its sync
     SYNCING = "syncing"  # its sync waits for the leader's assignment
-    ASSIGNED = "assigned"  # was told its assignment
-    CALLED = "called"  # a rebalance began: it is to join again
-    TAKING_OVER = "taking over"  # came back under a new id (KIP-345): its join waits for the record
+    ASSIGNED = "assigned"  # has got its assignment
+    CALLED = "called"  # a rebalance started: it must join again
+    TAKING_OVER = "taking over"  # returned under a new id (KIP-345); its join waits for the record
     GONE = "gone"  # left, was lost, or another process has its instance id
 
 
 class MemberEvent(Enum):
-    """What moves a member."""
+    """The events that change a member's state."""
 
-    JOIN = "join"  # its join has come, and waits
-    GENERATION = "generation"  # the time to join is over: it is of the new generation
-    SYNC = "sync"  # its sync has come, and waits
-    ASSIGNMENT = "assignment"  # it is told its assignment
-    REBALANCE = "rebalance"  # all members are to join again
-    TAKE_OVER = "take over"  # its instance id came with a new process, its assignment stays
-    TAKEN_OVER = "taken over"  # the new member id is stored, or could not be
+    JOIN = "join"  # its join has arrived, and waits
+    GENERATION = "generation"  # the join phase is over: it is in the new generation
+    SYNC = "sync"  # its sync has arrived, and waits
+    ASSIGNMENT = "assignment"  # it gets its assignment
+    REBALANCE = "rebalance"  # all members must join again
+    TAKE_OVER = "take over"  # a new process has its instance id, and keeps its assignment
+    TAKEN_OVER = "taken over"  # the new member id is stored, or storing it failed
     REMOVE = "remove"  # it left, was lost, or is fenced by its successor
 
 
@@ -91,10 +91,10 @@ MEMBER_TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
     (MemberState.ASSIGNED, MemberEvent.TAKE_OVER): MemberState.TAKING_OVER,
     (MemberState.ASSIGNED, MemberEvent.REMOVE): MemberState.GONE,
     (MemberState.CALLED, MemberEvent.JOIN): MemberState.JOINING,
-    # Only a static member: it keeps its place although it did not join again.
+    # Only a static member: it keeps its place without joining again.
     (MemberState.CALLED, MemberEvent.GENERATION): MemberState.JOINED,
     (MemberState.CALLED, MemberEvent.REMOVE): MemberState.GONE,
-    # The join that waits is its answer to the call.
+    # The join that waits answers the call.
     (MemberState.TAKING_OVER, MemberEvent.REBALANCE): MemberState.JOINING,
     (MemberState.TAKING_OVER, MemberEvent.JOIN): MemberState.JOINING,
     (MemberState.TAKING_OVER, MemberEvent.ASSIGNMENT): MemberState.TAKING_OVER,
@@ -105,7 +105,7 @@ MEMBER_TRANSITIONS: dict[tuple[MemberState, MemberEvent], MemberState] = {
 
 
 def next_group_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """Raises Fatal for a pair that the table does not list."""
+    """The state after an event. Raises Fatal for a pair that the table does not list."""
     after = GROUP_TRANSITIONS.get((state, event))
     if after is None:
         raise Fatal(f"a group that is {state.value} cannot take {event.value}")
@@ -113,7 +113,7 @@ def next_group_state(state: GroupState, event: GroupEvent) -> GroupState:
 
 
 def next_member_state(state: MemberState, event: MemberEvent) -> MemberState:
-    """Raises Fatal for a pair that the table does not list."""
+    """The state after an event. Raises Fatal for a pair that the table does not list."""
     after = MEMBER_TRANSITIONS.get((state, event))
     if after is None:
         raise Fatal(f"a member that is {state.value} cannot take {event.value}")

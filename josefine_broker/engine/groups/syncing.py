@@ -1,8 +1,9 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and whether a member may commit offsets.
+"""The SyncGroup, Heartbeat and LeaveGroup requests, and the check of offset commits.
 
-Rules: an assignment is told once it is stored, and only to a member of its generation; who is no
-member (left, lost, fenced by its successor) or of another generation is refused, and so commits
-nothing. A sync, a heartbeat and a commit keep their member's session alive.
+Rules: an assignment is sent once it is stored, and only to a member of its generation. A process
+that is not a member (it left, was lost, or is fenced by its successor) or that names another
+generation is refused, and so commits nothing. A sync, a heartbeat and a commit each renew their
+member's session.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from josefine_broker.engine.groups.values import (
 
 
 def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
-    """One SyncGroup: the leader's carries the assignment, the others' ask for theirs."""
+    """Handle one SyncGroup: the leader's has the assignment, the others request theirs."""
     code = _may_sync(group, request)
     if code is not ErrorCode.none:
         group.answer(ticket, SyncAnswer(error=code))
@@ -62,8 +63,10 @@ def _may_sync(group: Group, request: Sync) -> ErrorCode:
 
 
 def _store_assignment(group: Group, request: Sync) -> None:
-    """Who is not named in it gets nothing. A second one is not listened to: the first is on its
-    way."""
+    """Store the leader's assignment; a member that it omits gets an empty one. A second assignment
+    of this generation is ignored: the first is being stored."""
+    # No member gets its assignment before it is stored: after a failover the next coordinator must
+    # know the assignment that members work by.
     if any(each.generation == group.generation for each in group.writes.values()):
         return
     given = dict(request.assignments)
@@ -76,7 +79,7 @@ def _store_assignment(group: Group, request: Sync) -> None:
 
 
 def heartbeat(group: Group, identity: Identity, generation: int, now_ms: int) -> ErrorCode:
-    """Whether all is well with a member, whose session begins anew."""
+    """Renew a member's session; returns whether it must join again."""
     code = _is_of(group, identity, generation)
     if code is not ErrorCode.none:
         return code
@@ -85,7 +88,7 @@ def heartbeat(group: Group, identity: Identity, generation: int, now_ms: int) ->
 
 
 def _is_of(group: Group, identity: Identity, generation: int) -> ErrorCode:
-    """Whether that is a member of this generation; a newcomer is of none."""
+    """Whether that is a member of this generation; one that is still joining is of none."""
     code = group.check(identity)
     if code is not ErrorCode.none:
         return code
@@ -96,8 +99,8 @@ def _is_of(group: Group, identity: Identity, generation: int) -> ErrorCode:
 def leave(
     group: Group, leaving: Sequence[Identity], settings: GroupSettings, now_ms: int
 ) -> list[ErrorCode]:
-    """Several members leave; what came of each. A static one may be named by its instance alone:
-    by an admin, for its process is gone."""
+    """Remove several members; returns the result of each. An admin may name a static one by its
+    instance id alone, because its process is gone."""
     codes = []
     has_lost = False
     for member_id, instance_id in leaving:
@@ -119,8 +122,8 @@ def leave(
 
 
 def may_commit(group: Group, identity: Identity, generation: int, now_ms: int) -> ErrorCode:
-    """Whether offsets may be committed by who says that. A group without members takes them from
-    anybody who claims no generation: from simple consumers, and from admin clients."""
+    """Whether offsets may be committed by a client with this identity. A group without members
+    accepts them from clients without a generation: simple consumers and admin clients."""
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.none
     code = _is_of(group, identity, generation)

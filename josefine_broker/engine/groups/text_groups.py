@@ -1,18 +1,18 @@
-"""Groups of the text protocol: a type of their own beside those of Kafka's clients.
+"""Groups of the text protocol: a group type of its own, next to Kafka's.
 
-A subscription of that protocol is the committed offset of its partition, marked with its id in the
-metadata. A group is of type `text` while one of its offsets is marked so.
+A subscription of that protocol is the committed offset of its partition, with its id in the
+metadata. A group has type `text` while one of its offsets is marked this way.
 """
 
 MARK = "josefine-text:"
-"""Begins the metadata of a committed offset that is a subscription's."""
+"""Prefix of the metadata of a subscription's committed offset."""
 
 
 def holder_in(metadata: str) -> str:
-    """The id of the subscription that a committed offset is; empty: it is none."""
+    """The id of the subscription that a committed offset belongs to; empty if none."""
     return metadata.removeprefix(MARK) if metadata.startswith(MARK) else ""
 
 
 def marked(id_: str) -> str:
-    """The metadata of the offset of a partition that `id_` holds; empty: nobody does."""
+    """The metadata of an offset whose partition `id_` holds; empty if nobody holds it."""
     return f"{MARK}{id_}" if id_ else ""

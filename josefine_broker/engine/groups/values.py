@@ -1,7 +1,7 @@
-"""What goes into the groups and what comes out: requests, answers, effects, settings, a member.
+"""The values of the group coordinator: requests, answers, effects, settings, members.
 
-All of them are values. Times are milliseconds of the host's monotonic clock unless a name says
-otherwise; a ticket is whatever the host wants back with the answer to a request that may wait.
+Times are milliseconds of the host's monotonic clock unless a name differs; a ticket is whatever the
+host wants back with the answer to a request that may wait.
 """
 
 from dataclasses import dataclass, field, replace
@@ -11,24 +11,24 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.groups.states import MemberEvent, MemberState, next_member_state
 
 Ticket = object
-"""Who waits for an answer: opaque here, and given back with it."""
+"""The waiting request: opaque here, and returned with its answer."""
 
 NO_GENERATION = -1
 NO_MEMBER = ""
 NO_SIZE_LIMIT = 2**31 - 1
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""Groups of consumers, whose protocol metadata are subscriptions; others' are not looked into."""
+"""Groups of consumers, whose protocol metadata are subscriptions; other types are not parsed."""
 
 
 class Protocol(NamedTuple):
-    """One way to assign that a member understands, with what it tells the leader for it."""
+    """An assignment strategy that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 class Identity(NamedTuple):
-    """Who a request says it comes from."""
+    """The identity that a request claims."""
 
     member_id: str
     instance_id: str | None = None
@@ -37,34 +37,34 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """The broker's configuration of groups; the defaults are Kafka's."""
+    """The broker's group settings; the defaults are Kafka's."""
 
     initial_rebalance_delay_ms: int = 3_000
-    """How long the first join of an empty group waits for others, each of whom lengthens it."""
+    """How long the first join of an empty group waits for others; each new member extends it."""
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
     size_max: int = NO_SIZE_LIMIT
-    """Members of a group."""
+    """The largest number of members."""
     consumer_session_timeout_ms: int = 45_000
-    """Of members of the consumer protocol, who are told both (KIP-848)."""
+    """For members of the consumer protocol; the broker sends them both values (KIP-848)."""
     consumer_heartbeat_interval_ms: int = 5_000
     upgrades_classic: bool = False
-    """A member of the consumer protocol may join a classic group of consumers
+    """Whether a member of the consumer protocol may join a classic group of consumers
     (`group.consumer_migration_policy`)."""
     downgrades_consumer: bool = False
-    """A group that only classic members are left in becomes a classic one."""
+    """Whether a group with only classic members left becomes a classic group."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
-    """How long committed offsets stay when their group has become empty, or reads them no more."""
+    """How long committed offsets stay after their group became empty or unsubscribed."""
 
     @property
     def admits_classic(self) -> bool:
-        """A classic consumer may join a group that has members of the consumer protocol."""
+        """Whether a classic consumer may join a group with members of the consumer protocol."""
         return self.upgrades_classic or self.downgrades_consumer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A JoinGroup, without its versions: what they changed in meaning are the last two fields."""
+    """A JoinGroup; the last two fields have what its versions changed in meaning."""
 
     member_id: str
     instance_id: str | None = None
@@ -75,14 +75,14 @@ class Join:
     protocol_type: str
     protocols: tuple[Protocol, ...]
     takes_id_first: bool
-    """A newcomer is told its id and joins with it (KIP-394): one that never hears the answer leaves
-    no member behind."""
+    """Whether a new member first gets its id and joins with it (KIP-394): one that never gets the
+    answer leaves no member in the group."""
     may_skip_assignment: bool
-    """A leader that took its place over can be told to leave the assignment as it is (KIP-814)."""
+    """Whether a leader that took over can be asked to keep the assignment (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -91,7 +91,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """What a join is told. `members` for the leader only."""
+    """The answer to a join. `members` is for the leader only."""
 
     error: ErrorCode = ErrorCode.none
     generation: int = NO_GENERATION
@@ -105,7 +105,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A SyncGroup; `assignments` counts when the leader says it."""
+    """A SyncGroup; `assignments` counts if it comes from the leader."""
 
     identity: Identity
     generation: int
@@ -116,7 +116,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """What a sync is told."""
+    """The answer to a sync."""
 
     error: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
@@ -126,7 +126,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One member as it is now."""
+    """One member."""
 
     member_id: str
     instance_id: str | None
@@ -140,20 +140,20 @@ class Member:
     ticket: Ticket | None = field(default=None, compare=False)
     """Its join or sync that waits."""
     is_new: bool = False
-    """It was never told a generation, so it cannot heartbeat yet."""
+    """It has never got a generation, so it cannot send heartbeats yet."""
 
     def moved(self, event: MemberEvent, **changes: object) -> "Member":
-        """This member after `event`. Raises Fatal where its table does not list it."""
+        """The member after `event`. Raises Fatal where its table does not list it."""
         return replace(self, state=next_member_state(self.state, event), **changes)  # type: ignore[arg-type]
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it says for a protocol; empty where it does not know it."""
+        """Its metadata for a protocol; empty if it does not support that."""
         return next((each.metadata for each in self.protocols if each.name == protocol_name), b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """What is stored of a group: the last generation that has an assignment, or has nobody."""
+    """The stored state of a group: the last generation that has an assignment or no members."""
 
     generation: int
     protocol_type: str
@@ -163,21 +163,22 @@ class GroupRecord:
 
 
 class Lost(NamedTuple):
-    """Effect: write that these members of a group of the consumer protocol are gone."""
+    """Effect: write that these members of a consumer-protocol group are lost."""
 
     group_id: str
     member_ids: tuple[str, ...]
 
 
 class Answer(NamedTuple):
-    """Effect: a request that waited, or might have, is answered."""
+    """Effect: answer a request, one that waited or not."""
 
     ticket: Ticket
     answer: JoinAnswer | SyncAnswer
 
 
 class Store(NamedTuple):
-    """Effect: make this record durable on every in-sync replica, and say so to `stored`, always."""
+    """Effect: make this record durable on every in-sync replica, and report the result to `stored`
+    in any case."""
 
     group_id: str
     write_id: int

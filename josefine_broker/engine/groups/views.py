@@ -1,4 +1,4 @@
-"""Groups of all protocols as admins see them, and a classic group as its record has it."""
+"""Group descriptions for admin clients, and the restoration of a classic group from its record."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -13,28 +13,28 @@ from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.engine.groups.values import CONSUMER_PROTOCOL_TYPE, Member
 
 CLASSIC, CONSUMER, TEXT = "classic", "consumer", "text"
-"""Types of groups: KIP-848's, and that of the text protocol."""
+"""Group types: those of KIP-848, and that of the text protocol."""
 NO_HOLDERS: Mapping[TopicPartition, str] = MappingProxyType({})
 
 
 class GroupView(NamedTuple):
-    """A group as admins see it."""
+    """The description of a group."""
 
     group_id: str
     state: GroupState | ConsumerGroupState
     protocol_type: str
     protocol_name: str | None
     members: tuple[Member, ...]
-    """Of a classic group."""
+    """Set for a classic group."""
     size: int
-    """Members."""
+    """Number of members."""
     group_type: str = CLASSIC
     holders: Mapping[TopicPartition, str] = NO_HOLDERS
-    """Of a group of the text protocol."""
+    """Set for a group of the text protocol."""
 
 
 def view_of_classic(group: Group) -> GroupView:
-    """One that was never anything else is empty."""
+    """The view of a classic group; one that has only offsets is empty."""
     return GroupView(
         group.group_id,
         group.state,
@@ -46,13 +46,13 @@ def view_of_classic(group: Group) -> GroupView:
 
 
 def view_of_consumer(group: ConsumerGroup) -> GroupView:
-    """Its members are told by ConsumerGroupDescribe."""
+    """The view of a consumer group; ConsumerGroupDescribe returns its members."""
     size = len(group.members)
     return GroupView(group.group_id, group.state, CONSUMER_PROTOCOL_TYPE, None, (), size, CONSUMER)
 
 
 def view_of_text(group_id: str, holders: Mapping[TopicPartition, str]) -> GroupView:
-    """Its members are its subscriptions, each of one partition."""
+    """The view of a text group; its members are its subscriptions, each of one partition."""
     state = GroupState.STABLE
     return GroupView(group_id, state, TEXT, None, (), len(holders), TEXT, dict(holders))
 
@@ -60,7 +60,7 @@ def view_of_text(group_id: str, holders: Mapping[TopicPartition, str]) -> GroupV
 def restored(
     group_id: str, write_ids: Iterator[int], counts: GroupCounts, stored: StoredGroup
 ) -> Group:
-    """As the log had it."""
+    """The classic group in its record's state."""
     record, stamped_ms = stored
     state = GroupState.STABLE if record.members else GroupState.EMPTY
     group = Group(group_id, write_ids, counts, state)

@@ -1,1 +1,1 @@
-"""Limits of the machine: file descriptors, and who may connect when there is no room. Pure."""
+"""Limits of clients and of the machine: descriptors, connections, memory, quotas, logins. Pure."""

@@ -1,9 +1,10 @@
-"""Who may connect when there is no room: limits in total and per address, and who gives way.
+"""Connection limits, in total and per address, and which connection is closed for a new one.
 
-Rules: a newcomer is let in while there is room. Where there is none, the connection that has been
-idle for longest, with no request under way, gives way to it; of the newcomer's own address when
-that is at its limit, so that nobody pushes others out from one machine. Whoever was active within
-the last second stays, else clients that all come at once would push each other out for ever.
+Rules: a new connection is accepted while there is room. Otherwise the connection that has been idle
+the longest, without a request in progress, is closed for it; only among the connections of the new
+one's address if that is at its limit, so that one machine cannot displace others. A connection that
+was active within the last second stays, or clients that arrive together would displace each other
+forever.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Generic, Protocol, TypeVar
 
 IDLE_MS_MIN = 1_000
 LOOK_EVERY_MS = 100
-"""A look at all connections costs a fraction of a millisecond: not at each newcomer of a flood."""
+"""Scanning all connections takes a fraction of a millisecond: too much for each one of a flood."""
 
 
 class Occupant(Protocol):
-    """A connection, as far as it matters here."""
+    """A connection, with the fields that matter here."""
 
     received: int
     received_before: int
@@ -37,17 +38,17 @@ Guest = TypeVar("Guest", bound=Occupant)
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[Guest]):
-    """What becomes of a newcomer."""
+    """The decision about a new connection."""
 
     refusal: str = ""
-    """Why it is not let in."""
+    """Why it is refused."""
     is_address_full: bool = False
     gives_way: Guest | None = None
-    """Who is to be closed for it."""
+    """The connection to close for it."""
 
 
 class Room(Generic[Guest]):
-    """Mutable: who is in. `make_room`, then `enter`; `leave`."""
+    """The open connections. Call `make_room`, then `enter`; `leave` at the end. Mutable."""
 
     def __init__(self, *, total_max: int, per_address_max: int | None) -> None:
         self._total_max = total_max
@@ -55,7 +56,7 @@ class Room(Generic[Guest]):
         self._all: dict[Guest, None] = {}
         self._by_host: dict[str, dict[Guest, None]] = {}
         self._idle: dict[str, tuple[int, deque[Guest]]] = {}
-        """Host (empty: all) → when it was looked, and who was idle then, the longest first."""
+        """Host (empty: all) → time of the last scan, and the idle connections, longest first."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -64,7 +65,7 @@ class Room(Generic[Guest]):
         return list(self._all)
 
     def make_room(self, host: str, now_ms: int) -> Verdict[Guest]:
-        """For a newcomer from `host`. Who gives way has left already."""
+        """Decide about a connection from `host`. One that gives way has left already."""
         of_host = self._by_host.get(host, {})
         is_address_full = (
             self._per_address_max is not None and len(of_host) >= self._per_address_max
@@ -86,7 +87,7 @@ class Room(Generic[Guest]):
         self._by_host.setdefault(occupant.host, {})[occupant] = None
 
     def leave(self, occupant: Guest) -> None:
-        """It is closed; nothing happens for one that has left."""
+        """The connection is closed; calling this twice does no harm."""
         if occupant not in self._all:
             return
         del self._all[occupant]
@@ -97,7 +98,7 @@ class Room(Generic[Guest]):
             self._idle.pop(occupant.host, None)
 
     def idle_for(self, timeout_ms: int, now_ms: int) -> list[Guest]:
-        """Who has sent nothing for so long, and waits for nothing."""
+        """The connections that have sent nothing for this long, and wait for nothing."""
         return [
             each
             for each in self._all
@@ -127,7 +128,7 @@ class Room(Generic[Guest]):
 
 
 def _is_active(occupant: Occupant, now_ms: int) -> bool:
-    """Has it sent anything since the last look, or does it wait for an answer?"""
+    """Whether it has sent anything since the last check, or waits for an answer."""
     if occupant.received == occupant.received_before and not occupant.waits:
         return False
     occupant.received_before = occupant.received

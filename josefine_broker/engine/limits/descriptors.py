@@ -1,8 +1,8 @@
-"""How a broker divides its file descriptors: connections, log files, and what is kept back.
+"""The division of a broker's file descriptors between connections, log files and a reserve.
 
-Rules: the system's limit is shared out once, at the start, and each user keeps within its share, so
-that neither many partitions lock clients out nor many clients keep a log from being opened. What is
-kept back belongs to nobody: it is there when raft, a checkpoint or a directory sync needs one.
+Rules: the system's limit is divided once at the start, and each use keeps to its share, so that
+neither many partitions lock out clients nor many clients prevent a log from being opened. The
+reserve is free for raft, a checkpoint or a directory sync.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KEPT_BACK_MAX = 256
-"""For the process itself, raft's files and connections, the admin listener, replication, names
-being resolved and files that are open for a moment. A small limit keeps back a quarter."""
+"""The reserve: for the process itself, raft's files and connections, the admin listener,
+replication, name resolution and files that are open briefly. A small limit reserves a quarter."""
 
 LIMIT_MIN = 128
-"""Below this a broker cannot promise to serve even a few clients."""
+"""Below this a broker cannot serve even a few clients."""
 
 UNLIMITED = 1 << 20
-"""What "no limit" counts as: Linux' own default bound of a process."""
+"""The value used for "no limit": Linux' own default limit per process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Descriptors that each kind of use may have open at a time."""
+    """The number of descriptors that each kind of use may have open."""
 
     limit: int
     connections_wanted: int
@@ -32,7 +32,7 @@ class Shares:
 
     @property
     def shortage(self) -> str:
-        """What clients do not get, as a sentence for the log; empty: they get what was wanted."""
+        """What clients do not get, as a sentence for the log; empty: all that was configured."""
         if self.connections >= self.connections_wanted:
             return ""
         needed = KEPT_BACK_MAX + 2 * self.connections_wanted
@@ -44,9 +44,9 @@ class Shares:
 
 
 def divide(limit: int, connections_wanted: int) -> Shares:
-    """Share out `limit` descriptors (negative: none). Connections get what they want as long as
-    that is no more than half of what is not kept back; log files get the rest. ValueError, as a
-    sentence, for a limit with which no broker can work.
+    """Divide `limit` descriptors (negative: unlimited). Connections get what they want up to half
+    of what is not reserved; log files get the rest. Raises ValueError, with a sentence, for a limit
+    that is too low for a broker.
     """
     if limit < 0:
         limit = UNLIMITED

@@ -1,9 +1,10 @@
-"""For how long a proof of who somebody is waits before it is looked at, by the wrong ones that its
-address showed. Sans-I/O: time is monotonic and an argument.
+"""Back-off of logins per address: how long a proof of identity waits before it is verified, after
+earlier failures from its address. Sans-I/O: time is monotonic and an argument.
 
-A look at a password is milliseconds of the broker's thread, and a guess: who reconnects for the
-next one has no more of either. `FREE` wrong ones cost nothing, then an address has one a second,
-on however many connections. (Kafka's connection.failed.authentication.delay.ms is a connection's.)
+Verifying a password costs milliseconds of the broker's thread, and is a guess for an attacker;
+reconnecting must give more of neither. `FREE` failures cost nothing, after that an address gets one
+attempt per second, over any number of connections. (Kafka's
+connection.failed.authentication.delay.ms is per connection.)
 """
 
 from __future__ import annotations
@@ -12,37 +13,37 @@ import ipaddress
 from enum import Enum
 
 FREE = 10
-"""Of an address that was right for long: a person's slips, a fleet with an old password."""
+"""For an address without recent failures: a person's typos, a fleet with an old password."""
 EVERY_MS = 1_000
-"""What one wrong proof costs beyond; so long it takes to be forgotten."""
+"""The cost of each further failure, and the time until it is forgotten."""
 WAIT_MS_MAX = 5_000
-"""Who would wait longer is refused without a look: others of its address have taken the places."""
+"""A proof that would wait longer is refused unverified: the queue of its address is full."""
 ADDRESSES_MAX = 10_000
-"""The one that was wrong the longest ago is forgotten for a newcomer."""
+"""Above this the address whose last failure is oldest is forgotten."""
 IPV6_PREFIX = 64
-"""A house has so many addresses of the newer kind."""
+"""One site has that many IPv6 addresses."""
 
 
 class Slot(Enum):
-    """What an address's next proof gets."""
+    """How an address's next proof is treated."""
 
-    FREE = "free"  # looked at now; a wrong one is noted
-    TAKEN = "taken"  # looked at when its time comes, and paid for already
-    NONE = "none"  # not looked at
+    FREE = "free"  # verified now; a failure is noted
+    TAKEN = "taken"  # verified after a wait, and charged already
+    NONE = "none"  # refused unverified
 
 
 class Guesses:
-    """Of one broker, all its listeners together."""
+    """The failures by address, for all listeners of a broker together."""
 
     __slots__ = ("_due_ms",)
 
     def __init__(self) -> None:
         self._due_ms: dict[str, int] = {}
-        """House → when all its wrong proofs are forgotten. The order is that of change."""
+        """Site → when all its failures are forgotten, in order of change."""
 
     def ask(self, address: str, now_ms: int) -> tuple[Slot, int]:
-        """What the next proof gets, and for how long it waits. One that has `TAKEN` a slot and is
-        right gives it back."""
+        """How the next proof is treated, and for how long it waits. One with a `TAKEN` slot that
+        succeeds gives it back."""
         house = house_of(address)
         due_ms = self._due_ms.get(house, now_ms)
         wait_ms = due_ms - now_ms - (FREE - 1) * EVERY_MS
@@ -54,19 +55,19 @@ class Guesses:
         return Slot.TAKEN, wait_ms
 
     def wrong(self, address: str, now_ms: int) -> None:
-        """A proof that was looked at in a `FREE` slot was wrong."""
+        """A proof in a `FREE` slot failed."""
         house = house_of(address)
         self._put(house, max(self._due_ms.get(house, now_ms), now_ms) + EVERY_MS)
 
     def give_back(self, address: str) -> None:
-        """A proof with a `TAKEN` slot was right."""
+        """A proof with a `TAKEN` slot succeeded."""
         house = house_of(address)
         if house in self._due_ms:
             self._due_ms[house] -= EVERY_MS
 
     @property
     def houses(self) -> int:
-        """That are remembered."""
+        """Number of sites with failures."""
         return len(self._due_ms)
 
     def _put(self, house: str, due_ms: int) -> None:
@@ -77,7 +78,7 @@ class Guesses:
 
 
 def house_of(address: str) -> str:
-    """Addresses that one machine has as many of as it likes are one."""
+    """The site of an address: one machine may own any number of addresses in an IPv6 prefix."""
     try:
         found = ipaddress.ip_address(address.strip("[]").partition("%")[0])
     except ValueError:

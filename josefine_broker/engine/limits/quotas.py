@@ -1,42 +1,42 @@
-"""How long a client has to be quiet for what it did: Kafka's quotas (KIP-13, KIP-124, KIP-546).
+"""Client quotas: how long a client is throttled for what it did (KIP-13, KIP-124, KIP-546).
 
-Each quota that applies is a bucket that fills at its rate. What is done is done, and paid for
-behind it: a bucket below zero says for how long its client is not to be heard (KIP-219). Time is
+Each quota is a token bucket that fills at its rate. Work is done first and charged afterwards: the
+level of a bucket below zero determines how long its client is throttled (KIP-219). Time is
 monotonic and an argument.
 """
 
 from josefine_broker.base.quotas import DEFAULT, KEYS, REQUEST, Quotas
 
 BURST_SECONDS = 1.0
-"""What an idle client saves up; Kafka's saves ten."""
+"""How much an idle client accumulates; ten seconds in Kafka."""
 THROTTLE_MS_MAX = 30_000
-"""Nobody is quiet for longer, nor owes more: a group waits 45 s for a member by default."""
+"""The longest throttle time and debt: by default a group waits 45 s for a member."""
 BUCKETS_MIN = 1_000
-"""So many are kept before anybody looks which are full again, and need not be kept."""
+"""Above this number, full buckets are removed, which equal new ones."""
 
 Who = tuple[str | None, str | None]
 
 
 class Bucket:
-    """Of one quota and whom it bounds."""
+    """The token bucket of one quota and the clients that share it."""
 
     __slots__ = ("_at_ms", "_level", "rate")
 
     def __init__(self, rate: float, now_ms: int) -> None:
         self.rate = rate
-        """Units a second."""
+        """Units per second."""
         self._level = rate * BURST_SECONDS
         self._at_ms = now_ms
 
     def take(self, amount: float, now_ms: int) -> int:
-        """For how many milliseconds its client is to be quiet."""
+        """Charge an amount; returns the throttle time in milliseconds."""
         level = self._level_at(now_ms) - amount
         self._level = max(level, -self.rate * THROTTLE_MS_MAX / 1_000)
         self._at_ms = now_ms
         return 0 if level >= 0 else max(1, round(-self._level * 1_000 / self.rate))
 
     def is_full(self, now_ms: int) -> bool:
-        """A new one would say the same."""
+        """Whether it equals a new one."""
         return self._level_at(now_ms) >= self.rate * BURST_SECONDS
 
     def _level_at(self, now_ms: int) -> float:
@@ -45,7 +45,7 @@ class Bucket:
 
 
 class QuotaKeeper:
-    """Of one broker: each bounds what it sees, as Kafka's do."""
+    """The quotas of one broker, which limits only what it sees itself, as in Kafka."""
 
     __slots__ = ("_bounds", "_buckets", "_buckets_max", "_quotas")
 
@@ -56,15 +56,15 @@ class QuotaKeeper:
         self._buckets_max = BUCKETS_MIN
 
     def follow(self, quotas: Quotas) -> bool:
-        """These count from now on; whether there are any."""
+        """Apply these quotas from now on; returns whether there are any."""
         if quotas is not self._quotas:
             self._quotas = quotas
             self._bounds = {key: _bounds_of(quotas, key) for key in KEYS}
         return bool(quotas)
 
     def bound(self, key: str, user: str, client_id: str) -> tuple[float, Who] | None:
-        """What bounds this client, in units a second, and with whom it shares that: the most
-        special quota counts, a user's before a client id's."""
+        """The client's limit in units per second, and the key of those who share it: the most
+        specific quota applies, and a user's takes precedence over a client id's."""
         bounds = self._bounds.get(key)
         if not bounds:
             return None
@@ -77,8 +77,8 @@ class QuotaKeeper:
         return None
 
     def charge(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """For how many milliseconds the client is to be quiet: it has just done `amount`, in bytes
-        or, of requests, in seconds of the broker's thread."""
+        """Charge `amount`, in bytes or for requests in seconds of the broker's thread; returns the
+        throttle time in milliseconds."""
         found = self.bound(key, user, client_id)
         if found is None:
             return 0

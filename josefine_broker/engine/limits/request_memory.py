@@ -1,18 +1,18 @@
-"""Memory for large requests that are being received: all connections share a bound, in the order in
-which their requests began, and who finds no room is not read until there is some.
+"""The memory for large requests while they are received: all connections share a limit, in the
+order in which their requests began; a connection without room is not read until there is some.
 
-Rules: a request is given room for all of it or none, so that whoever has room can finish, and the
-sum is never more than the bound (one alone may be). Who has room and keeps it while others wait
-holds them up: after a time that grows with its request it is overdue.
+Rules: a request gets room for all its bytes or none, so that every request with room can finish,
+and the sum never exceeds the limit (except for a single request). A connection that keeps its room
+while others wait delays them: it is overdue after a time that grows with the size of its request.
 """
 
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 GRACE_MS = 5_000
-"""So long a request of any size may take while others wait."""
+"""How long any request may take while others wait."""
 BYTES_PER_MS = 10_000
-"""What is larger has more time: 10 MB a second."""
+"""Additional time for large requests: 10 MB per second."""
 
 Who = TypeVar("Who", bound=Hashable)
 
@@ -27,27 +27,27 @@ class _Given(NamedTuple):
 
 
 class RequestMemory(Generic[Who]):
-    """Mutable: who has room, and who waits for it. Each has one request at a time."""
+    """The connections with room, and those that wait. Each has one request at a time. Mutable."""
 
     __slots__ = ("_bytes_max", "_given", "_pressed_since_ms", "_waiting", "used")
 
     def __init__(self, bytes_max: int) -> None:
         self.used = 0
-        """Bytes that are given."""
+        """Bytes in use."""
         self._bytes_max = bytes_max
         self._given: dict[Who, _Given] = {}
         self._waiting: dict[Who, int] = {}
-        """In order; who → bytes."""
+        """Connection → bytes, in order of arrival."""
         self._pressed_since_ms = 0
-        """When somebody began to wait."""
+        """When the first of the current waits began."""
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting connections."""
         return len(self._waiting)
 
     def ask(self, who: Who, size: int, now_ms: int) -> bool:
-        """Whether there is room now; else `who` is in the queue."""
+        """Whether there is room now; otherwise `who` is queued."""
         assert who not in self._given, "one request at a time"
         assert who not in self._waiting, "one request at a time"
         if not self._waiting and self._fits(size):
@@ -59,7 +59,7 @@ class RequestMemory(Generic[Who]):
         return False
 
     def release(self, who: Who, now_ms: int) -> list[Who]:
-        """It needs nothing any more, nor waits; who has room now, in order."""
+        """Free its room, or its place in the queue; returns the connections that get room now."""
         if who in self._given:
             self.used -= self._given.pop(who).size
         self._waiting.pop(who, None)
@@ -74,7 +74,7 @@ class RequestMemory(Generic[Who]):
         return lucky
 
     def overdue(self, now_ms: int) -> list[Who]:
-        """Who has held others up for too long."""
+        """The connections that have delayed others for too long."""
         if not self._waiting:
             return []
         since_ms = self._pressed_since_ms

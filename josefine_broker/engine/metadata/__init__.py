@@ -1,1 +1,1 @@
-"""The cluster's metadata: an immutable image, the changes that make the next one, their bytes."""
+"""The metadata of the cluster: an immutable image, the changes that make the next one, codecs."""

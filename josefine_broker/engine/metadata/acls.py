@@ -1,4 +1,4 @@
-"""ACLs as requests have them, in numbers: which are well formed, and which a filter means."""
+"""ACL requests in their numeric form: validation, and conversion to ACLs and filters."""
 
 from josefine_broker.base.acls import (
     CLUSTER_NAME,
@@ -14,13 +14,13 @@ from josefine_broker.base.acls import (
 from josefine_broker.base.errors import ErrorCode, KafkaError
 
 ACLS_MAX = 10_000
-"""Of a cluster: each is in every snapshot of the metadata."""
+"""Per cluster: each is part of every metadata snapshot."""
 CREDENTIALS_MAX = 10_000
-"""Of users, the same."""
+"""Of users, per cluster."""
 QUOTAS_MAX = 10_000
-"""Users and client ids that have one, the same."""
+"""Users and client ids with a quota, per cluster."""
 TEXT_CHARS_MAX = 1_024
-"""Of a name, principal or host."""
+"""Of a resource name, principal or host."""
 
 
 def filter_of(
@@ -32,7 +32,7 @@ def filter_of(
     operation: int,
     permission: int,
 ) -> AclFilter:
-    """The numbers of a request as a filter. Raises KafkaError for those that are none of ours."""
+    """The filter of a request. Raises KafkaError for numbers that are not valid."""
     try:
         return AclFilter(
             ResourceType(resource_type),
@@ -44,27 +44,27 @@ def filter_of(
             Permission(permission),
         )
     except ValueError as error:
-        raise KafkaError(ErrorCode.invalid_request, f"an ACL has no such word: {error}") from None
+        raise KafkaError(ErrorCode.invalid_request, f"invalid number in an ACL: {error}") from None
 
 
 def acl_of(wanted: AclFilter) -> Acl:
-    """The one rule that a filter without gaps is. Raises KafkaError saying which gap it has."""
+    """The one ACL that a filter without wildcards names. Raises KafkaError naming the wildcard."""
     kind, name, pattern, principal, host, operation, permission = wanted
     if kind is ResourceType.ANY or pattern in (PatternType.ANY, PatternType.MATCH):
-        raise _bad("an ACL is about resources of one type, LITERAL or PREFIXED")
+        raise _bad("an ACL needs one resource type and a pattern type LITERAL or PREFIXED")
     if operation is Operation.ANY or permission is Permission.ANY:
-        raise _bad("an ACL has one operation (perhaps ALL) and one permission")
+        raise _bad("an ACL needs one operation (ALL is allowed) and one permission")
     if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
-        raise _bad(f"there is no {operation.name} of a {kind.name}")
+        raise _bad(f"operation {operation.name} is not valid for resource type {kind.name}")
     if not name or not principal or not host:
-        raise _bad("an ACL has a name, a principal and a host, none of them empty")
+        raise _bad("an ACL needs a resource name, a principal and a host, none of them empty")
     if max(map(len, (name, principal, host))) > TEXT_CHARS_MAX:
-        raise _bad(f"a name, principal or host has {TEXT_CHARS_MAX} characters at most")
+        raise _bad(f"a resource name, principal or host has at most {TEXT_CHARS_MAX} characters")
     if kind is ResourceType.CLUSTER and name not in (CLUSTER_NAME, WILDCARD):
         raise _bad(f"the only resource of type CLUSTER is '{CLUSTER_NAME}', not '{name}'")
     who, colon, rest = principal.partition(":")
     if who != "User" or not colon or not rest:
-        raise _bad(f"a principal is 'User:NAME', not '{principal}'")
+        raise _bad(f"a principal must be 'User:NAME', not '{principal}'")
     return Acl(kind, name, pattern, principal, host, operation, permission)
 
 

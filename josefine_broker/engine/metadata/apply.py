@@ -1,10 +1,11 @@
-"""`apply`: the image after a change. Pure: equal images and blocks give equal images everywhere.
+"""`apply`, the state transition of the metadata: image and change give the next image. Pure, so
+that equal images and blocks give equal images on every broker.
 
 Rules: it checks and sets values, it never elects or places. A change that no longer fits (two
-creations of one name raced) raises KafkaError, on every broker alike, and the image stays; single
-entries of a Decision or an AlterIsr that no longer fit are skipped. What a registration does is in
-`metadata/registration.py`; a doubt about a replica's log, which it brings, stays until that replica
-was seen to have caught up, or leads.
+creations of one name raced) raises KafkaError on every broker alike, and the image stays. Single
+entries of a Decision or an AlterIsr that no longer fit are skipped. `metadata/registration.py`
+applies registrations; a doubt about a replica's log, which a registration adds, stays until the
+replica has caught up or becomes leader.
 """
 
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ MIN_INSYNC = "min.insync.replicas"
 
 def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
     """The image after the block at `at`. Raises KafkaError when the change no longer fits."""
+    # Exhaustive: mypy reports a kind of change without a case, for which there would be no image.
     match change:
         case AlterIsr():
             return _alter_isr(image, change)
@@ -90,7 +92,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             if first_id != image.next_producer_id:
                 raise KafkaError(
                     ErrorCode.coordinator_load_in_progress,
-                    f"producer ids from {first_id} are taken, next is {image.next_producer_id}",
+                    f"producer ids from {first_id} are allocated already, the next one is "
+                    f"{image.next_producer_id}",
                 )
             return replace(image, next_producer_id=first_id + count)
         case AlterAcls():
@@ -112,14 +115,14 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
         known = features.get(name, 0)
         if known != previous:
             raise KafkaError(
-                ErrorCode.invalid_update_version, f"'{name}' is at {known} by now, not {previous}"
+                ErrorCode.invalid_update_version, f"'{name}' is at {known} now, not at {previous}"
             )
         check_level(image.brokers.values(), wanted, features)
         features[name] = level
     features = {name: level for name, level in features.items() if level}
     raised = replace(image, features=features, features_epoch=at.height)
     if raised.keeps_doubts and not image.keeps_doubts:
-        # Which elections before were unclean nobody noted: each may have been.
+        # Nobody noted which earlier elections were unclean: each of them may have been.
         return each_partition(
             raised, lambda _, __, entry: replace(entry, unclean_epoch=entry.leader_epoch)
         )
@@ -130,7 +133,7 @@ def _check_access(image: MetadataImage) -> None:
     if not image.keeps_access:
         raise KafkaError(
             ErrorCode.unsupported_version,
-            f"ACLs and users are kept from {JOSEFINE_VERSION} {ACCESS_LEVEL} on: finalize it",
+            f"ACLs and users need {JOSEFINE_VERSION} {ACCESS_LEVEL}: finalize that level first",
         )
 
 
@@ -141,7 +144,7 @@ def _alter_credentials(image: MetadataImage, change: AlterCredentials) -> Metada
     left |= {(user, mechanism): credential for user, mechanism, credential in change.put}
     if len(left) > CREDENTIALS_MAX:
         raise KafkaError(
-            ErrorCode.policy_violation, f"a cluster has {CREDENTIALS_MAX} credentials at most"
+            ErrorCode.policy_violation, f"a cluster can have at most {CREDENTIALS_MAX} credentials"
         )
     return replace(image, credentials=left)
 
@@ -150,7 +153,7 @@ def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
     _check_access(image)
     acls = (image.acls | frozenset(change.add)) - frozenset(change.remove)
     if len(acls) > ACLS_MAX:
-        raise KafkaError(ErrorCode.policy_violation, f"a cluster has {ACLS_MAX} ACLs at most")
+        raise KafkaError(ErrorCode.policy_violation, f"a cluster can have at most {ACLS_MAX} ACLs")
     return replace(image, acls=acls)
 
 
@@ -158,7 +161,7 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
     if not image.keeps_quotas:
         raise KafkaError(
             ErrorCode.unsupported_version,
-            f"quotas are kept from {JOSEFINE_VERSION} {QUOTAS_LEVEL} on: finalize it",
+            f"quotas need {JOSEFINE_VERSION} {QUOTAS_LEVEL}: finalize that level first",
         )
     quotas = {entity: dict(bounds) for entity, bounds in image.quotas.items()}
     for entity, key, value in change.quotas:
@@ -169,7 +172,9 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
             bounds[key] = value
     quotas = {entity: bounds for entity, bounds in quotas.items() if bounds}
     if len(quotas) > QUOTAS_MAX:
-        raise KafkaError(ErrorCode.policy_violation, f"a cluster has {QUOTAS_MAX} quotas at most")
+        raise KafkaError(
+            ErrorCode.policy_violation, f"a cluster can have at most {QUOTAS_MAX} quotas"
+        )
     return replace(image, quotas=quotas)
 
 
@@ -177,10 +182,12 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
 
 
 def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
+    # A deposed controller may still have a decision in flight. Its term differs from the term of
+    # the block that carries it, and its view of the brokers is out of date.
     if change.controller_term != at.term:
         raise KafkaError(
             ErrorCode.not_controller,
-            f"decided in term {change.controller_term}, now is term {at.term}",
+            f"decided in term {change.controller_term}, the current term is {at.term}",
         )
     brokers = dict(image.brokers)
     for state in change.brokers:
@@ -214,7 +221,8 @@ def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
 
 
 def _doubts_left(entry: PartitionEntry, state: PartitionState) -> tuple[Doubt, ...]:
-    """A leader's log is by definition the partition's; the others in doubt have yet to copy it."""
+    """The doubts after a decision: the leader's log defines the partition, the others in doubt
+    still have to copy it."""
     return tuple(
         each
         for each in entry.doubts
@@ -236,7 +244,7 @@ def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: Partition
     if state.partition_epoch != entry.partition_epoch:
         return False
     if state.leader_epoch == entry.leader_epoch + 1:
-        # Elected without a look at a registration that came in between: it may lead nothing yet.
+        # The controller may not have seen a registration in between: it must not lead then.
         return state.leader == NO_LEADER or image.is_live(state.leader)
     return (state.leader, state.leader_epoch) == (entry.leader, entry.leader_epoch)
 
@@ -246,7 +254,7 @@ def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
     if proposer is None or proposer.epoch != change.broker_epoch:
         raise KafkaError(
             ErrorCode.stale_broker_epoch,
-            f"broker {change.broker_id} of epoch {change.broker_epoch} is not the current one",
+            f"broker {change.broker_id} is no longer registered with epoch {change.broker_epoch}",
         )
 
     def altered(entry: PartitionEntry, item: IsrItem) -> PartitionEntry:
@@ -270,15 +278,15 @@ def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item:
     if entry.leader != broker_id or broker_id not in item.isr:
         return False
     for member in item.isr:
-        # A broker about to stop may stay until its leaderships have moved; it does not come back.
+        # A broker that is about to stop may stay until its leaderships have moved, but not return.
         known = image.brokers.get(member)
         if known is None or known.fenced or member not in entry.replicas:
             return False
         if member not in entry.isr and not known.is_live:
             return False
         if member not in entry.isr and (member, known.epoch) not in item.joined:
-            return False  # of another incarnation than the one that had caught up
-    # A leader cannot make eligible whom it did not have in sync.
+            return False  # another incarnation than the one that had caught up (KIP-903)
+    # Only replicas that were in sync can become eligible.
     return set(item.elr) <= {*entry.isr, *entry.elr} - {*item.isr}
 
 
@@ -330,7 +338,7 @@ def _create_partitions(image: MetadataImage, change: CreatePartitions) -> Metada
     if len(topic.partitions) != change.first_partition:
         raise KafkaError(
             ErrorCode.invalid_partitions,
-            f"topic '{topic.name}' has {len(topic.partitions)} partitions by now, "
+            f"topic '{topic.name}' has {len(topic.partitions)} partitions now, "
             f"not {change.first_partition}",
         )
     new = _new_partitions(image, change.replicas, change.offline)
@@ -359,7 +367,8 @@ def _alter_config(image: MetadataImage, change: AlterTopicConfig) -> MetadataIma
 
 
 def _without_elr(entry: PartitionEntry) -> PartitionEntry:
-    """Under another `min.insync.replicas` the high watermark may move on without them."""
+    """Clear the ELR: with another `min.insync.replicas` the high watermark may advance without
+    those replicas, which then lack committed records."""
     if not entry.elr:
         return entry
     return replace(

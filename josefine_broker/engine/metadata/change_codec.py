@@ -1,7 +1,7 @@
-"""Metadata changes as bytes: the Raft payloads.
+"""The codec of metadata changes: Raft payloads from and to change values.
 
-Rules: JSON with a version and a kind: a block is read by people, and rarely written. A change this
-broker does not know is CorruptData, and its host must stop: skipping it would fork the image.
+Rules: JSON with a version and a kind, because people read blocks and few are written. A change that
+this broker does not know is CorruptData, and its host must stop: skipping it would fork the image.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 
 CHANGE_VERSIONS = (1, COMPLETENESS_LEVEL)
-"""Version 2 is written for a registration that speaks of each log, and for nothing else."""
+"""Version 2 is written only for a registration that reports the completeness of each log."""
 
 
 def encode_change(change: Change, origin: Origin) -> bytes:
@@ -66,7 +66,8 @@ def encode_change(change: Change, origin: Origin) -> bytes:
 
 
 def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
-    """Raises CorruptData for bytes that are no change, or one of a newer broker's."""
+    """The change and its origin. Raises CorruptData for bytes that are not a change, or are from a
+    newer broker."""
     plain = read_json(payload, "metadata change")
     version, name = plain.get("version"), plain.get("kind")
     if version not in CHANGE_VERSIONS:
@@ -97,7 +98,7 @@ def _pairs(plain: list[list[str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _claims_plain(claims: LogClaims) -> dict[str, Any]:
-    """By topic and value, since they may be thousands."""
+    """Grouped by topic and value, because there may be thousands."""
     logs: dict[str, dict[str, list[int]]] = {}
     for (topic_id, index), found in claims.logs.items():
         logs.setdefault(topic_id.hex, {}).setdefault(found.value, []).append(index)

@@ -1,4 +1,4 @@
-"""A metadata change as one line for people: what `/cluster/chain` says. Decides nothing."""
+"""One-line descriptions of metadata changes for people, as `/cluster/chain` shows them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -29,14 +29,14 @@ from josefine_broker.engine.metadata.image import NO_LEADER
 from josefine_broker.engine.metadata.log_completeness import Completeness
 
 PARTS_MAX = 4
-"""Partitions or brokers named in a line; the rest is counted."""
+"""Partitions or brokers that a line names; the rest is counted."""
 
 Names = Mapping[str, str]
-"""Topic id (hex) → name. A topic that is gone is told by the first digits of its id."""
+"""Topic id (hex) → name. A deleted topic is shown by the first digits of its id."""
 
 
 def describe_change(change: Change, names: Names) -> str:
-    """One line, no full stop: what is asked for. Whether it fitted, the image tells."""
+    """One line without a full stop: what is requested. The image shows whether it was applied."""
     return _WORDS[type(change)](change, names)
 
 
@@ -65,7 +65,7 @@ def _register(change: RegisterBroker, _: Names) -> str:
 
 
 def _found(change: RegisterBroker) -> str:
-    """What it says of its logs."""
+    """The completeness of the logs that it reports."""
     if change.logs is None:
         return "" if change.clean else ", not closed cleanly"
     counts = Counter(each.value for each in change.logs.logs.values())
@@ -137,19 +137,19 @@ def _producer_ids(change: AllocateProducerIds, _: Names) -> str:
 
 def _acls(change: AlterAcls, _: Names) -> str:
     parts = [_acl(each) for each in change.add]
-    parts += [f"not any more: {_acl(each)}" for each in change.remove]
+    parts += [f"removed: {_acl(each)}" for each in change.remove]
     return f"access: {_join(parts)}"
 
 
 def _credentials(change: AlterCredentials, _: Names) -> str:
     parts = [f"{each.user} by {each.mechanism}" for each in change.put]
-    parts += [f"{user} not any more by {mechanism}" for user, mechanism in change.remove]
+    parts += [f"{user} by {mechanism} removed" for user, mechanism in change.remove]
     return f"passwords: {_join(parts)}"
 
 
 def _quotas(change: AlterQuotas, _: Names) -> str:
     parts = (
-        f"{entity}: " + (f"{key} not any more" if value is None else f"{key}={value:.15g}")
+        f"{entity}: " + (f"{key} removed" if value is None else f"{key}={value:.15g}")
         for entity, key, value in change.quotas
     )
     return f"quotas: {_join(parts)}"

@@ -1,9 +1,8 @@
-"""The changes of the cluster's metadata, as values. `apply.py` applies them, `change_codec.py`
-turns them into Raft payloads.
+"""The metadata changes, as values. `apply.py` applies them, `change_codec.py` encodes them.
 
-Rules: a change carries its effects, chosen by its proposer; nothing is elected or placed when it is
-applied, so brokers of two versions cannot disagree. Whatever a change depends on is named in it
-(an id, an epoch, a count) and is compared when it is applied.
+Rules: a change carries its effects, chosen by its proposer. Nothing is elected or placed when it is
+applied, so brokers of two versions cannot disagree. A change names its preconditions (an id, an
+epoch, a count), which are compared when it is applied.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ Replicas = tuple[tuple[int, ...], ...]
 
 
 class Origin(NamedTuple):
-    """Who proposed a change: the proposer recognizes its own when the block is applied."""
+    """The proposer of a change, who recognizes it by this when the block is applied."""
 
     broker_id: int
     number: int
@@ -37,10 +36,10 @@ class At(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker started: a new incarnation, fenced until the controller hears it.
+    """A broker has started: a new incarnation, fenced until the controller gets its heartbeats.
 
-    `previous_epoch` is that of the incarnation that left the data directory, if all that it wrote
-    is there (-1: that is not so, or not known).
+    `previous_epoch` is the epoch of the incarnation that left the data directory, if everything it
+    wrote is there (-1: something is missing, or it is unknown).
     """
 
     broker_id: int
@@ -51,25 +50,25 @@ class RegisterBroker:
     admin: str | None = None
     features: tuple[FeatureRange, ...] = ()
     clean: bool = True
-    """All that may be said of its logs below COMPLETENESS_LEVEL: each is complete."""
+    """The only statement about its logs below COMPLETENESS_LEVEL: each one is complete."""
     logs: LogClaims | None = None
-    """What may be believed of each log; None below that level, or proposed without an image."""
+    """The completeness of each log; None below that level, or when proposed without an image."""
     previous_epoch: int = -1
     known_epoch: int | None = None
-    """Epoch of this broker, -1 for none, where it was proposed: refused when another process has
-    registered since, for the proposer may be dead by then. None: it was proposed without an image.
-    """
+    """Epoch of this broker in the proposer's image, -1 if not registered. The change is refused if
+    another process has registered since, because the proposer may be dead by then. None: proposed
+    without an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterBroker:
-    """A broker left for good; refused while it holds replicas."""
+    """A broker has left for good; refused while it has replicas."""
 
     broker_id: int
 
 
 class BrokerState(NamedTuple):
-    """What the controller says of one incarnation of a broker."""
+    """The controller's state of one broker incarnation."""
 
     broker_id: int
     epoch: int
@@ -79,14 +78,14 @@ class BrokerState(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """What the controller makes of one partition, if it still is at `partition_epoch`."""
+    """The controller's new state of one partition, if it is still at `partition_epoch`."""
 
     topic_id: UUID
     partition: int
     partition_epoch: int
     leader: int
     leader_epoch: LeaderEpoch
-    """That of the partition now, or one more: a new leader, or the old one elected again."""
+    """The current one, or one more for a new leader or the old one elected again."""
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -97,7 +96,7 @@ class PartitionState(NamedTuple):
     def of(
         cls, topic_id: UUID, partition: int, old: PartitionEntry, new: PartitionEntry
     ) -> "PartitionState":
-        """From `old` to `new`; the partition epoch is the old one's."""
+        """The change from `old` to `new`, with the old partition epoch as precondition."""
         return cls(
             topic_id,
             partition,
@@ -114,8 +113,8 @@ class PartitionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the controller of `controller_term` decided. Refused as a whole in a block of another
-    term; entries that no longer fit are skipped, the controller looks again."""
+    """A decision of the controller of `controller_term`. Refused as a whole in a block of another
+    term; entries that no longer fit are skipped, and the controller decides again."""
 
     controller_term: int
     reason: str
@@ -125,7 +124,7 @@ class Decision:
 
 
 class IsrItem(NamedTuple):
-    """The in-sync replicas of one partition as its leader wants them."""
+    """The in-sync replicas that a partition's leader proposes."""
 
     topic_id: UUID
     partition: int
@@ -134,14 +133,14 @@ class IsrItem(NamedTuple):
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     joined: tuple[tuple[int, int], ...] = ()
-    """(broker, broker epoch) of each new member: the incarnation that was seen to have caught up.
-    A later one may have lost what that one had (KIP-903)."""
+    """(broker, broker epoch) of each new member: the incarnation that had caught up. A later one
+    may have lost what that one had (KIP-903)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterIsr:
-    """A partition leader changes its ISRs (KIP-497). Items that no longer fit are skipped: the
-    proposer reads in the image what came of each."""
+    """A broker changes the ISRs of partitions that it leads (KIP-497). Items that no longer fit are
+    skipped; the proposer reads the result of each from the image."""
 
     broker_id: int
     broker_epoch: int
@@ -149,7 +148,7 @@ class AlterIsr:
 
 
 class ReassignItem(NamedTuple):
-    """One partition's new replicas; None: as before the reassignment under way."""
+    """One partition's new replicas; None cancels the reassignment in progress."""
 
     topic_id: UUID
     partition: int
@@ -158,13 +157,13 @@ class ReassignItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignPartitions:
-    """Partitions shall move (KIP-455). Items that cannot be are skipped."""
+    """Start reassignments (KIP-455). Items that are not possible are skipped."""
 
     items: tuple[ReassignItem, ...]
 
 
 class FeatureLevel(NamedTuple):
-    """A feature's new level, if it still is at `previous`; 0 is the absence of one."""
+    """A feature's new level, if it is still at `previous`; 0 means absent."""
 
     name: str
     previous: int
@@ -173,17 +172,17 @@ class FeatureLevel(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetFeatures:
-    """Finalize levels that every broker understands (KIP-584), all of them or none."""
+    """Finalize levels that every broker supports (KIP-584), all of them or none."""
 
     levels: tuple[FeatureLevel, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
-    """A topic with all its partitions, in one change.
+    """Create a topic with all its partitions, in one change.
 
-    Replicas in `offline` are not in sync at birth; the first that is leads. Where all are offline,
-    all are in sync (an empty log has every record) and nobody leads yet.
+    Replicas in `offline` are not in the initial ISR; the first one that is in it leads. If all are
+    offline, all are in the ISR (an empty log has every record), and there is no leader yet.
     """
 
     name: str
@@ -195,14 +194,15 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic:
-    """By id: a topic made anew under the same name is another topic."""
+    """Delete a topic by id: one that is created again with the same name is another topic."""
 
     topic_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions:
-    """More partitions; `first_partition` is how many its proposer saw. `offline` as CreateTopic."""
+    """Add partitions. `first_partition` is the number that the proposer saw; `offline` is as in
+    CreateTopic."""
 
     topic_id: UUID
     first_partition: int
@@ -212,7 +212,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTopicConfig:
-    """Set the pairs of `assign`, drop the names of `remove`."""
+    """Set the pairs of `assign`, remove the names of `remove`."""
 
     topic_id: UUID
     assign: tuple[tuple[str, str], ...] = ()
@@ -221,7 +221,7 @@ class AlterTopicConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateProducerIds:
-    """The block [first_id, first_id + count) goes to a broker, if it still is the next one."""
+    """Allocate the block [first_id, first_id + count) to a broker, if it is still the next one."""
 
     broker_id: int
     first_id: int
@@ -230,14 +230,14 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterAcls:
-    """These ACLs are there afterwards, those are not; what is so already stays."""
+    """Add and remove ACLs; one that is already there or already gone is no error."""
 
     add: tuple[Acl, ...] = ()
     remove: tuple[Acl, ...] = ()
 
 
 class UserCredential(NamedTuple):
-    """How a user proves a password by one mechanism."""
+    """A user's credential for one mechanism."""
 
     user: str
     mechanism: str
@@ -246,15 +246,15 @@ class UserCredential(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterCredentials:
-    """Credentials that are there afterwards in place of any before, and (user, mechanism) of those
-    that are not."""
+    """Set credentials, in place of earlier ones, and remove those of the given (user, mechanism)
+    pairs."""
 
     put: tuple[UserCredential, ...] = ()
     remove: tuple[tuple[str, str], ...] = ()
 
 
 class QuotaChange(NamedTuple):
-    """One bound of an entity; None: there is none any more."""
+    """One quota of an entity; None removes it."""
 
     entity: QuotaEntity
     key: str
@@ -263,7 +263,7 @@ class QuotaChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterQuotas:
-    """Bounds of clients that count afterwards, each in place of any before."""
+    """Set and remove client quotas."""
 
     quotas: tuple[QuotaChange, ...]
 

@@ -1,8 +1,8 @@
-"""Texts of config values, read and printed as Kafka's ConfigDef does: the types and the validators.
+"""Config values as text, read and printed as Kafka's ConfigDef does: types and validators.
 
-Rules: a text is trimmed as `String.trim` does (everything up to the space character), and then read
-as Java's parser of its type reads it; a value is printed as DescribeConfigs prints it. A ValueError
-says what is wrong, in words that fit after the name and the value.
+Rules: a text is trimmed as by `String.trim` (everything up to the space character), then parsed as
+by Java's parser of its type; a value is printed as in DescribeConfigs. A ValueError's message
+continues a sentence that starts with the name and the value.
 """
 
 import math
@@ -34,11 +34,11 @@ class ConfigType(Enum):
 
 _TRIMMED = "".join(map(chr, range(0x21)))
 _UNITS = {"ms": " of milliseconds", "bytes": " of bytes"}
-"""By the last part of a config's name."""
+"""Keyed by the last part of a config's name."""
 _INTEGER = re.compile(r"[+-]?\d+")
-"""Java takes the decimal digits of every script; `\\d` does, too."""
+"""Java accepts the decimal digits of every script; so does `\\d`."""
 _BASIC_PLANE_END = "\uffff"
-"""Java looks at UTF-16 units: it does not see a digit in a pair of them."""
+"""Java parses UTF-16 code units: it does not recognize a digit in a surrogate pair."""
 _DECIMAL = re.compile(
     r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII
 )
@@ -50,7 +50,7 @@ _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 
 def read_value(kind: ConfigType, text: str, name: str = "") -> Value:
-    """The value that a text stands for. `name` tells the unit of a number in the error."""
+    """The value of a text. `name` determines the unit of a number in the error message."""
     text = text.strip(_TRIMMED)
     if kind is ConfigType.BOOLEAN:
         return flag(text)
@@ -64,7 +64,7 @@ def read_value(kind: ConfigType, text: str, name: str = "") -> Value:
 
 
 def printed(value: Value) -> str:
-    """The text that DescribeConfigs has of a value."""
+    """The text of a value in DescribeConfigs."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -73,7 +73,7 @@ def printed(value: Value) -> str:
 
 
 def flag(text: str) -> bool:
-    """A boolean in letters of either case."""
+    """A boolean, case-insensitive."""
     value = {"TRUE": True, "FALSE": False}.get(text.strip(_TRIMMED).upper())
     if value is None:
         raise ValueError("must be true or false")
@@ -81,7 +81,7 @@ def flag(text: str) -> bool:
 
 
 def at_least(low: int) -> Check:
-    """A number from `low` on."""
+    """A number that is not below `low`."""
 
     def check(value: Value) -> None:
         assert isinstance(value, int | float)
@@ -152,7 +152,7 @@ def _integer(text: str, bits: int, name: str) -> int:
     if not _INTEGER.fullmatch(text) or max(text) > _BASIC_PLANE_END:
         raise ValueError(_no_number(name, text))
     digits = text.lstrip("+-").lstrip("0") or "0"
-    # Python refuses to read thousands of digits; that many are too large in any case.
+    # Python refuses to parse thousands of digits; numbers that long are out of range anyway.
     value = int(digits) if len(digits) <= len(str(2**bits)) else 2**bits + 1
     value = -value if text.startswith("-") else value
     if not -(2**bits) <= value < 2**bits:
@@ -180,7 +180,7 @@ def _double(text: str) -> float:
 
 
 def _printed_double(value: float) -> str:
-    """As `Double.toString` of Java 19 and later: the shortest digits that stand for the number, at
+    """As `Double.toString` of Java 19 and later: the shortest digits that identify the number, at
     least two of them; with an exponent below 10^-3 and from 10^7 on."""
     if math.isnan(value) or math.isinf(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]

@@ -1,16 +1,16 @@
-"""What becomes of one partition when brokers come and go. Pure functions of entry and liveness.
+"""Leader election and ISR of one partition: pure functions of its entry and the live brokers.
 
 Rules:
 - a leader comes from the in-sync replicas (ISR), first in replica order; else from the eligible
-  leader replicas (ELR, KIP-966); from others only where the topic allows unclean elections;
-- a replica that left an ISR below `min.insync.replicas` joins the ELR: from then on the high
-  watermark stands still, so the replica has every committed record. An ISR that is large enough
+  leader replicas (ELR, KIP-966); else from any replica if the topic allows unclean elections;
+- a replica that leaves an ISR below `min.insync.replicas` joins the ELR: from then on the high
+  watermark does not move, so the replica has every committed record. An ISR that is large enough
   empties the ELR;
-- a replica that may have lost records leaves ISR and ELR before anybody is elected, if another
-  member has them. Where none has, those that lost their power with everybody else lead as ever; a
-  log that is known to lack records, or is not there, leads only by an unclean election;
-- while nobody leads that has every committed record, the last members stay in the ISR, dead or
-  alive, in doubt or not.
+- a replica that may have lost records leaves ISR and ELR before an election if another member has
+  the records. If none has, replicas that lost only what a power failure takes may lead as usual; a
+  log that is known to lack records, or is missing, leads only after an unclean election;
+- while no replica with every committed record is available, there is no leader, and the last
+  members stay in the ISR, whether they are live or in doubt.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,14 +25,14 @@ from josefine_broker.engine.metadata.log_completeness import Completeness
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Liveness:
-    """The brokers as an election sees them."""
+    """The brokers by liveness, as an election needs them."""
 
     live: frozenset[int]
-    """Neither fenced nor about to stop: may be elected, may join an ISR."""
+    """Neither fenced nor about to stop: may be elected, and may join an ISR."""
     heard: frozenset[int]
-    """Not fenced: may go on leading."""
+    """Not fenced: may stay leader."""
     unclean: frozenset[int]
-    """Came back from an unclean shutdown and are not cleared yet."""
+    """Registered after an unclean shutdown, and not cleared yet."""
 
     @classmethod
     def of(cls, brokers: Mapping[int, BrokerEntry]) -> "Liveness":
@@ -46,20 +46,22 @@ class Liveness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionRules:
-    """What a topic's configuration says."""
+    """The topic settings that elections depend on."""
 
     min_insync_replicas: int = 1
     unclean_allowed: bool = False
 
 
 def settle(entry: PartitionEntry, brokers: Liveness, rules: ElectionRules) -> PartitionEntry:
-    """The entry with the ISR, ELR and leader that these brokers leave it; itself when nothing
-    changes. The leader epoch grows when the leader changes; the partition epoch is the applier's.
+    """The entry with ISR, ELR and leader adjusted to these brokers; itself when nothing changes.
+    The leader epoch grows when the leader changes; `apply` raises the partition epoch.
     """
     in_doubt = brokers.unclean or entry.doubts
     if entry.leader in entry.isr and brokers.live.issuperset(entry.isr) and not in_doubt:
         return entry
     members = _Members(entry, brokers, rules)
+    # The order is the safety rule: a clean leader from the ISR, then from the ELR, and only then a
+    # replica that may lack committed records. Each step is tried only if the one before has none.
     isr, trusted = members.isr, members.trusted
     if entry.leader in isr and entry.leader in brokers.heard and entry.leader in trusted:
         return members.led_by(entry.leader, isr)
@@ -77,7 +79,7 @@ def settle(entry: PartitionEntry, brokers: Liveness, rules: ElectionRules) -> Pa
 
 
 class _Members:
-    """Who of a partition's ISR and ELR is left."""
+    """The ISR and ELR of a partition without the replicas that are dead or in doubt."""
 
     __slots__ = ("_entry", "_rules", "elr", "isr", "trusted")
 
@@ -86,7 +88,7 @@ class _Members:
         self._rules = rules
         self.trusted = trusted(entry, brokers.unclean)
         counted = self.trusted or frozenset((*entry.isr, *entry.elr))
-        """Nobody is trusted: then nobody leads, and the members are remembered."""
+        """If no member is trusted there is no leader, and all members stay on record."""
         isr = tuple(each for each in entry.isr if each in counted)
         self.isr = _kept(isr, brokers.live, brokers.heard) if self.trusted else isr
         self.elr = tuple(each for each in entry.elr if each in counted)
@@ -96,8 +98,8 @@ class _Members:
         return led_by(self._entry, leader, isr, elr)
 
     def led_by_nobody(self) -> PartitionEntry:
-        """Replicas in doubt are remembered beside the others: those may turn out to be no better,
-        when they come back."""
+        """The entry without a leader. Replicas in doubt stay on record with the others, which may
+        turn out to be no better when they return."""
         entry = self._entry
         in_doubt = {each.broker_id for each in entry.doubts}
         isr = tuple(each for each in entry.isr if each in self.isr or each in in_doubt)
@@ -107,8 +109,8 @@ class _Members:
 
 
 def trusted(entry: PartitionEntry, unclean: frozenset[int] = frozenset()) -> frozenset[int]:
-    """Of ISR and ELR those that are believed to have every committed record. If there are none,
-    those that lost only what a loss of power takes; else nobody. `unclean`: whole brokers of them.
+    """The members of ISR and ELR that have every committed record. If there are none, those that
+    lost only what a power failure takes; else nobody. `unclean`: brokers in doubt as a whole.
     """
     members = {*entry.isr, *entry.elr}
     if not entry.doubts:
@@ -120,14 +122,14 @@ def trusted(entry: PartitionEntry, unclean: frozenset[int] = frozenset()) -> fro
 
 
 def is_clean(entry: PartitionEntry, leader: int, unclean: frozenset[int]) -> bool:
-    """Whether this leader is believed to have every record that was committed in `entry`."""
+    """Whether this leader has every record that was committed in `entry`, as far as known."""
     is_member = leader in entry.isr or leader in entry.elr
     is_complete = entry.completeness_of(leader) is Completeness.COMPLETE
     return is_member and is_complete and leader not in unclean
 
 
 def _least_doubted(entry: PartitionEntry, brokers: Liveness) -> int:
-    """For an unclean election: a log that is known to lack records comes last."""
+    """The leader of an unclean election: a log that is known to lack records comes last."""
     live = [each for each in entry.replicas if each in brokers.live]
     return min(live, key=lambda each: entry.completeness_of(each).rank, default=NO_LEADER)
 
@@ -138,9 +140,10 @@ def eligible(
     min_insync_replicas: int,
     complete: Collection[int] | None = None,
 ) -> tuple[int, ...]:
-    """The ELR once `isr` is the ISR: who leaves an ISR too small to confirm anything, and who had.
+    """The ELR once `isr` is the ISR: replicas that leave an ISR too small to commit, and earlier
+    ones.
 
-    `complete`: those of ISR and ELR that did not lose records; None: all.
+    `complete`: the members of ISR and ELR that did not lose records; None: all.
     """
     if len(isr) >= min(min_insync_replicas, len(entry.replicas)):
         return ()
@@ -152,7 +155,7 @@ def eligible(
 
 
 def prefer(entry: PartitionEntry, brokers: Liveness) -> PartitionEntry:
-    """Led by its first replica, if that is in sync and live."""
+    """The entry led by its preferred (first) replica, if that is in sync and live."""
     preferred = entry.replicas[0]
     is_sound = preferred in trusted(entry, brokers.unclean)
     if preferred not in entry.isr or preferred not in brokers.live or not is_sound:
@@ -161,16 +164,16 @@ def prefer(entry: PartitionEntry, brokers: Liveness) -> PartitionEntry:
 
 
 class ElectionType(Enum):
-    """What ElectLeaders may ask for, by its numbers (KIP-460)."""
+    """The elections that ElectLeaders can request, with their numbers (KIP-460)."""
 
     PREFERRED = 0  # the first replica, from the ISR
-    UNCLEAN = 1  # anybody, where nobody leads: records may be lost
+    UNCLEAN = 1  # any replica, if there is no leader: records may be lost
 
 
 def elect(
     entry: PartitionEntry, brokers: Liveness, rules: ElectionRules, election: ElectionType
 ) -> PartitionEntry:
-    """The entry under a leader that was asked for by a person.
+    """The entry after an election that an operator requested.
 
     Raises KafkaError(election_not_needed | preferred_leader_not_available |
     eligible_leaders_not_available).
@@ -178,7 +181,7 @@ def elect(
     if election is ElectionType.PREFERRED:
         preferred = entry.replicas[0]
         if entry.leader == preferred:
-            raise KafkaError(ErrorCode.election_not_needed, "the preferred replica leads")
+            raise KafkaError(ErrorCode.election_not_needed, "the preferred replica is the leader")
         after = prefer(entry, brokers)
         if after.leader != preferred:
             raise KafkaError(
@@ -187,17 +190,17 @@ def elect(
             )
         return after
     if entry.leader != NO_LEADER:
-        raise KafkaError(ErrorCode.election_not_needed, f"broker {entry.leader} leads")
+        raise KafkaError(ErrorCode.election_not_needed, f"broker {entry.leader} is the leader")
     after = settle(entry, brokers, replace(rules, unclean_allowed=True))
     if after.leader == NO_LEADER:
-        raise KafkaError(ErrorCode.eligible_leaders_not_available, "none of the replicas is live")
+        raise KafkaError(ErrorCode.eligible_leaders_not_available, "no replica is live")
     return after
 
 
 def led_by(
     entry: PartitionEntry, leader: int, isr: tuple[int, ...], elr: tuple[int, ...]
 ) -> PartitionEntry:
-    """The entry under that leader; the same object when that changes nothing."""
+    """The entry with that leader; the same object when nothing changes."""
     if (leader, isr, elr) == (entry.leader, entry.isr, entry.elr):
         return entry
     leader_epoch = LeaderEpoch(entry.leader_epoch + (leader != entry.leader))
@@ -205,12 +208,12 @@ def led_by(
 
 
 def first(replicas: tuple[int, ...], among: frozenset[int]) -> int:
-    """The first of the replicas that is among them, or NO_LEADER."""
+    """The first replica that is in `among`, or NO_LEADER."""
     return next((each for each in replicas if each in among), NO_LEADER)
 
 
 def _kept(members: tuple[int, ...], *wanted: frozenset[int]) -> tuple[int, ...]:
-    """The members in the first of `wanted` that has any; all of them when none has."""
+    """The members in the first set of `wanted` that has any; all of them when none has."""
     for each in wanted:
         kept = tuple(member for member in members if member in each)
         if kept:

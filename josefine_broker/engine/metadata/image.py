@@ -1,4 +1,4 @@
-"""The cluster's metadata at one committed block: an immutable value.
+"""The metadata image: all metadata of the cluster at one committed block, as an immutable value.
 
 Rules: an image is never changed, `metadata/apply.py` makes the next one; equal histories give equal
 bytes (`to_bytes`), so two brokers can compare digests. The data path only reads the current image.
@@ -21,48 +21,51 @@ from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 
 IMAGE_VERSIONS = (1, 2, 3, 4)
-"""Version 2 knows what is believed of single logs, 3 who may do what, 4 quotas: each from its level
-on."""
+"""Version 2 adds doubts about single logs, 3 access control, 4 quotas; each is written from its
+feature level on."""
 
 JOSEFINE_VERSION = "josefine.version"
-"""Formats of blocks, snapshots and messages between brokers, as one number: see `features.py`."""
+"""One number for the formats of blocks, snapshots and messages between brokers; see `features.py`.
+"""
 COMPLETENESS_LEVEL = 2
-"""From here on registrations speak of each log; below, of the whole broker."""
+"""From this level on a registration reports each log; below, only the broker as a whole."""
 CLEANING_LEVEL = 3
-"""From here on brokers clean the logs of compacted topics, and read offsets that expire by
-themselves."""
+"""From this level on brokers clean compacted topics, and read offset records that hold their own
+expiration time."""
 TRANSACTIONS_LEVEL = 4
 VERIFYING_LEVEL = 5
-"""From here on leaders ask a transaction's coordinator before they let its first batch in."""
+"""From this level on leaders ask the transaction coordinator before they append the first batch of
+a transaction."""
 
 ACCESS_LEVEL = 6
-"""From here on the metadata say who may do what."""
+"""From this level on the metadata contain ACLs and credentials."""
 
 QUOTAS_LEVEL = 7
-"""From here on the metadata say how much clients may do."""
+"""From this level on the metadata contain client quotas."""
 
 TRANSACTION_VERSION = "transaction.version"
-"""Kafka's name; clients go by it (KIP-890). 1: records of transactions have tagged fields. 2: every
-end raises its producer's epoch, and leaders add partitions."""
+"""Kafka's feature that clients negotiate (KIP-890). 1: transaction records have tagged fields. 2:
+the end of each transaction raises its producer's epoch, and leaders add partitions."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 METADATA_TOPIC = "__cluster_metadata"
-"""What Kafka calls the log of its controllers; there is never a topic of that name."""
+"""Kafka's name for the log of its controllers; no topic can have that name."""
 
 CLEANUP_POLICY = "cleanup.policy"
 WAS_COMPACTED = "was.compacted"
-"""Set by `apply` on a topic that is not compacted any more, for good: its offsets have holes."""
+"""Set by `apply` on a topic that is no longer compacted, forever: its offsets have holes."""
 
 GROUP_VERSION = "group.version"
-"""Kafka's feature (KIP-848): from level 1 on every broker keeps groups of the consumer protocol."""
+"""Kafka's feature (KIP-848): from level 1 on every broker serves groups of the consumer protocol.
+"""
 
 NO_LEADER = -1
 
 
 class Endpoint(NamedTuple):
-    """Where clients that came through `listener` dial a broker."""
+    """The address of a broker for clients that connected through `listener`."""
 
     listener: str
     host: str
@@ -70,14 +73,14 @@ class Endpoint(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where other brokers dial this one's Raft."""
+    """The address of a broker's Raft for other brokers."""
 
     host: str
     port: int
 
 
 class FeatureRange(NamedTuple):
-    """The levels of one feature that a broker's code understands, both inclusive."""
+    """The levels of one feature that a broker's code supports, both inclusive."""
 
     name: str
     min_level: int
@@ -85,7 +88,7 @@ class FeatureRange(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A replica that is not believed to have every committed record, until it has fetched again."""
+    """A replica that may lack committed records until it has fetched again."""
 
     broker_id: int
     completeness: Completeness
@@ -101,18 +104,18 @@ class BrokerEntry:
     epoch: int = 0
     """Height of the block that registered this incarnation: a later one has a larger epoch."""
     incarnation: str = ""
-    """What the process called itself; a broker that reads another name here was superseded."""
+    """A unique name of the process; a broker that reads another name here has been replaced."""
     fenced: bool = True
-    """The controller does not hear it: it leads nothing and joins no ISR."""
+    """The controller receives no heartbeats: it leads nothing and joins no ISR."""
     shutting_down: bool = False
-    """It asked to stop: its leaderships move away, it joins no ISR."""
+    """It has asked to stop: its leaderships move away, and it joins no ISR."""
     unclean: bool = False
-    """Its data directory was not closed: it may lack records it confirmed (KIP-966), until the
-    controller has taken it out of every ISR that has another member. Below COMPLETENESS_LEVEL; from
-    there on each partition has its `doubts`."""
+    """Its data directory was not closed, so it may lack records it acknowledged (KIP-966), until
+    the controller has removed it from every ISR that has another member. Used below
+    COMPLETENESS_LEVEL; from that level on each partition has its `doubts`."""
     raft: Address | None = None
     admin: str | None = None
-    """URL of its health and metrics."""
+    """URL of its health and metrics endpoints."""
     features: tuple[FeatureRange, ...] = ()
 
     @property
@@ -131,23 +134,23 @@ class PartitionEntry:
     leader_epoch: LeaderEpoch
     partition_epoch: int
     replicas: tuple[int, ...]
-    """The first is the preferred leader; those of `adding` and `removing` are among them."""
+    """The first is the preferred leader; `adding` and `removing` are included."""
     isr: tuple[int, ...]
-    """Never empty but after an unclean shutdown with `elr`; kept as it was while nobody leads."""
+    """Empty only after an unclean shutdown with `elr`; unchanged while there is no leader."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
-    """Replicas that come and go by the reassignment under way (KIP-455)."""
+    """Replicas that the reassignment in progress adds and removes (KIP-455)."""
     elr: tuple[int, ...] = ()
-    """Eligible leader replicas (KIP-966): they left an ISR below `min.insync.replicas`, when
-    nothing was confirmed any more, so they have every committed record."""
+    """Eligible leader replicas (KIP-966): they left an ISR that was below `min.insync.replicas`.
+    From then on nothing was committed, so they have every committed record."""
     doubts: tuple[Doubt, ...] = ()
-    """Replicas that lost records, or may have, since they last were in sync."""
+    """Replicas that lost records, or may have, since they were last in sync."""
     unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """The last leader epoch whose leader was not believed to have every committed record: there
-    followers may have to cut what was committed. -1: none."""
+    """The last leader epoch whose leader may have lacked committed records: in that epoch followers
+    may have to truncate committed records. -1: none."""
 
     def completeness_of(self, broker_id: int) -> Completeness:
-        """What is believed of that replica, were it in sync."""
+        """The completeness of that replica's log, provided that it is in sync."""
         for doubt in self.doubts:
             if doubt.broker_id == broker_id:
                 return doubt.completeness
@@ -159,7 +162,7 @@ class PartitionEntry:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas when the reassignment under way is complete."""
+        """The replicas after the reassignment in progress."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
 
@@ -183,7 +186,7 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """All metadata. `topic_names` finds a topic by id (KIP-516); it follows from `topics`."""
+    """All metadata. `topic_names` maps topic ids to names (KIP-516), derived from `topics`."""
 
     cluster_id: str
     brokers: Mapping[int, BrokerEntry] = field(default_factory=_nothing)
@@ -191,68 +194,68 @@ class MetadataImage:
     topic_names: Mapping[UUID, str] = field(default_factory=_nothing)
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=_nothing)
-    """Finalized levels (KIP-584): every registered broker understands them."""
+    """Finalized levels (KIP-584), which every registered broker supports."""
     features_epoch: int = -1
-    """Height of the block that last set them: clients compare it (KIP-584)."""
+    """Height of the block that last changed them: clients compare it (KIP-584)."""
     unregistered: frozenset[int] = frozenset()
-    """Brokers removed by command: they leave Raft too, and may register again."""
+    """Brokers removed by command: they leave Raft as well, and may register again."""
 
     acls: frozenset[Acl] = frozenset()
     credentials: Mapping[tuple[str, str], Credential] = field(default_factory=_nothing)
-    """(user, SCRAM mechanism) → what a password is checked by (KIP-554)."""
+    """(user, SCRAM mechanism) → the credential that passwords are verified with (KIP-554)."""
 
     quotas: Quotas = field(default_factory=_nothing)
 
     @property
     def keeps_doubts(self) -> bool:
-        """Whether registrations speak of each log here, not only of the whole broker."""
+        """Whether registrations report each log, not only the broker as a whole."""
         return self.features.get(JOSEFINE_VERSION, 0) >= COMPLETENESS_LEVEL
 
     @property
     def cleans_logs(self) -> bool:
-        """Whether every broker knows what the log cleaner leaves behind."""
+        """Whether every broker can read a log that the cleaner has processed."""
         return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
 
     @property
     def offsets_may_expire(self) -> bool:
-        """Whether every broker reads the record of an offset that says itself when it expires; one
-        of before would not find its way through the partition."""
+        """Whether every broker reads an offset record that holds its own expiration time; an older
+        one would fail to load the partition."""
         return self.features.get(JOSEFINE_VERSION, 0) >= CLEANING_LEVEL
 
     @property
     def serves_transactions(self) -> bool:
-        """Whether every broker knows markers, and what read_committed may see."""
+        """Whether every broker reads markers, and enforces what read_committed may see."""
         return self.features.get(JOSEFINE_VERSION, 0) >= TRANSACTIONS_LEVEL
 
     @property
     def verifies_transactions(self) -> bool:
-        """Whether every broker answers a leader that asks whether a transaction has its partition
-        (KIP-890)."""
+        """Whether every broker answers a leader that verifies whether a partition is part of a
+        transaction (KIP-890)."""
         return self.features.get(JOSEFINE_VERSION, 0) >= VERIFYING_LEVEL
 
     @property
     def keeps_access(self) -> bool:
-        """Whether every broker reads who may do what; one of before would serve everybody."""
+        """Whether every broker enforces ACLs; an older one would allow everything."""
         return self.features.get(JOSEFINE_VERSION, 0) >= ACCESS_LEVEL
 
     @property
     def keeps_quotas(self) -> bool:
-        """Whether every broker reads how much clients may do; one of before would not bound it."""
+        """Whether every broker enforces client quotas; an older one would not limit clients."""
         return self.features.get(JOSEFINE_VERSION, 0) >= QUOTAS_LEVEL
 
     @property
     def serves_consumer_groups(self) -> bool:
-        """Whether every broker knows the records of such groups: one of before would serve without
-        them, and drop them where it shortens its log."""
+        """Whether every broker reads the records of such groups: an older one would ignore them,
+        and drop them when it compacts its offsets log."""
         return self.features.get(GROUP_VERSION, 0) >= 1
 
     @property
     def tags_transactions(self) -> bool:
-        """Whether every broker reads records of transactions with tagged fields."""
+        """Whether every broker reads transaction records with tagged fields."""
         return self.features.get(TRANSACTION_VERSION, 0) >= 1
 
     def is_live(self, broker_id: int) -> bool:
-        """Registered, heard by the controller, not about to stop."""
+        """Whether the broker is registered, not fenced and not about to stop."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_live
 
@@ -270,7 +273,7 @@ class MetadataImage:
         return entry.partitions[index]
 
     def to_bytes(self) -> bytes:
-        """Canonical bytes: the Raft snapshot, and what `digest` is taken of."""
+        """Canonical bytes: the data of a Raft snapshot, and the input of `digest`."""
         plain = {
             "version": IMAGE_VERSIONS[self.keeps_doubts + self.keeps_access + self.keeps_quotas],
             "cluster_id": self.cluster_id,
@@ -324,12 +327,12 @@ class MetadataImage:
 
 
 def canonical_json(plain: dict[str, Any]) -> bytes:
-    """One value, one byte string: sorted keys, no spaces, ASCII."""
+    """Canonical JSON, one byte string per value: sorted keys, no spaces, ASCII."""
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
-    """The JSON object in `data`. Raises CorruptData that names `what`."""
+    """The JSON object in `data`. Raises CorruptData, whose message starts with `what`."""
     try:
         plain = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
@@ -340,7 +343,7 @@ def read_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
 
 
 def acl_from_plain(plain: list[Any]) -> Acl:
-    """The ACL of its list. Raises TypeError, ValueError."""
+    """The ACL in its list form. Raises TypeError, ValueError."""
     kind, name, pattern, principal, host, operation, permission = plain
     return Acl(
         ResourceType(kind),
@@ -354,7 +357,7 @@ def acl_from_plain(plain: list[Any]) -> Acl:
 
 
 def credential_to_plain(key: tuple[str, str], credential: Credential) -> list[Any]:
-    """A user's credential as a list; bytes as hexadecimal digits."""
+    """A user's credential as a list; bytes are hexadecimal digits."""
     return [
         *key,
         credential.iterations,
@@ -365,7 +368,7 @@ def credential_to_plain(key: tuple[str, str], credential: Credential) -> list[An
 
 
 def credential_from_plain(plain: list[Any]) -> tuple[tuple[str, str], Credential]:
-    """Raises TypeError, ValueError."""
+    """The inverse of `credential_to_plain`. Raises TypeError, ValueError."""
     user, mechanism, iterations, *texts = plain
     salt, stored_key, server_key = map(bytes.fromhex, texts)
     return (user, mechanism), Credential(
@@ -391,7 +394,7 @@ def broker_to_plain(broker: BrokerEntry) -> dict[str, Any]:
 
 
 def broker_from_plain(plain: dict[str, Any]) -> BrokerEntry:
-    """The broker of `broker_to_plain`. Raises KeyError, TypeError, ValueError."""
+    """The inverse of `broker_to_plain`. Raises KeyError, TypeError, ValueError."""
     return BrokerEntry(
         broker_id=plain["id"],
         endpoints=tuple(Endpoint(*each) for each in plain["endpoints"]),
@@ -418,7 +421,7 @@ def topic_to_plain(topic: TopicEntry) -> dict[str, Any]:
 
 
 def topic_from_plain(plain: dict[str, Any]) -> TopicEntry:
-    """The topic of `topic_to_plain`. Raises KeyError, TypeError, ValueError."""
+    """The inverse of `topic_to_plain`. Raises KeyError, TypeError, ValueError."""
     return TopicEntry(
         name=plain["name"],
         topic_id=UUID(plain["id"]),
@@ -428,7 +431,7 @@ def topic_from_plain(plain: dict[str, Any]) -> TopicEntry:
 
 
 def partition_to_plain(entry: PartitionEntry) -> list[Any]:
-    """A partition as a list, its fields in order; the rarely used ones only when they say more."""
+    """A partition as a list of its fields in order; rarely used ones only if they are set."""
     plain: list[Any] = [
         entry.leader,
         entry.leader_epoch,
@@ -446,7 +449,7 @@ def partition_to_plain(entry: PartitionEntry) -> list[Any]:
 
 
 def partition_from_plain(plain: list[Any]) -> PartitionEntry:
-    """The partition of `partition_to_plain`. Raises TypeError, ValueError."""
+    """The inverse of `partition_to_plain`. Raises TypeError, ValueError."""
     leader, leader_epoch, partition_epoch, *more = plain
     lists, judged = more[:5], more[5:]
     replicas, isr, adding, removing, elr = map(tuple, lists if len(lists) > 2 else [*lists, *_NONE])

@@ -1,7 +1,7 @@
-"""An image with some of its topics or partitions replaced: what every change is put together from.
+"""Edits of an image: copies with some topics or partitions replaced.
 
-Rules: what is not replaced is shared, and an entry that is "replaced" by itself changes nothing, so
-that readers tell by identity what is new.
+Rules: unchanged parts are shared, and replacing an entry by itself changes nothing, so that readers
+detect changes by identity.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,12 +16,13 @@ Item = TypeVar("Item", PartitionState, IsrItem, ReassignItem)
 
 
 def with_topic(image: MetadataImage, topic: TopicEntry) -> MetadataImage:
-    """The image with this topic, new or in place of its namesake."""
+    """The image with this topic, added or in place of the one with the same name."""
     return replace(image, topics={**image.topics, topic.name: topic})
 
 
 def with_topics(image: MetadataImage, topics: Iterable[TopicEntry]) -> MetadataImage:
-    """Topics that are the same object stay out of it: an untouched image is returned as it is."""
+    """The image with these topics. Topics that are the same objects as before are skipped; if all
+    are, the image itself is returned."""
     changed = {topic.name: topic for topic in topics if topic is not image.topics[topic.name]}
     return replace(image, topics={**image.topics, **changed}) if changed else image
 
@@ -29,7 +30,8 @@ def with_topics(image: MetadataImage, topics: Iterable[TopicEntry]) -> MetadataI
 def each_partition(
     image: MetadataImage, make: Callable[[UUID, int, PartitionEntry], PartitionEntry]
 ) -> MetadataImage:
-    """Every partition made anew by `make(topic id, index, entry)`, which may return the entry."""
+    """The image with each partition replaced by `make(topic id, index, entry)`, which may return
+    the entry unchanged."""
     return with_topics(
         image,
         (
@@ -43,7 +45,7 @@ def each_partition(
 
 
 def with_partitions(topic: TopicEntry, partitions: Sequence[PartitionEntry]) -> TopicEntry:
-    """The topic with these, in place of as many."""
+    """The topic with these partitions, as many as before; itself if all are unchanged."""
     same = all(a is b for a, b in zip(partitions, topic.partitions, strict=True))
     return topic if same else replace(topic, partitions=tuple(partitions))
 
@@ -53,7 +55,8 @@ def with_items(
     items: Iterable[Item],
     make: Callable[[PartitionEntry, Item], PartitionEntry],
 ) -> MetadataImage:
-    """Each item's partition made anew; one copy per topic, however many of its partitions."""
+    """The image with each item's partition replaced; one copy per topic, for any number of its
+    partitions."""
     by_topic: dict[UUID, dict[int, Item]] = {}
     for item in items:
         by_topic.setdefault(item.topic_id, {})[item.partition] = item

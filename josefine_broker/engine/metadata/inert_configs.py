@@ -1,8 +1,8 @@
-"""Topic configs that tools set out of habit and that have nothing to act on here.
+"""Topic configs that tools set by default and that have no effect in this broker.
 
-They are checked as Kafka checks them, kept, and described, so that a tool that sets one goes on and
-one that compares finds what it set. Each says why it has no effect; COMPATIBILITY.md lists them, as
-it lists which are refused.
+They are checked as in Kafka, stored and described, so that a tool that sets one continues and a
+tool that compares configs finds what it has set. Each has a reason for having no effect;
+COMPATIBILITY.md lists them, and the configs that are refused.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _BOOLEAN, _INT, _LONG, _LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LO
 
 
 class Inert(NamedTuple):
-    """One of them. `broker_name` is empty where the broker has no default of it."""
+    """A config without effect. `broker_name` is empty if the broker has no default for it."""
 
     name: str
     broker_name: str
@@ -38,11 +38,11 @@ _OWN_THROTTLE = (
     "a broker throttles all of its replicas that are out of sync, by its own"
     " `replication.throttle_bytes_per_second`"
 )
-_BATCH_BOUND = "a record is bounded by its batch, whose decompressed size has a limit of its own"
+_BATCH_BOUND = "a record is limited by its batch, whose decompressed size has its own limit"
 _AS_NEEDED = "an index is as long as its segment needs"
-_FILES_GROW = "files grow with what is written: recovery takes their length for true"
-_READ_BEFORE = "a reader has read its bytes before a file can go: nothing has to wait"
-_ALL_AT_ONCE = "a new segment costs nothing before it is written to: all may begin at once"
+_FILES_GROW = "files grow with what is written: recovery relies on their length"
+_READ_BEFORE = "a reader has read its bytes before a file is deleted: nothing has to wait"
+_ALL_AT_ONCE = "a new segment costs nothing before it is written to: all may start at once"
 _NO_SHARE_GROUPS = "share groups are not served"
 
 INERT: tuple[Inert, ...] = (
@@ -90,4 +90,4 @@ REFUSED: Mapping[str, str] = {
     "message.downconversion.enable": _SINCE_KAFKA_3,
     "message.format.version": _SINCE_KAFKA_3,
 }
-"""Topic configs of Kafka's that would promise what is not done, and why."""
+"""Kafka's topic configs that are refused because they would have no effect, and why."""

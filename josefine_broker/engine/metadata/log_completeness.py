@@ -1,8 +1,8 @@
-"""What a broker may believe of a log on its own disk, as a value with a name.
+"""The completeness of a log on the broker's own disk, as a value.
 
-Recovery makes it, per partition; the registration carries it; the image keeps what is not COMPLETE
-until that replica has fetched again (KIP-966 knows only a flag for the whole broker). Whoever is in
-doubt counts in no election while somebody better is left, dead or alive.
+Recovery determines it for each partition, the registration reports it, and the image keeps what is
+not COMPLETE until that replica has fetched again (KIP-966 has only a flag for the whole broker). A
+replica in doubt does not count in an election while a better one exists, dead or alive.
 """
 
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from types import MappingProxyType
 from uuid import UUID
 
 LogKey = tuple[UUID, int]
-"""Topic id and partition: a topic made anew under its name is another."""
+"""Topic id and partition: a topic that is deleted and created again has another id."""
 
 
 class Completeness(Enum):
-    """From the best to the worst."""
+    """From best to worst."""
 
-    COMPLETE = "complete"  # everything that this replica may have confirmed is here
-    UNSYNCED = "unsynced"  # the machine lost its power, or the log was not looked at: it may lack
-    SHORTENED = "shortened"  # records that may have been confirmed are gone
-    UNREADABLE = "unreadable"  # it is damaged and was left as it is; a restored file mends it
-    MISSING = "missing"  # the directory, its identity or its first segments are not there
+    COMPLETE = "complete"  # everything that this replica may have acknowledged is here
+    UNSYNCED = "unsynced"  # a power failure, or the log was not checked: records may be missing
+    SHORTENED = "shortened"  # records that may have been acknowledged are lost
+    UNREADABLE = "unreadable"  # damaged and left unchanged; restoring the file repairs it
+    MISSING = "missing"  # the directory, its identity or its first segments are missing
 
     @property
     def may_lead(self) -> bool:
-        """Whether it may lead without an unclean election, should nobody better be left: a loss of
-        power takes what was not synced from all replicas alike, and nobody is there to say more."""
+        """Whether it may lead without an unclean election if no better replica exists: a power
+        failure takes unsynced records from all replicas alike, and no replica has more."""
         return _RANK[self] <= _RANK[Completeness.UNSYNCED]
 
     @property
     def rank(self) -> int:
-        """0: the best."""
+        """0 is the best."""
         return _RANK[self]
 
     def or_worse(self, other: "Completeness") -> "Completeness":
@@ -40,9 +40,9 @@ class Completeness(Enum):
         return self if _RANK[self] >= _RANK[other] else other
 
     def after(self, before: "Completeness") -> "Completeness":
-        """What a new process is to be believed, when the one before was `before` and did not fetch
-        again: it finds what that one had made anew. Only what could not be read was left as it was,
-        and counts as it is found now."""
+        """The completeness that a new process reports, given `before` of the previous process that
+        did not fetch again: the new one finds the log that the previous one repaired. An
+        unreadable log was left unchanged, so what is found now counts."""
         if before is Completeness.UNREADABLE:
             return self
         if self is Completeness.UNREADABLE and not before.may_lead:
@@ -59,10 +59,10 @@ def _nothing() -> Mapping[LogKey, Completeness]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogClaims:
-    """What one process found on its disk, by partition.
+    """The completeness of the logs that one process found on its disk, by partition.
 
-    `default` holds for every partition that is not named. So the claims need no image, and one that
-    is behind cannot make them wrong.
+    `default` applies to every partition that is not named. So the claims can be made without an
+    image, and an image that lags cannot make them wrong.
     """
 
     default: Completeness = Completeness.COMPLETE
@@ -72,11 +72,11 @@ class LogClaims:
         return self.logs.get(key, self.default)
 
     def at_best(self, limit: Completeness) -> "LogClaims":
-        """Nothing is believed to be better than that."""
+        """The claims with nothing better than `limit`."""
         logs = {key: each.or_worse(limit) for key, each in self.logs.items()}
         return LogClaims(default=self.default.or_worse(limit), logs=logs)
 
     @property
     def are_complete(self) -> bool:
-        """Nothing is in doubt."""
+        """Whether no log is in doubt."""
         return all(each is Completeness.COMPLETE for each in (self.default, *self.logs.values()))

@@ -1,4 +1,4 @@
-"""What one partition's log is told about sizes, times and limits. Values only; `None`: no limit."""
+"""The configuration of one partition's log: sizes, times and limits. `None`: no limit."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class TimestampType(Enum):
-    """Whose clock stamps a record (`message.timestamp.type`, KIP-32)."""
+    """The clock that stamps records (`message.timestamp.type`, KIP-32)."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -17,7 +17,7 @@ class TimestampType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """One partition's log. The defaults are Kafka's; `segment_records` is ours."""
+    """The configuration of one log. The defaults are Kafka's; `segment_records` is ours."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -30,20 +30,20 @@ class LogConfig:
     message_bytes_max: int = 1_048_588
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     validates_records: bool = True
-    """Every produced record's structure, not only the batch's header and checksum."""
+    """Whether each produced record's structure is checked, not only batch header and checksum."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = DAY_MS
-    """How long a tombstone stays behind the first cleaning that met it."""
+    """How long a tombstone stays after the first cleaning pass over it."""
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int | None = None
     compression: Compression | None = None
-    """The codec that batches are stored with; None: as they were sent."""
+    """The codec of stored batches; None: as sent."""
     gzip_level: int = GZIP_LEVEL
     lz4_level: int = LZ4_LEVEL
     zstd_level: int = ZSTD_LEVEL
     was_compacted: bool = False
-    """`compact` was once among the policies: what it took away is still missing."""
+    """`compact` was one of the policies before: the records that it removed are still missing."""
 
     @property
     def deletes(self) -> bool:
@@ -55,7 +55,7 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """Of the codec that batches are stored with; None where it has no levels."""
+        """The level of the storage codec; None for a codec without levels."""
         levels = {
             Compression.GZIP: self.gzip_level,
             Compression.LZ4: self.lz4_level,

@@ -1,8 +1,9 @@
-"""How many more partitions each broker may be given, as the image tells.
+"""The limit of partitions per broker, checked against the image.
 
-Every partition costs memory and time on each tick, so a broker hosts a bounded number. The bound is
-the deciding broker's configuration and holds for whoever is to host; it is judged when a request
-comes, so two that come at once may both pass. What is there already stays.
+Every partition costs memory, and time on each tick, so a broker hosts a limited number. The limit
+is in the configuration of the broker that decides and applies to every broker that would host. It
+is checked when a request arrives, so two concurrent requests may both pass. Existing partitions
+stay.
 """
 
 from collections import Counter
@@ -13,18 +14,18 @@ from josefine_broker.engine.metadata.image import MetadataImage
 
 
 class PartitionLimit:
-    """What is left while the topics of one request are decided on, one after another."""
+    """The remaining room while the topics of one request are decided on, one after another."""
 
     def __init__(self, image: MetadataImage, partitions_max: int) -> None:
         self._image = image
         self._partitions_max = partitions_max
         self._hosted: Counter[int] | None = None
-        """Counted when first needed: a request may be wrong for other reasons."""
+        """Counted on first use: the request may be invalid for another reason."""
 
     def take(self, replicas: Iterable[Iterable[int]]) -> None:
-        """These are to be hosted too, the brokers of each new partition, or none of them.
+        """Take room for the brokers of each new partition, or for none of them.
 
-        Raises KafkaError(policy_violation), the code of KIP-578: it is not for trying again.
+        Raises KafkaError(policy_violation), the code of KIP-578: clients do not retry it.
         """
         if self._hosted is None:
             self._hosted = Counter(

@@ -1,9 +1,9 @@
-"""Metadata changes on their way: proposed here, not yet known to be applied or refused.
+"""Open metadata proposals: made by this broker, and not yet applied or refused.
 
-Rules: a proposal settles once, when the block that carries its origin is applied *here* (so the
-answer's reader finds the change in this broker's image), when a snapshot that stands for blocks
-never seen here shows its effect, or when its proposer gives up. A change whose proposer gave up may
-still be applied later, as in Kafka.
+Rules: a proposal is settled once: when the block with its origin is applied *here* (so that the
+client finds the change in this broker's image), when a snapshot that covers blocks never seen here
+shows its effect, or when its proposer gives up. A change whose proposer gave up may still be
+applied later, as in Kafka.
 """
 
 from collections.abc import Callable
@@ -35,24 +35,25 @@ TAKES_EFFECT_ONCE = (
     CreatePartitions,
     AllocateProducerIds,
 )
-"""Changes that name what they depend on: proposed again when nobody knows what became of them, the
-second block of the two is refused (and its origin settles nothing). A new configuration or a
-reassignment is not among them: it could undo what came in between. Nor are two that name nothing
-that they depend on: a second CreateTopic brings a topic back, under its old id, that was deleted
-after the first; a second UnregisterBroker removes a broker that has joined again. Nor is a
-Decision: its term is over."""
+"""Changes that name their preconditions. If the result of one is unknown and it is proposed again,
+the second of two blocks is refused, and its origin settles nothing. The others may take effect
+twice: a new configuration or a reassignment could undo what came in between; a second CreateTopic
+restores a topic, with its old id, that was deleted after the first; a second UnregisterBroker
+removes a broker that has joined again; and the term of a Decision is over."""
 
 
 def may_propose_again(payload: bytes, *, is_dead: bool) -> bool:
-    """Whether a proposal that ended without a commit is to be proposed again, to the deadline.
+    """Whether a proposal that ended without a commit may be proposed again before its deadline.
 
-    Dead: no block of it is or will be committed. Otherwise one may be.
+    `is_dead`: no block of it is or will be committed. Otherwise one may be.
     """
     return is_dead or isinstance(decode_change(payload)[0], TAKES_EFFECT_ONCE)
 
 
 def is_in_effect(change: Change, image: MetadataImage) -> bool:
-    """Whether the image is as the change wants it; False also where an image cannot tell."""
+    """Whether the image shows the effect of the change; False also if an image cannot show it."""
+    # Used after a snapshot only, which hides the single blocks. A false negative costs a timeout or
+    # a second proposal; a false positive would acknowledge a change that is not there.
     match change:
         case CreateTopic():
             return image.topic_names.get(change.topic_id) == change.name
@@ -105,10 +106,11 @@ class Proposal:
         self.settled = False
         self.error: KafkaError | None = None
         self.on_settled: Callable[[], None] | None = None
-        """Of the one request that waits for it."""
+        """Called for the one request that waits for the result."""
 
     def settle(self, error: KafkaError | None) -> None:
-        """Say what became of it, and answer who waits for it. It is in no table any more."""
+        """Set the result and answer the request that waits. The caller has removed the proposal
+        from the table."""
         assert not self.settled
         self.settled = True
         self.error = error
@@ -117,8 +119,8 @@ class Proposal:
 
 
 class Proposals:
-    """The open proposals of one broker. `first_number` is random: a restarted broker must not
-    take an old block for its own."""
+    """The open proposals of one broker. `first_number` is random, so that a restarted broker does
+    not mistake an old block for its own."""
 
     __slots__ = ("_broker_id", "_next_number", "_open")
 
@@ -131,7 +133,7 @@ class Proposals:
         return len(self._open)
 
     def open(self, change: Change) -> tuple[Proposal, bytes]:
-        """A new proposal and the payload to hand to Raft."""
+        """A new proposal, and the payload for Raft."""
         origin = Origin(self._broker_id, self._next_number)
         self._next_number += 1
         proposal = Proposal(change, origin)
@@ -139,19 +141,21 @@ class Proposals:
         return proposal, encode_change(change, origin)
 
     def has_open(self, payload: bytes) -> bool:
-        """Whether this payload is of a proposal that is open here: neither its block nor a
-        snapshot that shows its effect was applied yet, and nobody gave it up."""
+        """Whether this payload belongs to a proposal that is open here: neither its block nor a
+        snapshot with its effect was applied yet, and it was not given up."""
         origin = decode_change(payload)[1]
         return origin.broker_id == self._broker_id and origin.number in self._open
 
     def close(self, origin: Origin) -> Proposal | None:
-        """The block of `origin` was applied or refused: its proposal, if open here, to settle."""
+        """Remove and return the open proposal of this origin, if it is ours: its block was applied
+        or refused."""
         if origin.broker_id != self._broker_id:
             return None
         return self._open.pop(origin.number, None)
 
     def settle_by(self, image: MetadataImage) -> None:
-        """A snapshot hid which blocks were applied: settle the open ones whose effect it shows."""
+        """After a snapshot, settle the open proposals whose effect it shows: it hides which blocks
+        were applied."""
         shown = [each for each in self._open.values() if is_in_effect(each.change, image)]
         for proposal in shown:
             del self._open[proposal.origin.number]

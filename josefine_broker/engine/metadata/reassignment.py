@@ -1,12 +1,15 @@
-"""Moving a partition to other brokers (KIP-455). Pure: from one entry to the next.
+"""Reassignment of a partition to other brokers (KIP-455): pure functions from entry to entry.
 
-Rules: the replicas of a reassignment under way are the target's, then those that go; new ones copy,
-and when all of them are in the ISR, and enough of the target are for `min.insync.replicas`, the old
-ones go. What is asked last holds: a new target replaces the one before, none cancels it. Whoever
-has every committed record goes only then: also one that a target before had brought, which is among
-the adding and the removing for that while (Kafka drops it at once, and with it, now and then, the
-only other copy of what was confirmed). The leader epoch ends with every replica that goes: one that
-comes back begins empty, and a fetch of before that is still on its way is fenced.
+Rules:
+- during a reassignment the replicas are those of the target, then those to be removed. New replicas
+  copy; when all of them are in the ISR, and the target has enough in-sync replicas for
+  `min.insync.replicas`, the old ones are removed;
+- the last request counts: a new target replaces the previous one, and None cancels it;
+- a replica with every committed record is removed only then. That includes one which an earlier
+  target had added; it is in both `adding` and `removing` for that time. (Kafka drops it at once,
+  and with it in some cases the only other copy of acknowledged records);
+- the leader epoch ends whenever a replica is removed. If that broker is added again, it starts with
+  an empty log, and a fetch of the earlier replica that is still in flight is fenced.
 """
 
 from collections.abc import Collection
@@ -19,12 +22,12 @@ from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
 
 
 def original(entry: PartitionEntry) -> tuple[int, ...]:
-    """The replicas as they were before the reassignment under way."""
+    """The replicas before the reassignment in progress."""
     return tuple(each for each in entry.replicas if each not in entry.adding)
 
 
 def check_target(target: tuple[int, ...], known: Collection[int]) -> None:
-    """Raises KafkaError(invalid_replica_assignment) for a target no partition can have."""
+    """Raises KafkaError(invalid_replica_assignment) for a target that no partition can have."""
     if not target or len(set(target)) != len(target):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment, f"empty or repeated brokers {list(target)}"
@@ -35,7 +38,7 @@ def check_target(target: tuple[int, ...], known: Collection[int]) -> None:
 
 
 def retarget(entry: PartitionEntry, target: tuple[int, ...] | None) -> PartitionEntry:
-    """The entry on its way to `target`, or back to what it was (None).
+    """The entry with a reassignment to `target`; None cancels the one in progress.
 
     Raises KafkaError(no_reassignment_in_progress).
     """
@@ -54,7 +57,7 @@ def retarget(entry: PartitionEntry, target: tuple[int, ...] | None) -> Partition
 def complete(
     entry: PartitionEntry, brokers: Liveness, min_insync_replicas: int = 1
 ) -> PartitionEntry:
-    """The entry without the replicas that go, once the new ones are in sync; else itself."""
+    """The entry with the reassignment completed, once the new replicas are in sync; else itself."""
     target = entry.target
     isr = tuple(each for each in entry.isr if each not in entry.removing)
     came = set(entry.adding) - set(entry.removing)
@@ -75,5 +78,5 @@ def complete(
 
 
 def drops_replicas(before: PartitionEntry, after: PartitionEntry) -> bool:
-    """Whether a broker that had a copy has none any more."""
+    """Whether a broker with a replica has none afterwards."""
     return not set(before.replicas) <= set(after.replicas)

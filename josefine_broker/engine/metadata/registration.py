@@ -1,11 +1,12 @@
-"""What a broker's registration does to the image, and its removal. Pure, part of `apply.py`.
+"""The registration of a broker and its removal, as changes of the image. Pure, part of `apply.py`.
 
-Rules: a registration ends every leadership of the incarnation before, so that no leader epoch is
-ever shared by two processes, of which the first may have written what the second has lost; nobody
-joins who does not understand what the cluster is at. And a doubt about a replica's log, which a
-registration brings, stays until that replica was seen to have caught up, or leads (`apply.py`); one
-about a whole broker until the controller has cleared it: that its next process lost nothing more
-takes neither back.
+Rules:
+- a registration ends every leadership of the previous incarnation, so that two processes never
+  share a leader epoch: the first may have written what the second has lost;
+- a broker that does not support the cluster's feature levels cannot register;
+- a doubt about a replica's log, which a registration adds, stays until that replica has caught up
+  or becomes leader (`apply.py`); a doubt about a whole broker stays until the controller clears it.
+  A later process that lost nothing more removes neither.
 """
 
 from dataclasses import replace
@@ -31,12 +32,12 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
     broker_id = change.broker_id
     known = image.brokers.get(broker_id)
     if known is not None and known.incarnation == change.incarnation:
-        return image  # the same process asked twice, not knowing what came of the first time
+        return image  # the same process registered twice: it did not get the first answer
     epoch = -1 if known is None else known.epoch
     if change.known_epoch not in (None, epoch):
         raise KafkaError(
             ErrorCode.stale_broker_epoch,
-            f"broker {broker_id} has registered since, now its epoch is {epoch}",
+            f"broker {broker_id} has registered again since: its epoch is {epoch} now",
         )
     _check_features(image, change)
     claims = _claims(image, change, known)
@@ -54,7 +55,7 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
         features=change.features,
     )
     if not image.brokers and not image.features:
-        # The first broker of all finalizes what it understands.
+        # The first broker of a cluster finalizes the levels that it supports.
         levels = {each.name: each.max_level for each in change.features}
         image = replace(image, features=levels, features_epoch=at.height)
     image = replace(
@@ -68,13 +69,13 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
 def _claims(
     image: MetadataImage, change: RegisterBroker, known: BrokerEntry | None
 ) -> LogClaims | None:
-    """What is to be believed of each of its logs; None: only the whole broker is judged."""
+    """The completeness of each of its logs; None: only the whole broker is judged."""
     if known is None or not image.keeps_doubts:
         return None
     if change.logs is not None:
         is_the_same_disk = change.previous_epoch == known.epoch
         return change.logs if is_the_same_disk else change.logs.at_best(Completeness.UNSYNCED)
-    # Without an image it has lost its metadata, and who knows what else with it.
+    # A broker without an image has lost its metadata, and possibly any part of its logs.
     return LogClaims(default=Completeness.MISSING) if change.known_epoch is None else None
 
 
@@ -84,12 +85,12 @@ def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
             raise KafkaError(
                 ErrorCode.unsupported_version,
                 f"the cluster is at {name} {level}, which broker {change.broker_id} does not "
-                "understand",
+                "support",
             )
 
 
 def _end_leaderships(image: MetadataImage, broker_id: int, claims: LogClaims) -> MetadataImage:
-    """A new process of that broker leads nothing, and its logs are what it says they are."""
+    """End the broker's leaderships, and note the completeness that its new process reports."""
 
     def ended(topic_id: UUID, index: int, entry: PartitionEntry) -> PartitionEntry:
         if broker_id not in entry.replicas:
@@ -110,8 +111,8 @@ def _end_leaderships(image: MetadataImage, broker_id: int, claims: LogClaims) ->
 
 
 def _doubts(entry: PartitionEntry, broker_id: int, claim: Completeness) -> tuple[Doubt, ...]:
-    """The entry's doubts with what a new process says of its log. What a loss of power may have
-    taken from a replica that counts nowhere is no news: it fetches before it does."""
+    """The entry's doubts with the completeness that a new process reports. A replica outside ISR
+    and ELR that may have lost unsynced records needs no doubt: it fetches before it counts."""
     found = claim.after(entry.completeness_of(broker_id))
     others = tuple(each for each in entry.doubts if each.broker_id != broker_id)
     counts = broker_id in entry.isr or broker_id in entry.elr
@@ -121,7 +122,7 @@ def _doubts(entry: PartitionEntry, broker_id: int, claim: Completeness) -> tuple
 
 
 def check_unregister(image: MetadataImage, broker_id: int) -> None:
-    """Raises KafkaError: the broker cannot be forgotten now."""
+    """Raises KafkaError when the broker cannot be unregistered now."""
     if broker_id not in image.brokers:
         raise KafkaError(ErrorCode.broker_id_not_registered, f"no broker {broker_id}")
     held = sum(

@@ -1,9 +1,9 @@
-"""The topic configs that are served: names, types, defaults, checks.
+"""The topic configs that are served: names, types, defaults, validators.
 
-Rules: names, accepted values and printed values are Kafka's (tests/compat/recorded holds what an
-Apache Kafka says of each; `segment.records` is ours, and `segment.bytes` may be smaller here); a
-config that is accepted has its effect, but for those in `inert_configs.py`; any other name is
-refused, never swallowed. A topic keeps each value as it was given; it is read where it is used.
+Rules: names, accepted values and printed values are Kafka's (tests/compat/recorded has Apache
+Kafka's answer for each; `segment.records` is ours, and `segment.bytes` may be smaller here). Every
+accepted config takes effect, except those in `inert_configs.py`; any other name is refused, never
+ignored. A topic stores each value as it was given; it is parsed where it is used.
 """
 
 import math
@@ -34,8 +34,7 @@ from josefine_broker.records.codecs import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS,
 
 HOUR_MS = 3600 * 1000
 SEGMENT_BYTES_MIN = 1024
-"""Kafka's is 1 MiB since 4.0; smaller segments harm nobody here, and tests and small disks use
-them."""
+"""Kafka's is 1 MiB since 4.0. Smaller segments do no harm here, and help tests and small disks."""
 COMPRESSIONS: Mapping[str, Compression | None] = {
     "uncompressed": Compression.NONE,
     "zstd": Compression.ZSTD,
@@ -53,25 +52,25 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """All settings of one topic, resolved: what was set on it over the broker's defaults."""
+    """The resolved settings of one topic: its own configs over the broker's defaults."""
 
     log: LogConfig = field(default_factory=LogConfig)
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
-    """Whether a replica out of sync may lead where no other is left; records may be lost."""
+    """Whether an out-of-sync replica may lead if no other one is left; records may be lost."""
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = HOUR_MS
-    """How far ahead of the broker's clock a record may be (KIP-937; the default is Kafka 4's)."""
+    """How far a timestamp may be in the future (KIP-937; the default is Kafka 4's)."""
     inert: Mapping[str, str] = field(default_factory=_nothing)
-    """What was set on it and has no effect."""
+    """The configs that were set on the topic and have no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
     """One config: how its text becomes a field of the settings, and back.
 
-    `broker_name` is what Kafka calls the broker's default of it (`log.segment.records` is ours);
-    empty where it has none.
+    `broker_name` is Kafka's name of the broker-wide default (`log.segment.records` is ours); empty
+    if there is none.
     """
 
     name: str
@@ -83,7 +82,7 @@ class ConfigKey:
     store: Callable[[TopicSettings, Any], TopicSettings]
 
     def parse(self, text: str) -> Value:
-        """The value of a text. Raises ValueError, which says what is wrong."""
+        """The value of a text. Raises ValueError with what is wrong."""
         value = read_value(self.type, text, self.name)
         self.check(value)
         return value
@@ -107,7 +106,8 @@ def _in_log(
     *,
     none: int | None = None,
 ) -> ConfigKey:
-    """A value in LogConfig; the number `none`, and any below -1 where it is -1, is no limit."""
+    """A config in LogConfig. The value `none` means no limit, and so does any value below -1 if
+    `none` is -1."""
 
     def show(settings: TopicSettings) -> str:
         value = getattr(settings.log, attribute)
@@ -132,7 +132,7 @@ def _in_log(
 def _in_settings(
     name: str, broker_name: str, kind: ConfigType, attribute: str, check: Check, meaning: str
 ) -> ConfigKey:
-    """A value in TopicSettings."""
+    """A config in TopicSettings."""
     return ConfigKey(
         name=name,
         broker_name=broker_name,
@@ -145,7 +145,7 @@ def _in_settings(
 
 
 def _inert_key(inert: Inert) -> ConfigKey:
-    """A setting that is kept as it was given."""
+    """A config without effect, which is stored as it was given."""
     name = inert.name
 
     def store(settings: TopicSettings, value: Value) -> TopicSettings:
@@ -183,8 +183,8 @@ _ACTING: tuple[ConfigKey, ...] = (
         name="cleanup.policy",
         broker_name="log.cleanup.policy",
         type=_LIST,
-        meaning="delete: old segments go; compact: the last record of each key stays; empty: all"
-        " is kept.",
+        meaning="delete: old segments are deleted; compact: the last record of each key stays;"
+        " empty: everything is kept.",
         check=choices("compact", "delete"),
         show=lambda settings: printed(tuple(sorted(settings.log.cleanup_policy))),
         store=lambda settings, value: _store_log(settings, cleanup_policy=frozenset(value)),
@@ -228,7 +228,7 @@ _ACTING: tuple[ConfigKey, ...] = (
         "How far a record's timestamp may be ahead of the broker's clock."),
     _in_settings("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", _LONG,
         "timestamp_before_max_ms", at_least(0),
-        "How far a record's timestamp may be behind the broker's clock."),
+        "How far a record's timestamp may lag the broker's clock."),
     ConfigKey(
         name="message.timestamp.type",
         broker_name="log.message.timestamp.type",
@@ -242,10 +242,11 @@ _ACTING: tuple[ConfigKey, ...] = (
         name="min.cleanable.dirty.ratio",
         broker_name="log.cleaner.min.cleanable.ratio",
         type=_DOUBLE,
-        meaning="A compacted log is cleaned when more of it than this was written since.",
+        meaning="A compacted log is cleaned when more than this part of it is new since the last"
+        " pass.",
         check=between(0, 1),
         show=lambda settings: printed(float(settings.log.min_cleanable_dirty_ratio)),
-        # No ratio is more than NaN, nor more than 1; and NaN would equal no other settings.
+        # No ratio exceeds NaN, nor 1; and NaN would compare unequal to any other settings.
         store=lambda settings, value: _store_log(
             settings, min_cleanable_dirty_ratio=1.0 if math.isnan(value) else value
         ),
@@ -282,18 +283,18 @@ _INTERNAL_SEGMENT_BYTES = ConfigKey(
     show=lambda settings: "",
     store=lambda settings, value: _store_log(settings, segment_bytes=max(value, SEGMENT_BYTES_MIN)),
 )
-"""Accepted as in Kafka, which tells nobody of it either."""
+"""Accepted and not described, as in Kafka."""
 _KEYS = {key.name: key for key in (*TOPIC_CONFIGS, _INTERNAL_SEGMENT_BYTES)}
 
 
 def is_list(name: str) -> bool:
-    """Whether a served config is a list (KIP-339 appends to those)."""
+    """Whether a served config is a list (KIP-339 appends to lists)."""
     key = _KEYS.get(name)
     return key is not None and key.type is _LIST
 
 
 def check_config(name: str, value: str | None) -> None:
-    """Raises KafkaError(invalid_config) in one sentence."""
+    """Raises KafkaError(invalid_config) with one sentence."""
     if value is None:
         raise KafkaError(ErrorCode.invalid_config, f"'{name}' has no value")
     key = _KEYS.get(name)
@@ -316,7 +317,7 @@ def check_config(name: str, value: str | None) -> None:
 def check_configs(
     pairs: Iterable[tuple[str, str | None]], defaults: TopicSettings
 ) -> tuple[tuple[str, str], ...]:
-    """The pairs, checked each and together; of a name given twice the last counts, as in Kafka.
+    """The pairs, validated each and together; the last one of a repeated name counts, as in Kafka.
 
     Raises KafkaError(invalid_config).
     """
@@ -333,7 +334,7 @@ def check_configs(
 
 
 def check_together(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> None:
-    """What one config demands of another. Raises KafkaError(invalid_config)."""
+    """Validate configs that depend on each other. Raises KafkaError(invalid_config)."""
     log = resolve(config, defaults).log
     most_ms = log.max_compaction_lag_ms
     if most_ms is not None and log.min_compaction_lag_ms > most_ms:
@@ -347,8 +348,8 @@ def check_together(config: Iterable[tuple[str, str]], defaults: TopicSettings) -
 def resolve(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> TopicSettings:
     """The settings of a topic with `config` set on it.
 
-    The pairs were checked by the broker that was asked. In a rolling upgrade that may have been
-    newer code: what this one does not know has no effect here, and must not stop it.
+    The broker that took the request has validated the pairs. In a rolling upgrade that may have
+    been newer code: a config that is unknown here has no effect, and must not stop this broker.
     """
     settings = defaults
     for name, value in sorted(config, key=lambda pair: pair[0] == _INTERNAL_SEGMENT_BYTES.name):
@@ -371,10 +372,10 @@ def shown(settings: TopicSettings) -> Mapping[str, str]:
 
 
 def described(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> Mapping[str, str]:
-    """Every config of a topic with `config` set on it, as DescribeConfigs prints it, by name.
+    """Every config of a topic with `config` set on it, by name, as DescribeConfigs prints it.
 
-    What was set on the topic is printed from its own text: several texts may have one effect, as
-    every `retention.bytes` below 0 has.
+    A config that was set on the topic is printed from its own text: several texts may have one
+    effect, such as every `retention.bytes` below 0.
     """
     texts = dict(shown(defaults))
     for name, value in config:

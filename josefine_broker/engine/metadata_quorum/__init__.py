@@ -1,1 +1,1 @@
-"""The metadata's Raft at work in one broker: proposals, peers' messages, committed blocks."""
+"""The metadata quorum in one broker: proposals, peers' messages, committed blocks."""

@@ -1,13 +1,15 @@
-"""Committed blocks to metadata, and metadata to hosted partitions.
+"""Application of committed blocks: to the metadata image, and from the image to hosted partitions.
 
-Rules: called for every committed block, in order, on every broker; the image and the hosted
-partitions follow before anybody who waits for the change is answered. Nothing is hosted before the
-image knows this incarnation of the broker: an image still being replayed may name topics that are
-deleted further on, or a leader that is none any more. A payload that this broker does not
-understand is Fatal: to skip it would be to fork the image. A log that cannot be opened leaves only
-its partition unserved, KAFKA_STORAGE_ERROR: for want of room it is tried again, soon and at the
-next change; a damaged one waits for a restart, for every try may read all of it.
-What did not change is passed over by identity: an image shares what it did not change.
+Rules:
+- called for every committed block, in order, on every broker; image and hosted partitions follow
+  before any request that waits for the change is answered;
+- nothing is hosted before the image has this incarnation of the broker: an image that is still
+  being replayed may have topics that a later block deletes, or a leader of the past;
+- a payload that this broker does not understand is Fatal: skipping it would fork the image;
+- a log that cannot be opened makes only its partition unavailable (KAFKA_STORAGE_ERROR). After a
+  lack of space it is opened again, soon and at the next change; a damaged one waits for a restart,
+  because every attempt may read all of it.
+Unchanged parts are skipped by identity: successive images share what did not change.
 """
 
 from collections.abc import Callable
@@ -44,20 +46,20 @@ from josefine_broker.engine.replicas.leading import brokers_changed, take_role, 
 
 
 class _Coordinates(NamedTuple):
-    """What comes and goes with the leadership of a partition of a coordinator's topic."""
+    """The load and unload actions for leadership of a coordinator topic's partition."""
 
     load: Callable[[Context, TopicPartition, HostedPartition], None]
     unload: Callable[[Context, TopicPartition], None]
 
 
 class ToHost(NamedTuple):
-    """A partition that the image gives this broker."""
+    """A partition that the image assigns to this broker."""
 
     tp: TopicPartition
     topic_id: UUID
     settings: TopicSettings
     is_only_replica: bool
-    """No other broker has a copy of it."""
+    """No other broker has a replica."""
 
 
 COORDINATORS = {
@@ -89,8 +91,9 @@ def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
 
 
 def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
-    """A snapshot stands for all blocks up to its height, with those that somebody here waits for:
-    made again after a change of leaders, such a change is refused, for it is there."""
+    """Replace the image by a snapshot, which covers all blocks up to its height, possibly some with
+    proposals of this broker. A proposal that is repeated after a change of leader would be refused,
+    because its effect is in the image; so the image settles it."""
     ctx.image = image
     ctx.metadata.applied_height = height
     reconcile(ctx)
@@ -98,14 +101,14 @@ def replace_image(ctx: Context, image: MetadataImage, height: int) -> None:
 
 
 def name_cluster(ctx: Context, cluster_id: str) -> None:
-    """The block that gives the cluster its id, of another kind than metadata's, is committed."""
+    """Apply the block that names the cluster, which is not a metadata change."""
     if ctx.image.cluster_id != cluster_id:
         ctx.image = replace(ctx.image, cluster_id=cluster_id)
 
 
 def reconcile(ctx: Context) -> None:
-    """Open, configure and delete hosted partitions until they are those of the image, each in its
-    role; nothing while the image does not know this incarnation."""
+    """Open, configure and delete hosted partitions until they match the image, each in its role.
+    Does nothing while the image lacks this incarnation."""
     image = ctx.image
     if ctx.broker_epoch < 0:
         return
@@ -114,13 +117,13 @@ def reconcile(ctx: Context) -> None:
     before = {} if previous is None else previous.topics
     retried = {tp[0] for tp, unopened in ctx.hosted.unopened.items() if not unopened.is_damaged}
     changed: list[TopicPartition] = []
-    """Partitions whose waiters must look again: once all is as the image says."""
+    """Partitions whose delayed operations are checked again once everything matches the image."""
     for name, topic in image.topics.items():
         known = before.get(name)
         if known is topic and name not in retried:
             continue
         if known is not None and known.topic_id != topic.topic_id:
-            _close_topic(ctx, known, changed)  # deleted and made anew within one step
+            _close_topic(ctx, known, changed)  # deleted and created again within one step
             known = None
         _host_topic(ctx, topic, known, changed)
     gone = [name for name in before if name not in image.topics]
@@ -140,7 +143,7 @@ def reconcile(ctx: Context) -> None:
 
 
 def _note_fenced(ctx: Context, previous: MetadataImage | None) -> None:
-    """Remember who served in the image before and is fenced in this one."""
+    """Note when brokers that were active in the previous image became fenced in this one."""
     if previous is None:
         return
     for broker_id, broker in ctx.image.brokers.items():
@@ -150,14 +153,15 @@ def _note_fenced(ctx: Context, previous: MetadataImage | None) -> None:
 
 
 def retry_unopened(ctx: Context) -> None:
-    """Periodic: what could not be opened may be now, with no change of the image to wait for."""
+    """Periodic: try again to open partitions that could not be opened, without waiting for a change
+    of the image."""
     unopened = ctx.hosted.unopened.values()
     if not ctx.storage.is_full and any(not each.is_damaged for each in unopened):
         reconcile(ctx)
 
 
 def to_be_hosted(ctx: Context) -> list[ToHost]:
-    """What `reconcile` would open of the image as it is: to be recovered before it counts."""
+    """The partitions that `reconcile` would open for this image; their logs are recovered first."""
     wanted = []
     for topic in ctx.image.topics.values():
         settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
@@ -171,6 +175,8 @@ def to_be_hosted(ctx: Context) -> list[ToHost]:
 def _host_topic(
     ctx: Context, topic: TopicEntry, known: TopicEntry | None, changed: list[TopicPartition]
 ) -> None:
+    # An entry that is the same object as before has not changed (images share structure), so a
+    # change of one partition does not visit the settings and logs of the others.
     unopened = ctx.hosted.unopened
     settings: TopicSettings | None = None
     same_config = known is not None and known.config == topic.config
@@ -204,8 +210,9 @@ def _host_topic(
 def _coordinate(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, led_in: int | None
 ) -> None:
-    """Who leads a partition of a coordinator's topic has its groups, or transactions. `led_in`: the
-    epoch in which this broker led it before; with others in between, somebody else may have."""
+    """Load or unload the groups or transactions of a coordinator topic's partition. `led_in`: the
+    epoch in which this broker led it before. If epochs lie between, another broker may have been
+    the coordinator, and what is in memory is stale."""
     coordinates = COORDINATORS[tp.topic]
     if not hosted.partition.is_leader:
         coordinates.unload(ctx, tp)
@@ -220,7 +227,7 @@ def _open(
     settings: TopicSettings,
     leader_epoch: int,
 ) -> HostedPartition:
-    """The hosted partition with these settings, opened when it is not yet."""
+    """The hosted partition with these settings; opened if it is not open yet."""
     hosted = ctx.hosted.partitions.get(tp)
     if hosted is None:
         hosted = ctx.ports.logs.open(tp, topic.topic_id, settings, leader_epoch)
@@ -241,7 +248,7 @@ def _close_topic(ctx: Context, topic: TopicEntry, changed: list[TopicPartition])
 
 
 def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartition]) -> None:
-    """This broker is no replica (any more): the log goes, its waiters are told."""
+    """This broker is no longer a replica: delete the log, and wake what waits for it."""
     ctx.hosted.unopened.pop(tp, None)
     hosted = ctx.hosted.partitions.pop(tp, None)
     if hosted is None:

@@ -1,9 +1,9 @@
-"""The controller at work in one broker: it judges with `controller/controller.py` and proposes.
+"""The controller in one broker: it runs `controller/controller.py` and proposes its decisions.
 
-Rules: it leads while this broker leads Raft and has applied a block of its own term (so that its
-image has everything that earlier controllers committed); one decision is under way at a time; a
-decision is a block like any other, and its term tells it from one of a deposed controller. Nothing
-here waits: the owner calls `raft_moved`, `heard` and `step`, the last also at `wake_at_ms`.
+Rules: it is active while this broker leads Raft and has applied a block of its own term, so that
+its image has everything that earlier controllers committed. One decision is in flight at a time. A
+decision is a block like any other; its term distinguishes it from one of a deposed controller.
+Nothing here waits: the owner calls `raft_moved`, `heard` and `step`, the last also at `wake_at_ms`.
 """
 
 from collections.abc import Callable
@@ -21,31 +21,31 @@ from josefine_broker.engine.controller.membership import MemberChange
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
 DECISION_TIMEOUT_MS = 5_000
-"""A decision that is not committed by then is made anew. It cannot take effect twice: the epochs
-that it names fit once."""
+"""A decision that is not committed by then is made again. It cannot take effect twice, because the
+epochs that it names match once."""
 
 RETRY_MS = 100
-"""Between two attempts to propose a decision that Raft does not take."""
+"""Delay before a decision that Raft refused is proposed again."""
 
 ChangeMembers = Callable[[MemberChange], object]
-"""Begin a change of Raft's members; a refusal is no news, it is asked for again."""
+"""Starts a change of Raft's members. A refusal is ignored: the step is requested again."""
 
 
 class RaftView(NamedTuple):
-    """What of Raft matters here."""
+    """Raft's state, as far as the controller needs it."""
 
     term: int
     leader: int
-    """-1: none is known."""
+    """-1 when unknown."""
     leads: bool
-    """This broker leads, and has applied a block of its term."""
+    """This broker is the leader and has applied a block of its term."""
     voters: frozenset[int]
     learners: frozenset[int]
     caught_up: frozenset[int]
-    """Learners that have (nearly) every block; known to the leader alone."""
+    """Learners that have (nearly) every block; known only to the leader."""
     gone: frozenset[int] = frozenset()
-    """Brokers that have no process: where they listened nobody does. Known sooner than by their
-    silence, when a process died and its machine did not."""
+    """Brokers without a process: nothing listens at their address. This is known before the
+    heartbeat times out, if a process has died and its machine has not."""
 
 
 NOBODY = RaftView(
@@ -59,7 +59,7 @@ NOBODY = RaftView(
 
 
 class Controlling:
-    """One per broker, from start to stop; most of the time it does not lead."""
+    """The controller of one broker, from start to stop; usually it is inactive."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Controlling:
         change_members: ChangeMembers,
         on_decided: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_decided` hears that a decision is under way no more: `step` is due."""
+        """`on_decided` is called when no decision is in flight any more: `step` is due."""
         self._ctx = ctx
         self._controller = Controller(ctx.broker_id, config)
         self._change_members = change_members
@@ -77,18 +77,20 @@ class Controlling:
         self._is_deciding = False
         self._retry_ms = 0
         self.decisions = 0
-        """Proposed so far, for the metrics."""
+        """Number of proposed decisions, for the metrics."""
 
     @property
     def leads(self) -> bool:
         return self._controller.term is not None
 
     def raft_moved(self, view: RaftView) -> None:
-        """Raft's role, term, leader or members may be others."""
+        """Raft's role, term, leader or members may have changed."""
         ctx, controller = self._ctx, self._controller
         self._raft = view
         ctx.cluster.controller_id = view.leader
         ctx.cluster.controller_term = view.term if view.leads else None
+        # A controller of an old term resigns before the new one starts: the brokers that it counted
+        # as live were heard by a controller that may have been deposed long ago.
         if controller.term is not None and (not view.leads or view.term != controller.term):
             controller.resign()
         now_ms = ctx.clock.monotonic_ms()
@@ -98,12 +100,13 @@ class Controlling:
             controller.lost(broker_id, now_ms)
 
     def heard(self, beat: Heartbeat) -> HeartbeatAnswer:
-        """A broker's heartbeat; `step` is due then. Who does not lead knows nobody."""
+        """Handle a broker's heartbeat; `step` is due after it. An inactive controller knows no
+        broker."""
         ctx = self._ctx
         return self._controller.heartbeat(beat, ctx.image, ctx.clock.monotonic_ms())
 
     def step(self) -> None:
-        """Propose what is due now."""
+        """Propose the decision that is due now, and start the membership step that is due."""
         ctx, controller = self._ctx, self._controller
         if controller.term is None or self._is_deciding:
             return
@@ -126,11 +129,11 @@ class Controlling:
             self._change_members(change)
 
     def wake_at_ms(self) -> int | None:
-        """When `step` is due if nothing happens before; None: not by time."""
+        """When `step` is due without an event before; None: no time is set."""
         wake_ms = self._controller.wake_at_ms()
         return None if self._is_deciding or wake_ms is None else max(wake_ms, self._retry_ms)
 
     def _decided(self) -> None:
-        """The decision was applied, refused or given up: the next `step` looks at the image."""
+        """The decision was applied, refused or given up: the next `step` reads the image."""
         self._is_deciding = False
         self._on_decided()

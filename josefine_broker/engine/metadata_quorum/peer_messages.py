@@ -1,7 +1,7 @@
-"""What other brokers say, and what this one does about it: one row of `HEARS` per kind of word.
+"""Messages of other brokers and their handlers: one row of `HEARS` per kind of message.
 
-Rules: a word is checked at the door before it changes anything; one that its speaker may not say,
-or that nobody who keeps the rules says, raises FrameError, and its connection ends.
+Rules: a message is authorized (`cluster/admission.py`) before it changes anything. One that its
+sender may not send, or that violates the protocol, raises FrameError, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from raft.messages import Propose
 
 
 class Hearing:
-    """One per broker, over its parts."""
+    """The message handlers of one broker."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class Hearing:
         clock: Clock,
     ) -> None:
         self.enrolment: Enrolment | None = None
-        """Who waits for the controller's answers, once there is somebody."""
+        """The enrolment that receives the controller's answers, once there is one."""
         self.met_born = False
-        """Somebody whom this broker dialed is of a cluster, which is this broker's if it forms one
-        by its configuration. Who dials may name any, and is not believed."""
+        """A peer that this broker dialed belongs to a cluster, which is also this broker's if its
+        configuration would form one. Peers that dial in may claim any cluster, and do not count."""
         self.met_unknown = False
-        """Somebody of this cluster was refused, because this broker does not know it (yet)."""
+        """A peer of this cluster was refused because this broker does not know it (yet)."""
         self._ctx = ctx
         self._quorum = quorum
         self._controlling = controlling
@@ -59,20 +59,20 @@ class Hearing:
         self._clock = clock
 
     def greeted(self, peer: Hello, *, was_dialed: bool) -> None:
-        """A peer introduced itself, and was let in."""
+        """A peer has introduced itself and was admitted."""
         self._peers.greeted(peer, was_dialed=was_dialed)
         self.met_born |= was_dialed and bool(peer.cluster_id)
         if not peer.cluster_id and peer.node_id in self._quorum.node.members.learners:
-            self._quorum.forget_progress(peer.node_id)  # it lost what it had, perhaps
+            self._quorum.forget_progress(peer.node_id)  # it may have lost its data
 
     def heard(self, event: e.Heard) -> None:
-        """Raises FrameError."""
+        """Handle a message. Raises FrameError."""
         hear = HEARS.get(type(event.said), Hearing._message)
         hear(self, event.peer, event.said, event.reply_to)
 
     def _message(self, peer: Hello, message: Message, _reply_to: object) -> None:
         if self._peers.is_of_ours_but_unknown(peer):
-            self.met_unknown = True  # the frame is refused; who it is may be known soon
+            self.met_unknown = True  # the frame is refused; its sender may become known soon
         self._peers.check(peer.node_id, Speech.RAFT, message.sender)
         try:
             if isinstance(message, Propose):
@@ -100,7 +100,7 @@ class Hearing:
         self._outbox.reply(reply_to, self._peers.discovered(self._quorum.node.leader))
 
     def _propose(self, peer: Hello, said: ProposeChange, reply_to: object) -> None:
-        """As the leader: propose the registration of a newcomer, and answer what came of it."""
+        """As the leader, propose a newcomer's registration and answer with the result."""
         self._peers.check(peer.node_id, Speech.PROPOSE, None)
         quorum, own_id = self._quorum, self._ctx.broker_id
         members = quorum.node.members
@@ -109,14 +109,14 @@ class Hearing:
             self._outbox.reply(reply_to, answer)
 
         if quorum.node.leader != own_id:
-            answer(ProposeAnswer(failed=f"broker {own_id} does not lead"))
+            answer(ProposeAnswer(failed=f"broker {own_id} is not the leader"))
             return
         image = self._ctx.image
         reason = why_not_proposed(image, members.voters, own_id, peer.node_id, said.change)
         if reason:
             answer(ProposeAnswer(refused=reason))
             return
-        if peer.node_id in members.learners:  # it was here before, and lost what it had
+        if peer.node_id in members.learners:  # it was a member before and lost its data
             quorum.forget_progress(peer.node_id)
 
         def ended(result: Result) -> None:
@@ -141,4 +141,4 @@ HEARS: dict[type, Callable[[Hearing, Hello, Any, object], None]] = {
     Discovered: Hearing._unasked,
     ProposeAnswer: Hearing._unasked,
 }
-"""Everything else is a message of Raft's."""
+"""Every other message belongs to Raft."""

@@ -1,10 +1,10 @@
-"""The metadata's Raft as a broker uses it: its node, the work in hand, and what was proposed here.
+"""The metadata's Raft node as a broker uses it: open proposals, the Ready in hand, and views.
 
-Rules: a proposal that ended without a commit is made again until its deadline, where that cannot
-take effect twice: a leader that fails meanwhile costs time, not the change. It is not made again
-once its change is settled: Raft may not know that a block was ours, but its payload tells. One
-Ready of the node is in hand at a time. Nothing is done here: the owner (broker.py) applies and
-sends what `take` gives, and its host stores the batch.
+Rules: a proposal that ended without a commit is repeated until its deadline if it cannot take
+effect twice: a failing leader costs time, but not the change. It is not repeated once its change is
+settled: Raft may not know that a block was ours, but its payload shows it. One Ready of the node is
+in hand at a time. This module does no I/O: its owner (broker.py) applies and sends what `take`
+returns, and the host stores the batch.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from raft import (
 )
 
 NEAR_HEAD_BLOCKS = 100
-"""A learner that lacks fewer blocks may become a voter: it has the rest in a round trip."""
+"""A learner that lacks fewer blocks may become a voter: it gets the rest in one round trip."""
 MEMBERS_TIMEOUT_MS = 5_000
 PROPOSE_AGAIN_MS = 20
 DEAD_KEPT = 200
-"""Blocks of dead branches that are remembered for people after the chain has let go of them."""
+"""How many blocks of dead branches are kept for display after the chain has forgotten them."""
 
 
 class KnownBlock(NamedTuple):
-    """A block as people look at it."""
+    """A block as displayed to operators."""
 
     block: Block
     committed: bool
@@ -58,21 +58,21 @@ class KnownBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLimits:
-    """A snapshot is due when so many blocks were applied since the last, or so many bytes of
-    payload: a restart applies no more than that again."""
+    """A snapshot is due after this many applied blocks, or bytes of payload, since the last one. A
+    restart replays no more than that."""
 
     blocks: int = 10_000
     bytes: int = 64 * 1024 * 1024
 
 
 class _Open(NamedTuple):
-    """One attempt at a block, until Raft says what became of it; without a payload it is not made
-    again.
+    """One attempt to get a block committed, open until Raft reports the result. Without a payload
+    it is not repeated.
 
-    `metadata.proposals.Proposals` is no second table of the same: there a change of this broker's
-    waits until its effect is in the image, by whichever block or snapshot. It has several of these
-    attempts, one after another, or ends while one is still on its way; and a newcomer's
-    registration or a change of members is an attempt that is nobody's change here.
+    `metadata.proposals.Proposals` holds something else: changes of this broker, which wait until
+    their effect is in the image, by whichever block or snapshot. A change may need several
+    attempts, one after another, and may be settled while one is still open. A newcomer's
+    registration or a change of members is an attempt without a change there.
     """
 
     payload: bytes | None
@@ -81,7 +81,7 @@ class _Open(NamedTuple):
 
 
 class Quorum:
-    """`engine.ports.RaftPort` and `QuorumPort`, and what the controller asks of Raft."""
+    """Raft for the broker: `engine.ports.RaftPort` and `QuorumPort`, and the controller's view."""
 
     def __init__(
         self,
@@ -93,40 +93,41 @@ class Quorum:
         on_work: Callable[[], None],
         is_open: Callable[[bytes], bool],
     ) -> None:
-        """`on_work` is told that `take` may have something, whenever something is asked for;
-        `is_open` tells whether the change of a payload from `propose` is still to be settled."""
+        """`on_work` is called whenever `take` may have something new; `is_open` returns whether
+        the change in a payload from `propose` is still open."""
         self.recovered = recovered
         self.lacks_room = ""
-        """Why nothing can be written just now; empty while all is well."""
+        """Why nothing can be written now; empty while writes succeed."""
         self.has_ended = False
-        """This broker has: its node may have broken a rule, and is not used any more."""
+        """This broker has stopped: its node may have broken an invariant and is not used again."""
         self.in_hand: Ready | None = None
         self.applied: BlockId = GENESIS
         """The last block whose effect is in the image."""
         self.terms_seen = 0
-        """Elections that this node took part in or heard of, for the metrics."""
+        """Elections that this node took part in or learned of, for the metrics."""
         self.dead_blocks = 0
         self.proposed_again = 0
         self.snapshots = 0
-        """Made here."""
+        """Snapshots made here."""
         self._clock = clock
         self._limits = limits
         self._on_work = on_work
         self._is_open = is_open
+        # By the number of the proposal, which is all that its outcome names.
         self._open: dict[int, _Open] = {}
         self._again: deque[tuple[int, _Open]] = deque()
-        """What is proposed again, by when."""
+        """Attempts to repeat, each with its time."""
         self._dead: deque[Block] = deque(maxlen=DEAD_KEPT)
         self._term = 0
         self.node = Node(config, recovered, now_ms=clock.monotonic_ms(), rng=rng)
 
-    # -- what is asked of Raft here
+    # -- requests to Raft
 
     def propose(self, payload: bytes, deadline_ms: int) -> object:
-        """`engine.ports.RaftPort`. A leader that fails meanwhile costs time, not the change;
-        nor does one whose disk is full: it sends whoever asks to the others."""
+        """`engine.ports.RaftPort`. Raises KafkaError(not_controller) when this broker has stopped
+        or its disk is full, so that the caller tries another broker."""
         if self.has_ended or self.lacks_room:
-            reason = self.lacks_room or "this broker has ended"
+            reason = self.lacks_room or "this broker has stopped"
             raise KafkaError(ErrorCode.not_controller, reason)
         try:
             return self._propose(_Open(payload, deadline_ms, None))
@@ -136,7 +137,8 @@ class Quorum:
     def propose_once(
         self, payload: bytes, deadline_ms: int, on_end: Callable[[Result], None]
     ) -> None:
-        """For somebody who asks again by himself. Raises raft.Refused."""
+        """Propose without repeating, for callers that retry by themselves. Raises
+        raft.Refused."""
         self._propose(_Open(payload, deadline_ms, on_end))
 
     def _propose(self, wanted: _Open) -> object:
@@ -152,7 +154,7 @@ class Quorum:
         return self.change_members(MemberChange(step=MemberStep.REMOVE, broker_id=broker_id))
 
     def change_members(self, change: MemberChange) -> bool:
-        """Begin this step; False: Raft refuses now, and is to be asked again."""
+        """Start this membership step; False when Raft refuses it now, and must be asked again."""
         members = self.node.members
         node = NodeId(change.broker_id)
         voters, learners = set(members.voters), set(members.learners)
@@ -177,8 +179,8 @@ class Quorum:
         return True
 
     def hand_over(self, live: Collection[int]) -> bool:
-        """Let the best of the other voters lead, one of `live` if there is one; False: it cannot
-        be begun."""
+        """Transfer the leadership to the most advanced other voter, preferably one of `live`;
+        False if no transfer can be started."""
         followers = self.node.followers()
         voters = self.node.members.voters
         best = max(
@@ -196,7 +198,7 @@ class Quorum:
         return True
 
     def forget_progress(self, learner: int) -> None:
-        """It came back without its data: what it acknowledged counts no more."""
+        """The learner lost its data: what it acknowledged before no longer counts."""
         with suppress(Refused):
             self.node.forget_progress(NodeId(learner))
             self._on_work()
@@ -204,7 +206,7 @@ class Quorum:
     # -- work
 
     def step(self, message: Message, now_ms: int) -> None:
-        """Raises raft.CorruptBlock for one that nobody who keeps the rules sends."""
+        """Handle a peer's message. Raises raft.CorruptBlock for one that violates the protocol."""
         self.node.step(message, now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -213,22 +215,23 @@ class Quorum:
             _, wanted = self._again.popleft()
             assert wanted.payload is not None
             if not self._is_open(wanted.payload):
-                # Its block was applied here, though the leader that made it could not say so any
-                # more. Another one could come after a change that takes it back.
+                # Its block was applied here although the leader that wrote it could not report so.
+                # A repeated one could be applied after a later change that reverts it.
                 continue
             with suppress(Refused):
                 self._propose(wanted)
                 self.proposed_again += 1
 
     def wake_at_ms(self) -> int | None:
-        """When `tick` is due."""
+        """Time of the next due `tick`."""
         wake_ms = self.node.wake_at_ms()
         if self._again and (wake_ms is None or self._again[0][0] < wake_ms):
             return self._again[0][0]
         return wake_ms
 
     def take(self) -> Ready | None:
-        """The node's next work, which is in hand then; None: there is none, or one is."""
+        """The node's next Ready, which is in hand from then on; None if there is none, or one is in
+        hand already."""
         if self.in_hand is not None or not self.node.has_ready():
             return None
         self._take_note()
@@ -237,7 +240,7 @@ class Quorum:
         return ready
 
     def ended(self, outcome: Outcome) -> None:
-        """A proposal of this broker came to its end; its block is applied, if there is one."""
+        """A proposal of this broker has a result; its block, if any, is applied."""
         wanted = self._open.pop(outcome.number)
         if wanted.on_end is not None:
             wanted.on_end(outcome.result)
@@ -248,12 +251,12 @@ class Quorum:
                 self._again.append((now_ms + PROPOSE_AGAIN_MS, wanted))
 
     def done(self) -> None:
-        """What was in hand is: durable, applied, its messages sent."""
+        """The Ready in hand is processed: durable, applied, its messages sent."""
         self.in_hand = None
         self.node.advance()
 
     def compact(self, data: bytes) -> None:
-        """`data` is the image as of all that was applied: the blocks below can go."""
+        """Keep `data`, the image after all applied blocks, as snapshot; the chain drops those."""
         self.node.compact(data)
         self.snapshots += 1
 
@@ -265,8 +268,8 @@ class Quorum:
         )
 
     def _take_note(self) -> None:
-        """Of what the next Ready forgets and people want to see. A dead branch is rare, so its
-        look over all known blocks does not count."""
+        """Keep for display what the next Ready drops. Dead branches are rare, so the scan over all
+        known blocks costs little."""
         term = self.node.term
         if term != self._term:
             self.terms_seen += 1
@@ -281,20 +284,20 @@ class Quorum:
     # -- views
 
     def status(self) -> Status:
-        """The node's, with `applied` being what is in the image."""
+        """The node's status, with `applied` as the last block in the image."""
         return replace(self.node.status(), applied=self.applied)
 
     @property
     def has_caught_up(self) -> bool:
-        """Has it applied what it recovered? A sole voter its whole chain, having won its election;
-        with other voters it is the chain up to the recovered commit."""
+        """Whether what was recovered is applied: a sole voter applies its whole chain after it has
+        won its election; with other voters it is the chain up to the recovered commit."""
         status = self.status()
         if status.members.voters == {status.node_id}:
             return status.role is Role.LEADER and status.applied == status.head
         return status.applied.height >= self.recovered.state.commit.height
 
     def view(self, gone: Callable[[], frozenset[int]]) -> RaftView:
-        """What of Raft matters to the controller; `gone` is asked only where that is."""
+        """Raft's state for the controller; `gone` is called only on the leader."""
         node, members = self.node, self.node.members
         leads = node.role is Role.LEADER and self.applied.term == node.term
         return RaftView(
@@ -343,7 +346,7 @@ class Quorum:
         )
 
     def known_blocks(self) -> Iterator[KnownBlock]:
-        """Known blocks above the root and the last dead ones, the newest (highest) first."""
+        """The known blocks above the root and the last dead ones, highest first."""
         chain = self.node.chain
         blocks = {block.id: block for block in self._dead} | {block.id: block for block in chain}
         commit = chain.commit

@@ -1,9 +1,9 @@
-"""What Raft asks for, done: store; apply; sync; send; advance (raft.Ready says why in this order).
+"""The processing of Raft's Ready: store, apply, sync, send, advance (raft.Ready has the reasons).
 
-Rules: a committed block is applied in order, once, and before anybody is told of it; what has to be
-applied does not wait for a sync that it does not depend on; messages leave when their batch is
-durable. A batch that finds no room waits for it, as for a slow disk, and everything else goes on.
-Only what is committed binds this broker to a cluster.
+Rules: committed blocks are applied in order, once, and before any answer reports them. Applying
+does not wait for a sync that it does not depend on. Messages are sent when their batch is durable.
+A batch that finds no disk space waits for it, as for a slow disk, and everything else continues.
+Only committed blocks bind this broker to a cluster.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from josefine_broker.engine.outbox import Outbox
 from raft import Block, BlockKind, Ready, Snapshot
 
 ROOM_CHECK_MS = 100
-"""How often a write is made again that found no room."""
+"""How often a write that found no space is repeated."""
 
 Applied = Callable[[At, bytes | None], None]
-"""The image is as of this block, which had this payload; None: by a snapshot."""
+"""Called after the image has this block, with its payload; None after a snapshot."""
 
 
 class RaftWork:
-    """One per broker; the work in hand is the quorum's."""
+    """The Ready processing of one broker; the Ready in hand belongs to the quorum."""
 
     def __init__(
         self, quorum: Quorum, ctx: Context, peers: Peers, outbox: Outbox, on_applied: Applied
@@ -48,7 +48,7 @@ class RaftWork:
         self._lack = Lasting(outbox.tell, "no room for metadata")
 
     def take(self) -> bool:
-        """Begin the next work, if there is any; what needs no store is done at once."""
+        """Start the next Ready, if any; without a batch to store it is processed at once."""
         work = self._quorum.take()
         if work is None:
             return False
@@ -60,7 +60,7 @@ class RaftWork:
         return True
 
     def tick(self, now_ms: int) -> None:
-        """There may be room by now."""
+        """Repeat a write that found no space, when it is due."""
         if self._store_again_ms is not None and now_ms >= self._store_again_ms:
             self._store_again_ms = None
             self._put_out()
@@ -79,7 +79,7 @@ class RaftWork:
         self._finish(self._in_hand())
 
     def found_no_room(self, reason: str, now_ms: int) -> None:
-        """Nothing of the batch in hand was written."""
+        """No part of the batch in hand was written."""
         self._lack.goes_on(now_ms, reason)
         self._quorum.lacks_room = reason
         self._store_again_ms = now_ms + ROOM_CHECK_MS
@@ -131,8 +131,8 @@ class RaftWork:
     def _finish(self, work: Ready) -> None:
         for message in work.messages:
             if message.cluster_id and not self._peers.cluster_id:
-                # It followed the commit, and left before the block that names the cluster is
-                # applied: that one is durable here, and waits behind the next batch.
+                # The message's sender is beyond the commit that names the cluster. Here that block
+                # is durable but waits for the next batch to be applied.
                 self._outbox.ready.belongs_to = message.cluster_id
             self._outbox.send(message.to, message)
         self._quorum.done()

@@ -1,1 +1,1 @@
-"""One replica of a partition: what may be written, read, believed, kept. Pure."""
+"""One replica of a partition: its state, its limits, its fetches, the care of its log. Pure."""

@@ -1,19 +1,20 @@
-"""What the log cleaner keeps of each batch: the last value of each key, and what must stay besides.
+"""The log cleaner's batch filter: the last value of each key, and the batches that must stay.
 
-A pass looks at a stretch of the log twice. First `note_keys`: where each key was written last,
-below `end_offset`. Then a `BatchFilter` sees every batch from the log's beginning on, in order:
-- a record stays unless a later one of its key lies below `end_offset`;
-- a tombstone, the last of its key, stays for `delete.retention.ms` from the first pass over it on,
-  so that whoever reads slowly hears of it (KIP-534);
-- a record without a key stays: nothing replaces it (Kafka refuses it at produce, which costs a look
-  at every record there, and so may drop it here);
-- records of aborted transactions go; markers stay as long as `cleaned_transactions.py` says, and a
-  producer's last one as long as it is remembered and has no batch of that epoch;
-- what cannot be read within the limits stays as it is. Its records replace nothing; and no
-  tombstone behind it goes, for it may hide there what a tombstone deletes;
-- three batches stay as headers when all their records go: the last one of each producer that is
-  remembered, for its sequence numbers; the first one of each leader epoch, for followers find by
-  where an epoch began whether their log parts from the leader's; the last one of a segment, so that
+A pass reads a range of the log twice. First `note_keys` notes the last offset of each key below
+`end_offset`. Then a `BatchFilter` sees every batch from the log start offset on, in order:
+- a record stays unless a later record with its key is below `end_offset`;
+- a tombstone that is the last record of its key stays for `delete.retention.ms` after the first
+  pass over it, so that slow readers see it (KIP-534);
+- a record without a key stays: nothing replaces it. (Kafka refuses it at produce, which costs a
+  check of every record there, and so may drop it here);
+- records of aborted transactions are removed; markers stay as long as `cleaned_transactions.py`
+  requires, and a producer's last marker stays while the producer is remembered without a batch of
+  that epoch;
+- a batch that cannot be read within the limits stays unchanged. Its records replace nothing, and no
+  tombstone after it is removed, because the batch may hold a record that the tombstone deletes;
+- three kinds of batches stay as headers when all their records are removed: the last one of each
+  remembered producer, for its sequence numbers; the first one of each leader epoch, with which
+  followers find where their log diverges from the leader's; and the last one of a segment, so that
   no offsets are missing between two segments.
 """
 
@@ -39,31 +40,31 @@ from josefine_broker.records.keyed import (
 )
 
 STEPS_PER_BREATH = 256
-"""Records looked at in one go: a millisecond."""
+"""Records processed between two yields to other work: about a millisecond."""
 
 CLEANED_BATCH_BYTES_MAX = 64 * 1024 * 1024
-"""Records of one batch, decompressed by the log cleaner, which has them three times for a moment.
-One that is larger is left as it is."""
+"""Decompressed size limit of one batch; the log cleaner holds three copies for a moment. A larger
+batch is left unchanged."""
 
 CLEANED_BATCH_RECORDS_MAX = 100_000
-"""Records of one batch that the log cleaner judges: 30 MB of its memory. librdkafka's batches have
-10,000 at most; one with more than this is left as it is."""
+"""Record limit of one batch in the log cleaner: 30 MB of its memory. librdkafka's batches have
+10,000 at most; a batch with more than this limit is left unchanged."""
 
 TIMESTAMP_MS_MAX = 2**63 - 1
 
 
 class Breath:
-    """Counts the work that is done, and lets others go first every now and then. Mutable."""
+    """Counts finished work and yields to other work at intervals. Mutable."""
 
     __slots__ = ("_breathe", "_steps")
 
     def __init__(self, breathe: Callable[[], None] = lambda: None) -> None:
-        """`breathe` may raise, to end the work."""
+        """`breathe` yields; it may raise to end the pass."""
         self._breathe = breathe
         self._steps = 0
 
     def step(self, count: int) -> None:
-        """So much was done."""
+        """Count this much finished work."""
         self._steps += count
         if self._steps >= STEPS_PER_BREATH:
             self._steps = 0
@@ -72,7 +73,7 @@ class Breath:
 
 @dataclass(slots=True)
 class Tally:
-    """What a pass did. Mutable, of one pass."""
+    """Counters of one pass. Mutable."""
 
     records_read: int = 0
     records_kept: int = 0
@@ -88,8 +89,8 @@ def note_keys(
     breath: Breath,
     transactions: CleanedTransactions,
 ) -> bool:
-    """Put the batch's keys into `latest`, behind those of all batches before it; False where they
-    have no room, and then none was."""
+    """Put the batch's keys into `latest`, in log order; False, with nothing put, when they do not
+    fit."""
     if header.is_control or transactions.is_aborted(header) or not _is_read(header, latest):
         return True
     if latest.count + header.record_count > latest.count_max:
@@ -102,7 +103,7 @@ def note_keys(
 
 
 def _is_read(header: BatchHeader, latest: KeyOffsets) -> bool:
-    """Whether its records are judged one by one: there is a limit to what is held at once."""
+    """Whether the records are filtered one by one: memory limits what is held at once."""
     return header.compression <= COMPRESSION_MAX and header.record_count <= min(
         latest.count_max, CLEANED_BATCH_RECORDS_MAX
     )
@@ -111,7 +112,7 @@ def _is_read(header: BatchHeader, latest: KeyOffsets) -> bool:
 def _records_of(
     batch: Buffer, header: BatchHeader, breath: Breath
 ) -> tuple[bytes, list[KeyedRecord]] | None:
-    """The batch's body and its records; None: it cannot be read."""
+    """The batch's body and its records; None when it cannot be read."""
     try:
         body = open_body(batch, header, CLEANED_BATCH_BYTES_MAX)
         records = []
@@ -126,7 +127,7 @@ def _records_of(
 
 
 class BatchFilter:
-    """See the module. One pass; the only mutable state is what the batches before have told."""
+    """The filter of one pass. Its only mutable state is what earlier batches set."""
 
     __slots__ = (
         "_breath", "_delete_retention_ms", "_end_offset", "_last_epoch", "_latest", "_now_ms",
@@ -144,7 +145,7 @@ class BatchFilter:
         delete_retention_ms: int,
         breath: Breath,
     ) -> None:
-        """`producers`: the base offset of the last batch of each that is remembered."""
+        """`producers`: the base offset of each remembered producer's last batch."""
         self._latest = latest
         self._end_offset = end_offset
         self._producers = producers
@@ -157,8 +158,8 @@ class BatchFilter:
         self.tally = Tally()
 
     def keep(self, batch: Buffer, header: BatchHeader, *, is_last: bool) -> Buffer | None:
-        """What stays of the next batch: itself, one with fewer records, or None. `is_last`: of the
-        segment that is written."""
+        """What remains of the next batch: the batch, one with fewer records, or None. `is_last`: of
+        the segment that is written."""
         begins_epoch = header.leader_epoch > self._last_epoch
         self._last_epoch = header.leader_epoch
         if header.base_offset >= self._end_offset:
@@ -173,7 +174,7 @@ class BatchFilter:
         return left
 
     def _left_of(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """What stays of a batch of records for their own sake."""
+        """What remains of a batch because of its records."""
         if self._transactions.is_aborted(header):
             self.tally.records_read += header.record_count
             return None
@@ -191,7 +192,7 @@ class BatchFilter:
         return with_only(header, body, kept, horizon_ms)
 
     def _control(self, batch: Buffer, header: BatchHeader, *, must_stay: bool) -> Buffer | None:
-        """What stays of a control batch: all of it, with its horizon when it is not needed."""
+        """What remains of a control batch: all of it, with a delete horizon once it is unneeded."""
         if read_marker(batch) is None:
             return batch
         fate = self._transactions.ended(header)
@@ -206,13 +207,13 @@ class BatchFilter:
         return batch
 
     def _horizon_ms(self) -> int:
-        """Of what this pass is the first to find no use for."""
+        """The delete horizon of what becomes unneeded in this pass."""
         return min(self._now_ms + self._delete_retention_ms, TIMESTAMP_MS_MAX)
 
     def _judge(
         self, header: BatchHeader, records: list[KeyedRecord]
     ) -> tuple[list[KeyedRecord], int | None]:
-        """The records that stay, and until when the tombstones among them do."""
+        """The records that remain, and the delete horizon of the tombstones among them."""
         horizon_ms = delete_horizon_ms(header)
         may_drop = horizon_ms is not None and self._now_ms >= horizon_ms
         may_drop = may_drop and not self._tombstones_stay

@@ -1,16 +1,16 @@
-"""What the log cleaner may do with the transactions of a log, batch by batch (KIP-98, KIP-534).
+"""How the log cleaner treats transactional batches and markers (KIP-98, KIP-534).
 
-Rules, as Kafka's cleaner has them:
-- it works below the last stable offset only: how each transaction there ended is known;
-- what an aborted one wrote goes, and replaces nothing; what a committed one wrote is judged as any
-  other record;
-- a marker is needed as long as a batch of its transaction stays, be it a header without records;
-- behind the pass that took the last of them it stays for `delete.retention.ms`, so that a replica
-  that copied the records hears how they ended; its header says until when;
-- it stays besides as long as somebody still counts on it: a reader who is told of the aborted
-  transaction drops what its producer wrote until it finds the marker, and so may one that is told
-  out of a snapshot that a start begins from; and a transaction that is open in such a snapshot is
-  ended by nothing else.
+Rules, as in Kafka's cleaner:
+- it works below the last stable offset only, so the outcome of each transaction there is known;
+- records of an aborted transaction are removed and replace nothing; records of a committed one are
+  treated as any others;
+- a marker is needed while any batch of its transaction remains, even a header without records;
+- after the pass that removed the last of them, the marker stays for `delete.retention.ms`, so that
+  a replica that copied the records learns how the transaction ended; the batch header holds the
+  time when that ends;
+- a marker also stays while anything depends on it. A reader that got the aborted transaction drops
+  its producer's records until it finds the marker, and so may a reader after a restart from a
+  snapshot that lists it. A transaction that is open in such a snapshot is ended by nothing else.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ OFFSET_MAX = 2**63 - 1
 
 
 class Fate(Enum):
-    """Of a marker."""
+    """What happens to a marker."""
 
     NEEDED = "needed"
-    """Something of its transaction stays."""
+    """A batch of its transaction remains."""
     EMPTIED = "emptied"
-    """Nothing does any more; it must stay for others all the same."""
+    """No batch of its transaction remains, but the marker must stay for readers or replicas."""
     UNUSED = "unused"
-    """Nothing was there before, and nobody counts on it: it may go when its time is over."""
+    """No batch remained before this pass and nothing depends on it: it may be removed once
+    `delete.retention.ms` is over."""
 
 
 class TransactionFacts(NamedTuple):
-    """What a partition says when a pass begins."""
+    """A partition's transaction state at the start of a cleaning pass."""
 
     aborted: tuple[AbortedRange, ...] = ()
-    """What its readers are told of."""
+    """The aborted transactions that its readers get."""
     marker_epochs: Mapping[ProducerId, ProducerEpoch] = {}
-    """Of producers of whose epoch a marker is all there is: it fences the older ones."""
+    """Producers whose current epoch has only a marker, which fences the older epochs."""
 
 
 def facts_of(producers: ProducerState) -> TransactionFacts:
-    """Of a partition, now."""
+    """The facts of a partition at this moment."""
     epochs = {key: entry.epoch for key, entry in producers.entries() if not entry.marks}
     return TransactionFacts(producers.transactions.aborted, epochs)
 
 
 class CleanedTransactions:
-    """See the module. Of one pass; mutable, for it is told each batch in the log's order."""
+    """The transaction state of one cleaning pass. Mutable: it sees each batch in log order."""
 
     __slots__ = (
         "_aborted", "_emptied", "_markers", "_may_lose", "_met", "_open_since", "_told", "_wrote",
@@ -64,25 +65,26 @@ class CleanedTransactions:
     def __init__(
         self, facts: TransactionFacts = TransactionFacts(), *, may_lose: bool = True
     ) -> None:
-        """`may_lose`: False where somebody may count on any marker."""
+        """`may_lose`: False where any marker may still be needed."""
         self._may_lose = may_lose
         self._aborted: dict[ProducerId, list[AbortedRange]] = {}
-        """Of each producer in the order of their markers: it has one transaction at a time."""
+        """Each producer's in order of their markers: a producer has one transaction at a time."""
         for each in facts.aborted:
             self._aborted.setdefault(each.producer_id, []).append(each)
         self._markers = facts.marker_epochs
         self._told = set(_ends(facts.aborted))
         self._open_since: dict[ProducerId, int] = {}
-        """Markers from there on end what is open in a snapshot."""
+        """Producer → the offset from which a marker may end a transaction that is open in a
+        snapshot."""
         self._met: set[ProducerId] = set()
-        """Has a batch in the log, of a transaction whose marker was not met yet;"""
+        """Producers with a batch in the log whose marker has not been seen in this pass."""
         self._wrote: set[ProducerId] = set()
-        """has one that stays."""
+        """Those of them with a batch that remains."""
         self._emptied: list[AbortedRange] = []
 
     def counts_on(self, snapshot: bytes, offset: int) -> None:
-        """A start, or a truncation, may begin from this snapshot at that offset. Raises
-        CorruptData for one that none can begin from."""
+        """Recovery or a truncation may restore this snapshot, taken at that offset. Raises
+        CorruptData for one that cannot be restored."""
         state = ProducerState()
         state.restore(snapshot)
         self._told.update(_ends(state.transactions.aborted))
@@ -91,7 +93,7 @@ class CleanedTransactions:
             self._open_since[producer_id] = min(since, offset)
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of records is of a transaction that was aborted."""
+        """Whether a batch of records belongs to an aborted transaction."""
         if not header.is_transactional or header.producer_id not in self._aborted:
             return False
         ranges = self._aborted[header.producer_id]
@@ -99,14 +101,14 @@ class CleanedTransactions:
         return at < len(ranges) and ranges[at].first_offset <= header.base_offset
 
     def wrote(self, header: BatchHeader, *, stays: bool) -> None:
-        """A batch of records was in the log, and stays or goes."""
+        """A batch of records is in the log, and stays or is removed."""
         if header.is_transactional:
             self._met.add(header.producer_id)
             if stays:
                 self._wrote.add(header.producer_id)
 
     def ended(self, header: BatchHeader) -> Fate:
-        """A marker was in the log."""
+        """A marker is in the log; returns what happens to it."""
         producer_id, offset = header.producer_id, header.base_offset
         was_met, is_written = producer_id in self._met, producer_id in self._wrote
         self._met.discard(producer_id)
@@ -115,14 +117,16 @@ class CleanedTransactions:
             return Fate.NEEDED
         ranges = self._aborted.get(producer_id, ())
         self._emptied.extend(each for each in ranges if each.marker_offset == offset)
+        # Removing a marker that a reader, a replica or a snapshot still depends on would make
+        # committed records disappear for it, so each of those is checked before UNUSED.
         is_counted_on = not self._may_lose or (producer_id, offset) in self._told
         is_counted_on |= offset >= self._open_since.get(producer_id, OFFSET_MAX)
         is_counted_on |= self._markers.get(producer_id) == header.producer_epoch
         return Fate.EMPTIED if was_met or is_counted_on else Fate.UNUSED
 
     def take_emptied(self) -> list[AbortedRange]:
-        """Those met since the last call of which nothing stays: no reader needs to hear of them
-        when what was judged so far is in the log's place."""
+        """The aborted transactions that this pass emptied since the last call. Readers need not
+        get them once the cleaned segments are in place."""
         found, self._emptied = self._emptied, []
         return found
 

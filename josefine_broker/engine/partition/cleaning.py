@@ -1,13 +1,13 @@
-"""Which logs are worth cleaning, and which of their segments: pure decisions.
+"""The log cleaner's plan: which logs to clean, and which of their segments.
 
-Rules, as Kafka has them: only full segments are cleaned, wholly below the last stable offset (so
-of a transaction that is open, or whose marker is not confirmed, nothing is) and older than
-`min.compaction.lag.ms`; what lies behind the offset that the last pass came to is dirty; a log is
-cleaned when more of it than `min.cleanable.dirty.ratio` is, or when something has been dirty for
-`max.compaction.lag.ms`; the dirtiest goes first, one that is overdue before all others.
+Rules, as in Kafka: only full segments are cleaned, and only if they lie as a whole below the last
+stable offset (so no part of a transaction that is open, or whose marker is not committed) and are
+older than `min.compaction.lag.ms`. Segments past the end offset of the last pass are dirty. A log
+is cleaned when its dirty ratio exceeds `min.cleanable.dirty.ratio`, or when something has been
+dirty for `max.compaction.lag.ms`. The dirtiest log comes first, overdue ones before all others.
 
-Small neighbours are cleaned into one segment, so that a log does not fall into crumbs. A segment
-ends where the next one begins, before and after: the last batch of each stays, if only its header.
+Small neighbours are merged into one segment, so that a log does not fragment. A cleaned segment
+ends where the next one starts, because the last batch of each stays, if only as a header.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,34 +16,34 @@ from typing import NamedTuple, TypeVar
 from josefine_broker.engine.metadata.log_config import LogConfig
 
 GROUP_SEGMENTS_MAX = 16
-"""Cleaned into one: each has a file open meanwhile."""
+"""Segments merged into one; each has a file open during the pass."""
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
-"""What an index has room for, and Kafka's tools take."""
+"""The largest relative offset that an index entry can hold and Kafka's tools accept."""
 
 K = TypeVar("K")
 
 
 class SegmentFacts(NamedTuple):
-    """What must be known of a full segment, oldest first."""
+    """What the cleaner needs to know about a full segment; oldest first."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
     newest_ms: int
-    """Its newest record's timestamp, or when it was last appended to if its records have none."""
+    """Its newest record's timestamp, or the time of its last append if its records have none."""
     first_append_ms: int
 
 
 class Dirt(NamedTuple):
-    """What there is to clean in a log."""
+    """The part of a log that can be cleaned."""
 
     first_dirty: int
-    """Where the dirty part begins,"""
+    """Start offset of the dirty part,"""
     end: int
-    """and where it ends."""
+    """and its end offset."""
     segments: int
-    """So many of the oldest are below that."""
+    """How many of the oldest segments are below that end."""
     ratio: float
     is_overdue: bool
 
@@ -57,11 +57,13 @@ def dirt_of(
     cleaned_to: int,
     end_offset_max: int,
 ) -> Dirt | None:
-    """What could be cleaned of a log's full segments; None: nothing. `cleaned_to` is what the last
-    pass came to, `end_offset_max` the last stable offset."""
+    """The part of a log's full segments that could be cleaned; None: nothing. `cleaned_to` is the
+    end offset of the last pass, `end_offset_max` the last stable offset."""
     first_dirty = max(log_start_offset, cleaned_to)
     clean_bytes = dirty_bytes = count = 0
     oldest_ms = now_ms
+    # The first segment that may not be cleaned ends the search: a pass works on a prefix, so that
+    # the offset map of the dirty part holds for every segment before it.
     for segment in segments:
         is_dirty = segment.end_offset > first_dirty
         too_young = is_dirty and now_ms - segment.newest_ms < config.min_compaction_lag_ms
@@ -86,19 +88,19 @@ def dirt_of(
 
 
 def is_due(dirt: Dirt, config: LogConfig) -> bool:
-    """Whether that is enough for a pass over the log."""
+    """Whether the dirty part is large or old enough for a pass over the log."""
     return dirt.is_overdue or dirt.ratio > config.min_cleanable_dirty_ratio
 
 
 def filthiest(dirts: Iterable[tuple[K, Dirt]]) -> K | None:
-    """The log to be cleaned next, of those that are due."""
+    """The log to clean next, out of those that are due."""
     best = max(dirts, key=lambda each: (each[1].is_overdue, each[1].ratio), default=None)
     return None if best is None else best[0]
 
 
 def groups(segments: Sequence[SegmentFacts], config: LogConfig) -> list[range]:
-    """Which segments are cleaned into one, by their places: neighbours that fit into one together,
-    also when nothing of them goes."""
+    """Which segments are merged into one, as ranges of indexes: neighbours whose sizes fit into one
+    segment together, before anything is removed."""
     found: list[range] = []
     begin = size_bytes = 0
     for at, segment in enumerate(segments):

@@ -1,9 +1,10 @@
-"""Incremental fetch sessions (KIP-227): a consumer sends only what changed, and gets only what did.
+"""Incremental fetch sessions (KIP-227): requests and answers carry only what changed.
 
-Rules: a session's answers, put over what its consumer already knows, say what a full answer would;
-epochs go up by one per request, so a lost or doubled request is noticed; what a follower names it
-is told again, for it may have passed over the answer before; partitions that sent bytes go to the
-end of the line, so that none starves; sessions are bounded, an idle one gives way.
+Rules: a session's answers, applied to what its consumer already knows, amount to a full answer;
+the session epoch grows by one per request, so a lost or repeated request is detected; a partition
+that a follower names is answered again, because the follower may have skipped the last answer;
+partitions that returned bytes move to the end of the order, so that none starves; the number of
+sessions is limited, and an idle one is evicted.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 EVICTION_MS = 120_000
-"""A session unused this long gives way to a new one (Kafka's min.incremental.fetch.session…)."""
+"""A session idle this long may be evicted (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
 NOTHING_SENT = -1
 
@@ -28,13 +29,13 @@ PartitionKey = tuple[str | UUID, int]
 
 
 class Rng(Protocol):
-    """Chance, as `random.Random` has it."""
+    """A random source, as `random.Random`."""
 
     def getrandbits(self, k: int, /) -> int: ...
 
 
 class Wanted(NamedTuple):
-    """One partition that a fetch asks for. Topic by name or by id, as the request had it."""
+    """One partition of a fetch request; the topic is by name or by id, as in the request."""
 
     name: str
     topic_id: UUID | None
@@ -50,7 +51,7 @@ class Fetched(NamedTuple):
 
 
 class _Cached(NamedTuple):
-    """What a session remembers of a partition: the wish, and what was last told."""
+    """What a session remembers of a partition: the request, and the last answer."""
 
     wanted: Wanted
     high_watermark: int = NOTHING_SENT
@@ -59,7 +60,7 @@ class _Cached(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One consumer's session. `epoch` is that of the next request."""
+    """One consumer's session. `epoch` is the epoch of its next request."""
 
     session_id: int
     by_id: bool
@@ -67,19 +68,20 @@ class FetchSession:
     used_ms: int
     partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
     waiting: Parked | None = None
-    """The request of this session that waits: the next one ends its wait, so that a follower with
-    news (a partition to add) need not wait for the long poll it sent before."""
+    """The session's request that waits. The next request ends its wait, so that a follower that
+    adds a partition does not wait for the end of its previous long poll."""
 
 
 class FetchPlan(NamedTuple):
-    """What to read for one request, and whose session the answer belongs to."""
+    """What to read for one request, and the session that the answer belongs to."""
 
     wanted: Sequence[Wanted]
     session: FetchSession | None = None
     incremental: bool = False
 
     def is_told(self, wanted: Wanted, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the reader was told these, so that a partition without records is no news."""
+        """Whether the reader already has these offsets, so that without records there is nothing
+        to send."""
         cached = self._cached(wanted)
         return (
             cached is not None
@@ -88,7 +90,7 @@ class FetchPlan(NamedTuple):
         )
 
     def has_new_start(self, wanted: Wanted, log_start_offset: int) -> bool:
-        """Whether the reader was told another log start before."""
+        """Whether the reader has another log start offset."""
         cached = self._cached(wanted)
         return cached is not None and cached.log_start_offset not in (
             NOTHING_SENT, log_start_offset,
@@ -102,8 +104,8 @@ class FetchPlan(NamedTuple):
 
 
 def wanted_of(request: FetchRequest) -> Sequence[Wanted]:
-    """Every partition that a request names, once: of one named twice the last wish counts, in the
-    place of the first (as in Kafka's FetchRequest.fetchData)."""
+    """Every partition of a request, once. If one is named twice, its last occurrence counts, in the
+    position of the first (as in Kafka's FetchRequest.fetchData)."""
     wanted = [
         Wanted(name, topic_id, partition)
         for name, topic_id, partitions in request.topics
@@ -132,8 +134,8 @@ class FetchSessions:
         return len(self._sessions)
 
     def take_waiting(self, session_id: int) -> Parked | None:
-        """That session's request that waits. To be answered before the next one begins: what its
-        answer tells is noted, and the next one may make that undone."""
+        """The session's waiting request. It must be answered before the next one begins, because
+        its answer changes the session's state, which the next request may change back."""
         session = self._sessions.get(session_id)
         if session is None:
             return None
@@ -141,7 +143,8 @@ class FetchSessions:
         return waiting
 
     def begin(self, request: FetchRequest, now_ms: int, rng: Rng) -> FetchPlan:
-        """Take in a request: what to read. Raises KafkaError for an unknown session or epoch."""
+        """Accept a request; returns what to read. Raises KafkaError for an unknown session or
+        epoch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             wanted = wanted_of(request)
@@ -168,7 +171,7 @@ class FetchSessions:
         return FetchPlan([each.wanted for each in session.partitions.values()], session, True)
 
     def _open(self, wanted: Sequence[Wanted], now_ms: int, rng: Rng) -> FetchSession | None:
-        """A new session, None when there is no room and none idle enough to give way."""
+        """A new session; None when the limit is reached and no session is idle long enough."""
         if len(self._sessions) >= self._sessions_max:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms < EVICTION_MS:
@@ -186,7 +189,7 @@ class FetchSessions:
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest) -> None:
-        """Add, change and forget partitions as the request says."""
+        """Add, change and forget partitions as the request asks."""
         by_id = {topic.topic_id is not None for topic in request.topics}
         by_id |= {topic.topic_id is not None for topic in request.forgotten}
         if session.partitions and by_id - {session.by_id}:
@@ -205,7 +208,7 @@ class FetchSessions:
 
 
 def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetched]:
-    """The results that the consumer must be told, remembered as told; all without a session."""
+    """The results that the consumer must get, noted in the session; all of them without one."""
     session = plan.session
     if session is None:
         return results
@@ -215,7 +218,7 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
         key = _key(name, topic_id, answer.index)
         cached = session.partitions.get(key)
         if cached is None:
-            continue  # a later request of this session already forgot it
+            continue  # a later request of this session has removed the partition
         news = (
             bool(answer.records)
             or answer.error_code != 0
@@ -224,7 +227,7 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
             or answer.diverging is not None
             or answer.preferred_read_replica >= 0
         )
-        if answer.error_code:  # an error is told each time, and what follows it, too
+        if answer.error_code:  # an error is sent each time, and so is the first answer after it
             session.partitions[key] = _Cached(cached.wanted)
         elif news:
             session.partitions[key] = _Cached(

@@ -1,9 +1,9 @@
-"""The newest offset of each key, in memory that is bounded beforehand: Kafka's offset map.
+"""An offset map: the newest offset of each key, in memory of a fixed size.
 
-Rules: a key is its 16-byte BLAKE2b hash (two keys of one hash would need 2**64 tries; Kafka's MD5
-gives way to anybody who wants to), an entry has 24 bytes, hash and offset; of the room at most
-`LOAD_MAX` is used, for the search of a free place gets long behind that. A dict of the same would
-take 150 bytes a key and 0.7 us less.
+Rules: a key is its 16-byte BLAKE2b hash (a collision needs 2**64 tries; Kafka's MD5 can be attacked
+on purpose). An entry is 24 bytes: hash and offset. At most `LOAD_MAX` of the slots are used,
+because searching for a free slot gets slow above that. A dict with the same content would take 150
+bytes per key and be 0.7 us faster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENTRY = Struct("<16sq")
 _OFFSET = Struct("<q")
 ENTRY_BYTES = _ENTRY.size
 LOAD_MAX = 0.75
-"""A key that is not there then costs 8 looks."""
+"""At this load an absent key costs 8 probes."""
 
 NOT_FOUND = -1
 _FREE = bytes(HASH_BYTES)
@@ -25,7 +25,8 @@ _HASH = blake2b(digest_size=HASH_BYTES)
 
 
 class KeyOffsets:
-    """See the module. `close` gives the memory back; it is not touched before it is used."""
+    """Open-addressing hash table in an anonymous mapping, whose pages are used on first write.
+    `close` frees it."""
 
     __slots__ = ("_bytes", "_slots", "_table", "count", "count_max")
 
@@ -36,7 +37,7 @@ class KeyOffsets:
         self._bytes = self._slots * ENTRY_BYTES
         self._table = mmap.mmap(-1, self._bytes)
         self.count = 0
-        """Keys in it."""
+        """Number of keys in the table."""
         self.count_max = int(self._slots * LOAD_MAX)
 
     @property
@@ -44,7 +45,7 @@ class KeyOffsets:
         return self._bytes
 
     def put(self, key: bytes, offset: int) -> None:
-        """The key's newest record so far; the caller sees to it that there is room."""
+        """Set the key's newest offset; the caller checks `count_max` first."""
         digest = _digest(key)
         position, found = self._place_of(digest)
         if found == _FREE:
@@ -53,14 +54,14 @@ class KeyOffsets:
         _ENTRY.pack_into(self._table, position, digest, offset)
 
     def get(self, key: bytes) -> int:
-        """The key's newest offset; NOT_FOUND."""
+        """The key's newest offset, or NOT_FOUND."""
         position, found = self._place_of(_digest(key))
         if found == _FREE:
             return NOT_FOUND
         return int(_OFFSET.unpack_from(self._table, position + HASH_BYTES)[0])
 
     def _place_of(self, digest: bytes) -> tuple[int, bytes]:
-        """Where the hash is, or where it belongs, and what is there."""
+        """The slot of the hash, or the free slot where it belongs, and what the slot holds."""
         table, end = self._table, self._bytes
         position = int.from_bytes(digest[:6], "little") % self._slots * ENTRY_BYTES
         while True:

@@ -1,7 +1,8 @@
-"""Which leader epoch wrote which offsets of a partition (KIP-101, KIP-279).
+"""The leader epochs of a partition's log: which epoch wrote which offsets (KIP-101, KIP-279).
 
-A list of (epoch, start offset), both growing. It answers OffsetForLeaderEpoch, by which a client
-or follower finds where its log and ours part. The log stores `to_bytes()` in its checkpoint.
+A list of (epoch, start offset), both increasing. It answers OffsetForLeaderEpoch, with which a
+client or follower finds where its log diverges from ours. The log stores `to_bytes()` in its
+checkpoint.
 """
 
 from bisect import bisect_right
@@ -54,9 +55,9 @@ class LeaderEpochs:
         return self._starts[-1].epoch if self._starts else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: int) -> bool:
-        """Note that `epoch` writes from `start_offset`; False when it already was known.
+        """Note that `epoch` writes from `start_offset`; False when it was known already.
 
-        An epoch that wrote nothing gives way: its start is the next one's, so it is dropped.
+        An epoch that wrote nothing has the same start offset as the next one, and is dropped.
         """
         if self._starts:
             last = self._starts[-1]
@@ -70,12 +71,12 @@ class LeaderEpochs:
         return True
 
     def epoch_of(self, offset: int) -> LeaderEpoch:
-        """The epoch that wrote `offset`, -1 when it is before the first known one."""
+        """The epoch that wrote `offset`; -1 before the first known one."""
         at = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
         return self._starts[at - 1].epoch if at else NO_LEADER_EPOCH
 
     def end_of(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEnd:
-        """Where `epoch` ended (KIP-279): (-1, -1) when we cannot know."""
+        """The end offset of `epoch` (KIP-279); (-1, -1) when it is unknown."""
         if not self._starts or epoch < 0 or epoch > self.latest:
             return EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
         if epoch == self.latest:
@@ -85,23 +86,24 @@ class LeaderEpochs:
         return EpochEnd(self._starts[at - 1].epoch if at else epoch, end_offset)
 
     def truncate_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: epochs that began at or past it are gone."""
+        """The log was truncated to `end_offset`: epochs that start at or past it are removed."""
         while self._starts and self._starts[-1].start_offset >= end_offset:
             self._starts.pop()
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log now starts at `start_offset`: the epoch that wrote it begins there."""
+        """The log start offset moved: the epoch that wrote `start_offset` now starts there."""
         at = bisect_right(self._starts, start_offset, key=lambda start: start.start_offset)
         if at:
             self._starts[:at] = [EpochStart(self._starts[at - 1].epoch, start_offset)]
 
     def clear(self) -> None:
-        """The log was emptied."""
+        """Forget every epoch: the log was emptied."""
         self._starts.clear()
 
     def to_bytes(self, log_end_offset: int) -> bytes:
-        """For the checkpoint: the epochs that wrote something. One that did not is no loss, for
-        the log has nothing of it; so an election alone costs the disk nothing."""
+        """The checkpoint's bytes, with the epochs that wrote something. An epoch that wrote nothing
+        has no records in the log, so omitting it loses nothing and an election alone writes no
+        checkpoint."""
         wrote = [start for start in self._starts if start.start_offset < log_end_offset]
         head = _HEAD.pack(VERSION, len(wrote))
         return head + b"".join(_ENTRY.pack(*start) for start in wrote)

@@ -1,19 +1,21 @@
-"""One replica of a partition: may it be written and read, how far, by whom.
+"""A hosted replica of a partition: its role, what requests may read and write, its watermarks.
 
 Rules:
-- only a leader takes appends; a request that names a leader epoch is judged by it (KIP-320): an
-  older one is fenced, a newer one is not known here yet;
-- acks=all is refused while fewer than `min.insync.replicas` replicas are in sync; a producer's
-  batches behind a refused one are refused like it (`engine/partition/refusals.py`);
-- the high watermark is the smallest durable end of the replicas that may be in sync (where a log
-  need not be synced for its records to count, its end); it does not move
-  while fewer than `min.insync.replicas` are (KIP-966), and a leader's never falls within its epoch;
-- consumers read below it, at followers too (KIP-392); followers read to the log end;
-- a new leader does not tell its high watermark before it has passed the epoch's start (KIP-207);
-- a follower gives up records below its high watermark only to a leader that was elected uncleanly
-  since they were written: a clean one has them, or its log is damaged.
+- only a leader accepts appends. A request that names a leader epoch is checked against ours
+  (KIP-320): an older epoch is fenced, a newer one is not known here yet;
+- acks=all is refused while fewer than `min.insync.replicas` replicas are in sync. After a refused
+  batch, the producer's later batches get the same error (`engine/partition/refusals.py`);
+- the high watermark is the smallest durable end offset of the replicas that may be in sync (the
+  log end offset, where records count without fsync). It does not move while fewer than
+  `min.insync.replicas` replicas are in sync (KIP-966), and a leader's never falls within its epoch;
+- consumers read below the high watermark, also from followers (KIP-392); followers read up to the
+  log end offset;
+- a new leader does not report its high watermark until it has passed the start of its epoch
+  (KIP-207);
+- a follower truncates below its high watermark only for a leader of an unclean election that is
+  newer than those records. A clean leader has them, so without one the log is damaged.
 
-The log itself is not seen here: its ends are arguments, its failures are its own.
+This module never touches the log: its end offsets are arguments, its failures are handled there.
 """
 
 from collections import deque
@@ -42,7 +44,7 @@ STRANDED = "neither controller nor followers reach this broker"
 class ReplicaState(Enum):
     """What this replica does."""
 
-    OPENED = "opened"  # its log is recovered; the image has not yet told its role
+    OPENED = "opened"  # its log is recovered; the image has not assigned a role yet
     LEADER = "leader"  # takes appends, answers clients and followers
     FOLLOWER = "follower"  # copies its leader, if there is one; answers consumers that read here
 
@@ -98,31 +100,34 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.epoch_start_offset = 0
-        """Where the log ended when this replica began to lead."""
+        """The log end offset when this replica became leader."""
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.followers: Followers | None = None
-        """Of a leader; else None."""
+        """Set on a leader only."""
         self.is_alone = False
-        """Leads without any other replica: what is durable is committed."""
+        """The leader is the only replica: every durable record is committed."""
         self.is_stranded = False
-        """Leads, but neither controller nor followers reach it: others have a new leader by now."""
+        """A leader that neither controller nor followers reach: the others may have elected a new
+        one by now."""
         self.min_insync_replicas = 1
         self.unclean_epoch = NO_LEADER_EPOCH
-        """The last leader epoch that an unclean election began."""
+        """The leader epoch of the last unclean election."""
         self.high_watermark = high_watermark
         self.appended_bytes = 0
-        """Bytes ever appended while hosted: what a waiting fetch compares (KIP-74's min_bytes)."""
+        """Bytes appended since this replica was opened; a waiting fetch compares it with
+        `min_bytes` (KIP-74)."""
         self.committed_bytes = 0
-        """Those of them that are below the high watermark: what a waiting consumer compares."""
+        """The part of `appended_bytes` below the high watermark; waiting consumers compare it."""
+        # Recovery has read every marker in the log; those below the high watermark are settled.
         producers.transactions.committed(high_watermark)
         self._uncommitted: deque[tuple[int, int]] = deque()
         """(end offset, appended_bytes) of each batch above the high watermark."""
 
     @property
     def last_stable_offset(self) -> int:
-        """How far read_committed sees (KIP-98): the high watermark while no transaction is open.
-        Records before the log start that are gone may leave it there."""
+        """The end offset (exclusive) of read_committed (KIP-98): the high watermark while no
+        transaction is open. Below the log start offset when records of an open one were deleted."""
         transactions = self.producers.transactions
         if transactions.are_settled:
             return self.high_watermark
@@ -134,7 +139,8 @@ class Partition:
 
     @property
     def knows_high_watermark(self) -> bool:
-        """False while a new leader's high watermark may be behind its predecessor's (KIP-207)."""
+        """False while a new leader's high watermark may be lower than its predecessor's
+        (KIP-207)."""
         return self.high_watermark >= self.epoch_start_offset
 
     # Roles.
@@ -146,13 +152,16 @@ class Partition:
         now_ms: int,
         durable_end_offset: int | None = None,
     ) -> bool:
-        """The image says that this replica leads; whether that is under a new epoch.
+        """Take the leader role that the image assigns; returns whether the leader epoch is new.
 
-        `durable_end_offset` here and below: how far our log counts; None: to its end."""
+        `durable_end_offset`, here and below: the end of the records that count as stored; None
+        means the log end offset."""
         self._check_epoch(entry)
         is_new = entry.leader_epoch > self.leader_epoch or not self.is_leader
         self._on(ReplicaEvent.LEAD)
         self._take(entry)
+        # A new epoch knows nothing about its followers' logs. Offsets from an earlier epoch may
+        # be of records that have been truncated since, and must not move the high watermark.
         if is_new or self.followers is None:
             self.followers = Followers(entry, now_ms)
             self.epoch_start_offset = log_end_offset
@@ -168,7 +177,8 @@ class Partition:
         return is_new
 
     def follow(self, entry: PartitionEntry, log_end_offset: int) -> bool:
-        """The image names another leader or none; whether leader or epoch are new."""
+        """Follow the leader that the image names, if any; returns whether leader or epoch are
+        new."""
         self._check_epoch(entry)
         is_new = (
             (entry.leader, entry.leader_epoch) != (self.leader, self.leader_epoch)
@@ -179,7 +189,7 @@ class Partition:
         self.is_alone = False
         self.is_stranded = False
         self.epoch_start_offset = 0
-        # An epoch that wrote nothing here must not be named as the last one fetched.
+        # An epoch that wrote nothing here must not be sent as the last fetched epoch.
         self.epochs.truncate_end(log_end_offset)
         return is_new
 
@@ -195,15 +205,15 @@ class Partition:
     # What a request may do.
 
     def check_serves(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
-        """Raises KafkaError unless this replica leads, at that epoch (-1: any)."""
+        """Raises KafkaError unless this replica leads, under that leader epoch (-1: any)."""
         if self.state is not ReplicaState.LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead")
         if current_leader_epoch not in (-1, self.leader_epoch):
             self._refuse_epoch(current_leader_epoch)
 
     def check_reads(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
-        """Raises KafkaError unless consumers may read here, at that epoch (KIP-392; below 0: any,
-        as in Kafka for Fetch alone)."""
+        """Raises KafkaError unless consumers may read here, under that leader epoch (KIP-392).
+        A negative epoch matches any, as Kafka has it for Fetch alone."""
         if self.state is ReplicaState.OPENED:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this replica has no role yet")
         if current_leader_epoch not in (-1, self.leader_epoch) and current_leader_epoch >= 0:
@@ -211,11 +221,13 @@ class Partition:
 
     def _refuse_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         if current_leader_epoch < self.leader_epoch:
-            raise KafkaError(ErrorCode.fenced_leader_epoch, f"now is {self.leader_epoch}")
-        raise KafkaError(ErrorCode.unknown_leader_epoch, f"known is {self.leader_epoch}")
+            raise KafkaError(ErrorCode.fenced_leader_epoch, f"current epoch is {self.leader_epoch}")
+        raise KafkaError(
+            ErrorCode.unknown_leader_epoch, f"newest known epoch is {self.leader_epoch}"
+        )
 
     def check_append(self, header: BatchHeader, acks: int) -> BatchMark | None:
-        """Judge a client's batch: None to append it, or the mark of the stored one it repeats.
+        """Check a client's batch: None to append it, or the stored batch that it duplicates.
 
         Raises KafkaError; then nothing may be appended.
         """
@@ -234,7 +246,7 @@ class Partition:
         return self.producers.check(header)
 
     def _check_takes(self, acks: int) -> None:
-        """Raises KafkaError unless this replica takes appends now."""
+        """Raises KafkaError unless this replica accepts appends now."""
         if self.state is not ReplicaState.LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead")
         if acks != ACKS_ALL:
@@ -255,7 +267,7 @@ class Partition:
         *,
         raises_epoch: bool = False,
     ) -> None:
-        """Judge a marker that a coordinator wants written. Raises KafkaError; then nothing may be
+        """Check a marker that a coordinator wants to write. Raises KafkaError; then nothing may be
         appended."""
         self._check_takes(ACKS_ALL)
         self.producers.check_marker(
@@ -269,7 +281,8 @@ class Partition:
         if replica_id == DEBUG_REPLICA_ID or self.has_follower(replica_id):
             return log_end_offset
         raise KafkaError(
-            ErrorCode.not_leader_or_follower, f"broker {replica_id} is no replica of this partition"
+            ErrorCode.not_leader_or_follower,
+            f"broker {replica_id} is not a replica of this partition",
         )
 
     def has_follower(self, replica_id: int) -> bool:
@@ -278,10 +291,10 @@ class Partition:
     def diverging(
         self, fetch_offset: int, last_fetched_epoch: LeaderEpoch, log_end_offset: int
     ) -> tuple[LeaderEpoch, int] | None:
-        """Where a follower's log parts from ours: (epoch, end offset) of the largest epoch not
-        above its last one; None when it does not (KIP-595, KIP-279).
+        """Where a follower's log diverges from ours: (epoch, end offset) of the largest epoch not
+        above the follower's last one; None when it does not diverge (KIP-595, KIP-279).
 
-        Raises KafkaError(offset_out_of_range) when we do not know.
+        Raises KafkaError(offset_out_of_range) for an epoch that is unknown here.
         """
         epoch, end_offset = self.epochs.end_of(last_fetched_epoch, log_end_offset)
         if epoch < 0:
@@ -300,8 +313,8 @@ class Partition:
         marker: Marker | None = None,
         durable_end_offset: int | None = None,
     ) -> None:
-        """The judged batch, or marker, is in the log at `base_offset`. `now_ms` is of the wall
-        clock."""
+        """Note that the checked batch or marker is in the log at `base_offset`. `now_ms` is wall
+        clock time."""
         if marker is not None:
             self.producers.end(header, marker, base_offset, now_ms)
         elif header.producer_id != NO_PRODUCER_ID:
@@ -318,18 +331,18 @@ class Partition:
             self._uncommitted.append((end_offset, self.appended_bytes))
 
     def copied(self, header: BatchHeader, batch: Buffer, now_ms: int) -> bool:
-        """A batch of the leader is in the log where the leader has it; whether its epoch is new.
-        Raises CorruptData."""
+        """Note that a batch of the leader was copied to the same offset; returns whether its epoch
+        is new here. Raises CorruptData."""
         marker = read_marker(batch) if header.is_control else None
         self.appended(header, header.base_offset, now_ms, marker)
         return self.epochs.assign(header.leader_epoch, header.base_offset)
 
     def may_be_cut_to(self, end_offset: int) -> bool:
-        """Whether a leader may take what lies behind `end_offset` from this follower."""
+        """Whether a leader may make this follower truncate its log to `end_offset`."""
         return end_offset >= self.high_watermark or self.unclean_epoch > self.epochs.latest
 
     def truncated(self, log_end_offset: int) -> None:
-        """The log now ends there: what was above it is forgotten. Producers are the caller's."""
+        """The log was truncated to this end offset. The caller restores the producer state."""
         self._note_cut(log_end_offset)
         self.epochs.truncate_end(log_end_offset)
         self.high_watermark = min(self.high_watermark, log_end_offset)
@@ -337,9 +350,9 @@ class Partition:
             self._uncommitted.pop()
 
     def restarted(self, offset: int) -> None:
-        """The log was emptied and goes on at `offset`: what its producers sent since the last batch
-        that was here, nobody knows here. Any sequence of theirs may come next. Of a transaction
-        the marker may be gone: none is open."""
+        """The log was emptied and continues at `offset`. The producers' state is forgotten: they
+        may have sent more in the lost range, so any sequence number is accepted next. Open
+        transactions are forgotten too, because their markers may lie in the lost range."""
         self._note_cut(offset)
         self.producers.clear()
         self.epochs.clear()
@@ -347,13 +360,13 @@ class Partition:
         self._uncommitted.clear()
 
     def started_at(self, log_start_offset: int) -> None:
-        """What was before that in the log is gone."""
+        """Records below this offset were deleted."""
         self.epochs.truncate_start(log_start_offset)
         self.producers.transactions.forget_before(log_start_offset)
 
     def _note_cut(self, end_offset: int) -> None:
-        """Its producers know of no confirmation for what lay past it and the high watermark, and
-        send that again."""
+        """Records past the new end and past the high watermark were never acknowledged: their
+        producers will send them again."""
         for batch in self.producers.batches_from(max(end_offset, self.high_watermark)):
             self.refusals.note_cut(*batch)
 
@@ -371,7 +384,8 @@ class Partition:
         broker_epoch: int = -1,
         durable_end_offset: int | None = None,
     ) -> bool:
-        """A follower has all before `fetch_offset`; whether the high watermark moved."""
+        """A follower has every record below `fetch_offset`; returns whether the high watermark
+        moved."""
         assert self.followers is not None
         self.followers.fetched(
             replica_id,
@@ -387,19 +401,22 @@ class Partition:
         )
 
     def advance_high_watermark(self, durable_end_offset: int) -> bool:
-        """As far as the replicas that may be in sync have come; whether it moved."""
+        """Move the high watermark to the smallest end offset of the replicas that may be in sync;
+        returns whether it moved."""
         followers = self.followers
+        # KIP-966: below min.insync.replicas nothing is committed, or an election from the ISR
+        # that is left could lose records that consumers have read already.
         if followers is None or self.is_under_min_isr:
             return False
         return self._commit(followers.committed_end(durable_end_offset))
 
     def follow_high_watermark(self, leaders: int, durable_end_offset: int) -> bool:
-        """The leader's high watermark, as far as our log goes; whether ours moved."""
+        """Take the leader's high watermark, limited to our own log; returns whether ours moved."""
         return self._commit(min(leaders, durable_end_offset))
 
     @property
     def effective_min_isr(self) -> int:
-        """`min.insync.replicas`, but no more than there are replicas."""
+        """`min.insync.replicas`, limited to the number of replicas."""
         return min(self.min_insync_replicas, len(self.replicas))
 
     @property
@@ -425,8 +442,8 @@ class Partition:
         lag_time_max_ms: int,
         durable_end_offset: int | None = None,
     ) -> tuple[int, ...] | None:
-        """The ISR this leader should propose now; None when there is nothing to propose. Who was
-        about to join and is behind is waited for no longer: the high watermark may move."""
+        """The ISR that this leader should propose now; None when there is nothing to propose.
+        A joining follower that lags no longer holds back the high watermark, which may move."""
         followers = self.followers
         if followers is None:
             return None

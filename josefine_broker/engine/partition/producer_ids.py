@@ -1,6 +1,6 @@
-"""Producer ids that this broker may hand out: blocks allocated through a metadata change.
+"""Producer ids that this broker may hand out, from blocks allocated by a metadata change.
 
-Rules: an id is handed out once in the life of a cluster; what is left of a block at a stop is lost.
+Rules: a cluster hands out each id once; the rest of a block is lost when the broker stops.
 """
 
 BLOCK_IDS = 1000
@@ -8,7 +8,7 @@ BLOCK_IDS = 1000
 
 
 class ProducerIds:
-    """The ids this broker owns, in order."""
+    """The producer ids that this broker owns, in order."""
 
     __slots__ = ("_blocks",)
 
@@ -19,11 +19,11 @@ class ProducerIds:
         self._blocks.append(range(first_id, first_id + count))
 
     def __len__(self) -> int:
-        """How many are left."""
+        """The number of ids left."""
         return sum(map(len, self._blocks))
 
     def take(self) -> int | None:
-        """The next id, None when a block must be allocated first."""
+        """The next id; None when a block must be allocated first."""
         if not self._blocks:
             return None
         block = self._blocks[0]

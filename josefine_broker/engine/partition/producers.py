@@ -1,21 +1,22 @@
-"""What a partition remembers of its producers, and what they may write (KIP-98, KIP-360).
+"""The producer state of a partition: which batches each producer may write (KIP-98, KIP-360).
 
-Rules, as Kafka 4 has them:
-- a batch equal in epoch and sequences to one of the producer's last five is a duplicate: answered
-  with the offsets it was stored at, never stored again;
-- within an epoch, sequences have no gap; they wrap from 2**31 - 1 to 0;
+Rules, as in Kafka 4:
+- a batch with the epoch and sequence numbers of one of the producer's last five batches is a
+  duplicate: it is answered with the offsets of the stored one and never stored again;
+- within an epoch, sequence numbers have no gap; they wrap from 2**31 - 1 to 0;
 - an older epoch is fenced: INVALID_PRODUCER_EPOCH;
 - a newer epoch starts at sequence 0;
-- a producer that is not known (new, expired, or its records deleted) may start at any sequence:
-  UNKNOWN_PRODUCER_ID is never sent since KIP-360, lost state is no reason to fail a producer;
-- a producer silent for `expiration_ms` is forgotten (KIP-854), unless its transaction is open;
-- while it is, the producer writes nothing outside of it: INVALID_TXN_STATE;
-- a marker fences the epochs of its producer before its own, and the coordinators before its own
-  (TRANSACTION_COORDINATOR_FENCED); a new epoch that it brings starts at sequence 0.
+- an unknown producer (new, expired, or its records deleted) may start at any sequence:
+  UNKNOWN_PRODUCER_ID is never sent since KIP-360, because lost state must not fail a producer;
+- a producer that is silent for `expiration_ms` is forgotten (KIP-854), unless its transaction is
+  open;
+- while its transaction is open, a producer writes nothing outside of it: INVALID_TXN_STATE;
+- a marker fences older epochs of its producer, and coordinators of older epochs
+  (TRANSACTION_COORDINATOR_FENCED); a new epoch that a marker starts begins with sequence 0.
 
 `check` and `check_marker` decide and change nothing; `record` and `end` follow once the batch is in
-the log; `take` does either, for recovery and followers. The snapshot is versioned; its checksum is
-the log's business.
+the log; `take` does either, for recovery and followers. Snapshots carry a version; the log adds
+their checksum.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,9 +40,9 @@ EXPIRATION_MS = 24 * 3600 * 1000
 NO_COORDINATOR_EPOCH = -1
 
 PLAIN_VERSION = 1
-"""Of a snapshot without a transaction: brokers of before read it."""
+"""Snapshot version without transactions, readable by older brokers."""
 SNAPSHOT_VERSION = 2
-"""With the epoch of the coordinator that wrote a producer's last marker, and the transactions."""
+"""Adds the coordinator epoch of each producer's last marker, and the transactions."""
 _SNAPSHOT_HEAD = Struct(">hi")
 _COORDINATOR = Struct(">i")
 _ENTRY_HEAD = Struct(">qhqb")
@@ -49,7 +50,7 @@ _MARK = Struct(">iiqq")
 
 
 class BatchMark(NamedTuple):
-    """A stored batch, as far as a retry of it must be answered."""
+    """A stored batch: what is needed to recognize a duplicate and to answer it."""
 
     first_sequence: int
     last_sequence: int
@@ -63,13 +64,13 @@ class ProducerEntry(NamedTuple):
     epoch: ProducerEpoch
     seen_ms: int
     marks: tuple[BatchMark, ...]
-    """None of an epoch that a marker began."""
+    """Empty when a marker started the epoch and no batch has followed."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """Of its last marker."""
+    """The coordinator epoch of its last marker."""
 
     @property
     def next_sequence(self) -> int:
-        """What its next batch of this epoch begins with."""
+        """The first sequence number of its next batch in this epoch."""
         return next_sequence(self.marks[-1].last_sequence) if self.marks else 0
 
 
@@ -100,7 +101,7 @@ class ProducerState:
         return is_current and self.transactions.open_of(producer_id) is not None
 
     def last_batches(self) -> dict[ProducerId, int]:
-        """The base offset of each producer's last batch: what a later replay must find."""
+        """Producer id → base offset of its last batch, which recovery must find in the log."""
         return {
             producer_id: entry.marks[-1].base_offset
             for producer_id, entry in self._entries.items()
@@ -112,7 +113,7 @@ class ProducerState:
         return iter(sorted(self._entries.items()))
 
     def check(self, header: BatchHeader) -> BatchMark | None:
-        """Judge a client's batch: None to store it, the mark of the stored one for a duplicate.
+        """Check a client's batch: None to store it, or the stored batch that it duplicates.
 
         Raises KafkaError(invalid_producer_epoch | out_of_order_sequence_number |
         invalid_txn_state).
@@ -126,6 +127,8 @@ class ProducerState:
                 self._check_transaction(header)
                 return None
             last = header.last_sequence
+            # A retry of any of the last five batches: the client may have five requests in flight
+            # and lose the connection before the first answer (KIP-98).
             for mark in entry.marks:
                 if mark.first_sequence == first and mark.last_sequence == last:
                     return mark
@@ -166,12 +169,15 @@ class ProducerState:
         *,
         raises_epoch: bool = False,
     ) -> None:
-        """Judge a marker that a coordinator wants written. `raises_epoch`: its transaction was of
-        the epoch before; the one that is open under the marker's own is the next (KIP-1228).
+        """Check a marker that a coordinator wants to write. `raises_epoch`: the marker ends a
+        transaction of the previous epoch, so a transaction that is open under the marker's own
+        epoch is already the next one, and must not be ended (KIP-1228).
         Raises KafkaError(invalid_producer_epoch | transaction_coordinator_fenced)."""
         entry = self._entries.get(producer_id)
         if entry is None:
             return
+        # A late marker, of an older epoch or of a deposed coordinator, could end a transaction that
+        # began after it was sent.
         if epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
@@ -189,8 +195,8 @@ class ProducerState:
             )
 
     def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a stored batch. `now_ms` is the broker's clock, at recovery too: record
-        timestamps may be years old, and would make a producer expire at a restart."""
+        """Remember a stored batch. `now_ms` is the broker's clock, also in recovery: record
+        timestamps may be years old, and would expire a producer at each restart."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
         mark = BatchMark(
@@ -209,7 +215,7 @@ class ProducerState:
             self.transactions.begin(header.producer_id, base_offset, now_ms)
 
     def end(self, header: BatchHeader, marker: Marker, base_offset: int, now_ms: int) -> None:
-        """A marker is in the log: its producer's transaction is over."""
+        """End the producer's transaction: its marker is in the log."""
         entry = self._entries.get(header.producer_id)
         is_known = entry is not None and entry.epoch == header.producer_epoch
         marks = entry.marks if entry is not None and is_known else ()
@@ -219,7 +225,7 @@ class ProducerState:
         self.transactions.end(header.producer_id, base_offset, is_commit=marker.is_commit)
 
     def take(self, header: BatchHeader, batch: Buffer, now_ms: int) -> None:
-        """A batch that is in the log where it says, of whatever kind. Raises CorruptData."""
+        """Take a batch of any kind that is in the log at its base offset. Raises CorruptData."""
         if not header.is_control:
             self.record(header, header.base_offset, now_ms)
             return
@@ -228,7 +234,7 @@ class ProducerState:
             self.end(header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
-        """Forget the producers silent for `expiration_ms`; how many."""
+        """Forget the producers that are silent for `expiration_ms`; returns how many."""
         oldest_ms = now_ms - expiration_ms
         silent = [
             producer_id
@@ -240,22 +246,22 @@ class ProducerState:
         return len(silent)
 
     def reaches(self, offset: int) -> bool:
-        """Whether a remembered batch or marker lies at or past `offset`: a truncation there
-        matters."""
+        """Whether a remembered batch or marker is at or past `offset`, so that a truncation to it
+        invalidates this state."""
         return self.transactions.reaches(offset) or any(
             entry.marks[-1].base_offset >= offset for entry in self._entries.values() if entry.marks
         )
 
     def batches_from(self, offset: int) -> Iterator[tuple[ProducerId, ProducerEpoch, int]]:
-        """(producer id, epoch, first sequence) of the remembered batches at or past `offset`, of
-        each producer in order."""
+        """(producer id, epoch, first sequence) of the remembered batches at or past `offset`, in
+        order for each producer."""
         for producer_id, entry in self._entries.items():
             for mark in entry.marks:
                 if mark.base_offset >= offset:
                     yield producer_id, entry.epoch, mark.first_sequence
 
     def clear(self) -> None:
-        """Forget everything: the log was truncated, or its replay starts anew."""
+        """Forget everything: the log was truncated, or its replay starts over."""
         self._entries.clear()
         self.transactions.clear()
 
@@ -274,7 +280,7 @@ class ProducerState:
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
-        """Become what `snapshot` wrote. Raises CorruptData, and then nothing has changed."""
+        """Restore what `snapshot` wrote. Raises CorruptData, and then nothing has changed."""
         version, entries, rest = _read_snapshot(data)
         if version == PLAIN_VERSION:
             self.transactions.clear()
@@ -286,7 +292,7 @@ class ProducerState:
 def _read_snapshot(
     data: bytes,
 ) -> tuple[int, Iterable[tuple[ProducerId, ProducerEntry]], bytes]:
-    """Its version, the producers, and what is said of transactions. Raises CorruptData."""
+    """Its version, the producers, and the bytes of the transactions. Raises CorruptData."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise CorruptData(f"producer snapshot of {len(data)} bytes")
     version, count = _SNAPSHOT_HEAD.unpack_from(data)

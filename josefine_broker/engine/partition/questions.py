@@ -1,11 +1,13 @@
-"""Producers whose transactions are being verified: what waits for the answer, by partition and
-producer (KIP-890). Who asks, and what is asked, is
-`engine/coordinators/transaction_verification.py`'s business.
+"""Open verifications of transactional producers: the writes that wait for each answer (KIP-890).
 
-Rules: one question for a partition and producer at a time; who comes meanwhile waits behind, in the
-order of arrival, `WAITING_MAX` at most; an answer is worth nothing when anything of the producer
-was written here, or the leader epoch changed, since it was asked for: a marker may have ended what
-it speaks of.
+A leader asks the transaction coordinator whether a partition is part of a producer's transaction
+before it appends the first batch. `engine/coordinators/transaction_verification.py` sends the
+request; this module keeps what waits for it, by partition and producer.
+
+Rules: at most one request per partition and producer is in flight; later writes wait for the same
+answer in order of arrival, `WAITING_MAX` at most; an answer is outdated when the producer wrote
+anything here, or the leader epoch changed, after the request was sent, because a marker may have
+ended the transaction that the answer is about.
 """
 
 from collections.abc import Callable
@@ -20,32 +22,32 @@ WAITING_MAX = 5
 """As many batches as a producer may have in flight (KIP-98)."""
 
 Then = Callable[[ErrorCode], None]
-"""Told once; `none`: it may be written now."""
+"""Called once with the result; `none`: the write may be appended now."""
 
 
 class Claim(NamedTuple):
-    """Who says that it writes in a transaction."""
+    """A write's claim to belong to a producer's transaction."""
 
     transactional_id: str
     producer_id: ProducerId
     epoch: ProducerEpoch
     adds: bool = False
-    """Its partition is to join the transaction, not only to be looked for in it."""
+    """The coordinator should add the partition to the transaction, not only check that it is in."""
 
 
 class Question(NamedTuple):
-    """Under way."""
+    """A verification in flight."""
 
     claim: Claim
     partition: Partition
     leader_epoch: LeaderEpoch
     entry: ProducerEntry | None
-    """What was known here of the producer when it was asked."""
+    """The producer's entry here when the request was sent."""
     waiting: list[Then]
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the answer may speak of something that is over."""
+        """Whether the answer may be about a transaction that has ended."""
         entry = self.partition.producers.entry(self.claim.producer_id)
         return self.partition.leader_epoch != self.leader_epoch or entry is not self.entry
 
@@ -55,7 +57,7 @@ Key = tuple[tuple[str, int], ProducerId]
 
 
 class Questions:
-    """Mutable: those under way."""
+    """The verifications in flight. Mutable."""
 
     __slots__ = ("_open",)
 
@@ -69,8 +71,8 @@ class Questions:
         return key in self._open
 
     def wait(self, tp: tuple[str, int], partition: Partition, claim: Claim, then: Then) -> bool:
-        """`then` waits for the answer; whether it is still to be asked for. Who cannot wait is told
-        NOT_ENOUGH_REPLICAS at once: every client writes again after it."""
+        """Let `then` wait for the answer; returns whether the caller must send the request. A
+        write that cannot wait gets NOT_ENOUGH_REPLICAS at once: every client retries after it."""
         key = (tp, claim.producer_id)
         found = self._open.get(key)
         if found is None:
@@ -83,7 +85,7 @@ class Questions:
         return False
 
     def must_ask_again(self, tp: tuple[str, int], claim: Claim) -> bool:
-        """Whether the answer that came is outdated; it is asked anew then."""
+        """Whether the answer that arrived is outdated, and the request must be sent again."""
         key = (tp, claim.producer_id)
         found = self._open[key]
         if not found.is_outdated:
@@ -92,7 +94,7 @@ class Questions:
         return True
 
     def settle(self, tp: tuple[str, int], claim: Claim, code: ErrorCode) -> None:
-        """The answer, for all who wait."""
+        """Pass the answer to every write that waits for it."""
         found = self._open.pop((tp, claim.producer_id))
         for then in found.waiting:
             then(code)

@@ -1,17 +1,19 @@
-"""Batches of idempotent producers that were refused before they were appended, by producer.
+"""Refused batches of idempotent producers: later batches must not overtake them.
 
-A producer has up to five batches on their way (KIP-98). When the first of them meets a broker that
-does not lead yet, or has too few replicas in sync, and the next one meets it a moment later, the
-next one is no gap in the sequence: the first will come again. Told OUT_OF_ORDER_SEQUENCE_NUMBER,
-librdkafka raises the epoch of all its partitions, and what others of them have stored unanswered is
-stored twice; where the producer is not known at all, the next one would be taken as its beginning.
+A producer has up to five batches in flight (KIP-98). Suppose the first one reaches a broker that
+does not lead yet, or has too few replicas in sync, and the second one arrives a moment later, when
+the broker would accept it. The second one is not a gap in the sequence: the producer will send the
+first one again. If the broker answered OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka would raise the
+epoch for all its partitions, and batches that other partitions stored but have not acknowledged
+would be stored twice. If the producer is unknown here, the second batch would be taken as its
+first.
 
-Rule: behind a refused batch every later one of the same producer and epoch is refused with the same
-error, until the refused one is here, from the producer or by replication. One that is here leaves
-those behind it that were refused, too: the first of them that is missing is waited for then.
+Rule: after a refused batch, every later batch of the same producer and epoch is refused with the
+same error until the refused one has arrived, from the producer or by replication. If later batches
+were refused as well, the first missing one of them is awaited next.
 
-A batch that was appended here and cut away again, unconfirmed, under another leader is as good as
-refused: those behind it may still be on their way here when this replica leads once more.
+A batch that was appended here without acknowledgement, and truncated under another leader, counts
+as refused: its successors may still be in flight when this replica leads again.
 """
 
 from uuid import UUID
@@ -22,19 +24,19 @@ from josefine_broker.engine.partition.producers import SEQUENCE_MAX, ProducerEnt
 from josefine_broker.records.batch import NO_PRODUCER_ID, BatchHeader
 
 PRODUCERS_MAX = 1_000
-"""Past it the oldest is forgotten: no refused producer costs memory for ever."""
+"""Above this the oldest is forgotten, so that refused producers do not use memory forever."""
 
 PARTITIONS_MAX = 1_000
-"""Of those that are not here, as many are remembered."""
+"""How many partitions that are not hosted here are remembered."""
 
 HELD_BACK_MAX = 100
-"""So many of a producer's later batches are held back; then it goes on without the refused batch,
-and its earliest of those held back is waited for: it judges whether there is a gap."""
+"""How many later batches of a producer are held back. After that the refused batch is given up, and
+the earliest held-back batch is awaited: its sequence number shows whether there is a gap."""
 
 
 class _Refused:
-    """The refused batches of a producer: where the earliest begins, and the newest; how many were
-    held back behind it since, and the earliest of those."""
+    """A producer's refused batches: the sequence of the earliest one and of the newest one, how
+    many later ones were held back since, and the earliest of these."""
 
     __slots__ = ("code", "epoch", "held_back", "newest", "oldest_held", "sequence")
 
@@ -48,7 +50,7 @@ class _Refused:
 
 
 def _is_before(a: int, b: int) -> bool:
-    """Of two sequences near each other; they wrap."""
+    """Whether sequence `a` is before `b`; they are near each other and wrap."""
     return 0 < ((b - a) & SEQUENCE_MAX) < 2**30
 
 
@@ -57,7 +59,7 @@ def _later(a: int, b: int) -> int:
 
 
 class Refusals:
-    """Of one partition; false while there are none."""
+    """The refused batches of one partition; false while there are none."""
 
     __slots__ = ("_by_producer",)
 
@@ -68,12 +70,12 @@ class Refusals:
         return len(self._by_producer)
 
     def note(self, header: BatchHeader, code: ErrorCode) -> None:
-        """This batch was refused for a reason that may be gone when it comes again."""
+        """Note a batch that was refused for a reason that may be gone when it is sent again."""
         if header.producer_id != NO_PRODUCER_ID:
             self._note(header.producer_id, header.producer_epoch, header.base_sequence, code)
 
     def note_cut(self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int) -> None:
-        """A batch that begins with this sequence was here, and is cut away again."""
+        """Note that the batch with this first sequence was appended here and then truncated."""
         self._note(producer_id, epoch, sequence, ErrorCode.not_leader_or_follower)
 
     def _note(
@@ -90,17 +92,19 @@ class Refusals:
             del self._by_producer[next(iter(self._by_producer))]
 
     def absorb(self, others: "Refusals") -> None:
-        """These were refused before the partition was opened."""
+        """Add batches that were refused before the partition was opened."""
         self._by_producer |= others._by_producer
 
     def holding_back(self, header: BatchHeader, entry: ProducerEntry | None) -> ErrorCode | None:
-        """The error for a batch behind a refused one; None: judge it by its sequence. `entry` is
-        what the log knows of its producer."""
+        """The error for a batch that follows a refused one; None: check its sequence as usual.
+        `entry` is the producer's entry in the partition's state."""
         refused = self._by_producer.get(header.producer_id)
         if refused is None:
             return None
         is_same = header.producer_epoch == refused.epoch
         if entry is not None and entry.epoch == refused.epoch:
+            # Replication may have brought the refused batch here from another leader: then the
+            # first sequence that the log lacks is awaited.
             refused.sequence = _later(refused.sequence, entry.next_sequence)
         sequence = header.base_sequence
         if not is_same or _is_before(refused.newest, refused.sequence):
@@ -123,8 +127,8 @@ class Refusals:
 
 
 class EarlyRefusals:
-    """Of partitions that are not here, yet perhaps: their first batches may come before the block
-    that creates them does."""
+    """Refused batches of partitions that are not opened here yet: a producer's first batch may
+    arrive before the metadata block that creates the partition."""
 
     __slots__ = ("_by_partition",)
 
@@ -135,7 +139,7 @@ class EarlyRefusals:
         return len(self._by_partition)
 
     def note(self, topic: str | UUID, partition: int, header: BatchHeader) -> None:
-        """A batch for it was refused. Those behind it will have met a broker that does not lead."""
+        """Note that a batch for it was refused: this broker did not lead the partition."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         refusals = self._by_partition.setdefault((topic, partition), Refusals())
@@ -144,5 +148,5 @@ class EarlyRefusals:
             del self._by_partition[next(iter(self._by_partition))]
 
     def take(self, topic: str | UUID, partition: int) -> Refusals:
-        """It is opened now."""
+        """Remove and return the refused batches of a partition that is being opened."""
         return self._by_partition.pop((topic, partition), Refusals())

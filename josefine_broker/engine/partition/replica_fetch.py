@@ -1,19 +1,19 @@
-"""The follower's side of replication: what to ask each leader for, and which answers still count.
+"""The follower's fetch sessions: what to request from each leader, and which answers still count.
 
 Rules:
 - one fetcher, one session (KIP-227) and one connection per leader, however many partitions: a
-  request names only what changed here, so idle traffic does not grow with partitions;
-- a request that brings news may follow one that still waits at the leader: it ends that wait;
+  request names only what changed here, so idle traffic does not grow with the partitions;
+- a request with changes may be sent while another one waits at the leader: it ends that wait;
 - an answer counts for a partition only if nothing changed here since the request that last named
   it: another leader or epoch, an append, a truncation;
-- the offset that is asked for tells the leader what is durable here: a partition whose log is not
-  synced yet up to its end is left out until it is (`flush.messages=1`). What the leader appends
-  meanwhile comes with the next answer, so the bytes per second do not suffer;
-- a partition that failed is left out until its back-off is over, and so is one that is not in sync
-  while the broker's throttle is exhausted; the others go on.
+- the fetch offset acknowledges to the leader what is durable here. A partition whose log is not
+  synced up to its end is left out until it is (`flush.messages=1`). What the leader appends in the
+  meantime comes with the next answer, so throughput does not suffer;
+- a partition that failed is left out until its back-off ends, and so is one that is not in sync
+  while the broker's replication throttle is exhausted; the others continue.
 
-No log is seen here: `engine/replicas/following.py` writes it and tells how far it came. Times are
-monotonic milliseconds.
+No log is touched here: `engine/replicas/following.py` writes it and reports its end offsets. Times
+are monotonic milliseconds.
 """
 
 from collections.abc import Iterator
@@ -33,20 +33,20 @@ from josefine_broker.wire.fetch import (
 )
 
 CopyKey = tuple[UUID, int]
-"""Topic id and partition: a topic made anew under its name is another."""
+"""Topic id and partition: a topic that is deleted and created again has another id."""
 
 NO_SESSION_ID = 0
 FULL_EPOCH = 0
 SESSION_EPOCH_MAX = 2**31 - 1
 IN_FLIGHT_MAX = 2
-"""One that waits at the leader, and one with news behind it."""
+"""One request that waits at the leader, and one with changes after it."""
 
 NEVER_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """Bounds of a follower's fetches; the throttle counts replicas that are not in sync."""
+    """Limits of a follower's fetches; the throttle applies to replicas that are not in sync."""
 
     wait_ms: int = 500
     bytes_max: int = 10 * 1024 * 1024
@@ -56,23 +56,23 @@ class FetchLimits:
 
 
 class CopyState(Enum):
-    """What a partition is to its leader's session."""
+    """The state of a partition in its leader's fetch session."""
 
-    CHANGED = "changed"  # the next request names it with its new position
+    CHANGED = "changed"  # the next request names it, with its new position
     ASKED = "asked"  # the leader's session has our position
-    WRITTEN = "written"  # left out until what came is durable here
-    PAUSED = "paused"  # left out until its time comes
+    WRITTEN = "written"  # left out until the copied records are durable here
+    PAUSED = "paused"  # left out until its retry time
 
 
 class CopyEvent(Enum):
-    """What happens to a partition's copy."""
+    """What happens to a partition that is copied."""
 
-    MOVED = "moved"  # our log grew, was cut, or follows a new epoch
+    MOVED = "moved"  # our log grew, was truncated, or follows a new epoch
     WROTE = "wrote"  # our log grew, and its end is not durable yet
-    NAMED = "named"  # a request with its position went out
-    FAILED = "failed"  # an error, or the throttle: not before a later time
-    DUE = "due"  # that time has come
-    LOST = "lost"  # the session is gone: everything is to be said again
+    NAMED = "named"  # a request with its position was sent
+    FAILED = "failed"  # an error, or the throttle: wait until the retry time
+    DUE = "due"  # the retry time has come
+    LOST = "lost"  # the session is gone: every position must be sent again
 
 
 TRANSITIONS: dict[tuple[CopyState, CopyEvent], CopyState] = {
@@ -99,7 +99,7 @@ TRANSITIONS: dict[tuple[CopyState, CopyEvent], CopyState] = {
 
 @dataclass(slots=True)
 class Copy:
-    """One partition copied from this leader, and where our log stands."""
+    """One partition copied from this leader, and the position of our log."""
 
     key: CopyKey
     leader_epoch: LeaderEpoch
@@ -108,13 +108,13 @@ class Copy:
     log_start_offset: int
     state: CopyState = CopyState.CHANGED
     request_number: int = 0
-    """The request that last named it."""
+    """Number of the last request that named it."""
     retry_at_ms: int = NEVER_MS
     leaders_high_watermark: int = 0
 
     @property
     def lag(self) -> int:
-        """Committed records of the leader that are not here yet, as of its last answer."""
+        """Committed records of the leader that are missing here, as of its last answer."""
         return max(0, self.leaders_high_watermark - self.fetch_offset)
 
     def on(self, event: CopyEvent) -> None:
@@ -125,7 +125,7 @@ class Copy:
 
 
 class ReplicaFetcher:
-    """What this broker copies from one leader. At most one host drives it."""
+    """The session with one leader. At most one task drives it."""
 
     __slots__ = (
         "_changed",
@@ -157,8 +157,8 @@ class ReplicaFetcher:
         self._in_flight: list[int] = []
         self._last_number = 0
         self._is_refused_session = False
-        """The leader has no room for a session. Else the request that opens one does not wait:
-        before its answer no other could follow it."""
+        """The leader refused to create a session. Until a session is open the first request does
+        not wait at the leader, because no second request can be sent before its answer."""
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -170,7 +170,7 @@ class ReplicaFetcher:
         return self._copies.get(key)
 
     def follow(self, copy: Copy) -> None:
-        """Copy this partition, perhaps under a new epoch or from another place."""
+        """Copy this partition, possibly under a new epoch or from another offset."""
         self.forget(copy.key)
         self._forgotten.pop(copy.key, None)
         self._copies[copy.key] = self._changed[copy.key] = copy
@@ -190,7 +190,7 @@ class ReplicaFetcher:
         last_fetched_epoch: LeaderEpoch,
         log_start_offset: int,
     ) -> None:
-        """Our log now ends there, and is durable up to there."""
+        """Our log now ends at this offset and is durable up to it."""
         copy = self._copies[key]
         copy.fetch_offset = fetch_offset
         copy.last_fetched_epoch = last_fetched_epoch
@@ -202,8 +202,8 @@ class ReplicaFetcher:
                 self._forgotten.pop(key, None)
 
     def written(self, key: CopyKey) -> None:
-        """Our log is not durable up to its end: ask for nothing, which would acknowledge it, until
-        `moved` says that it is."""
+        """The end of our log is not durable yet. Leave the partition out until `moved` reports
+        that it is: a fetch would acknowledge the records to the leader."""
         copy = self._copies[key]
         copy.on(CopyEvent.WROTE)
         if copy.state is CopyState.WRITTEN:
@@ -211,7 +211,7 @@ class ReplicaFetcher:
             self._leave_out(copy)
 
     def pause(self, key: CopyKey, until_ms: int) -> None:
-        """Leave it out until then."""
+        """Leave the partition out until that time."""
         copy = self._copies[key]
         copy.on(CopyEvent.FAILED)
         copy.retry_at_ms = until_ms
@@ -220,13 +220,13 @@ class ReplicaFetcher:
         self._leave_out(copy)
 
     def _leave_out(self, copy: Copy) -> None:
-        """The next request does not name it, and ends its part of the session, if it has one."""
+        """Keep it out of the next request, and out of the session if it is in there."""
         self._changed.pop(copy.key, None)
         if copy.request_number:
             self._forgotten[copy.key] = None
 
     def fail(self, key: CopyKey, now_ms: int) -> None:
-        """Something went wrong with this partition: back off."""
+        """Something failed for this partition: back off."""
         self.pause(key, now_ms + self._limits.backoff_ms)
 
     def wake_at_ms(self) -> int | None:
@@ -241,14 +241,14 @@ class ReplicaFetcher:
             left_out = len(self._paused) + len(self._written)
             return left_out < len(self._copies) or self._is_due(now_ms)
         if len(self._in_flight) >= IN_FLIGHT_MAX or self._session_id == NO_SESSION_ID:
-            return False  # what the first full request opens is not known before its answer
+            return False  # the session id is unknown until the first full request is answered
         return bool(self._changed) or self._is_due(now_ms)
 
     def _is_due(self, now_ms: int) -> bool:
         return any(copy.retry_at_ms <= now_ms for copy in self._paused.values())
 
     def request(self, now_ms: int, broker_epoch: int) -> tuple[int, FetchRequest]:
-        """The next request and its number, to be told with its answer."""
+        """The next request and its number, to be passed to `hear` with the answer."""
         for copy in [each for each in self._paused.values() if each.retry_at_ms <= now_ms]:
             copy.on(CopyEvent.DUE)
             copy.retry_at_ms = NEVER_MS
@@ -256,6 +256,8 @@ class ReplicaFetcher:
             self._changed[copy.key] = copy
             self._forgotten.pop(copy.key, None)
         is_full = self._session_epoch == FULL_EPOCH
+        # A full request opens a new session: it names every copy that is not left out, and has
+        # none to forget. An incremental one names what has changed since (KIP-227).
         self._last_number += 1
         named = list(self._changed.values())
         for copy in named:
@@ -289,12 +291,12 @@ class ReplicaFetcher:
     def hear(
         self, number: int, response: FetchResponse, now_ms: int
     ) -> Iterator[tuple[Copy, FetchPartitionResponse]]:
-        """The answers that still count, partition by partition; see to each before the next.
+        """The answers that still count, by partition; handle each before taking the next.
 
-        After a session error nothing counts, and everything will be asked anew.
+        After a session error none counts, and everything is requested again.
         """
         if number not in self._in_flight:
-            return  # of a session or connection that was given up since
+            return  # it belongs to a session or connection that was given up since
         self._in_flight.remove(number)
         if response.error_code:
             self.lost()
@@ -322,14 +324,14 @@ class ReplicaFetcher:
                     yield copy, answer
 
     def lost(self) -> None:
-        """The connection or the session is gone: nothing in flight counts any more."""
+        """The connection or the session is gone: answers to requests in flight no longer count."""
         self._in_flight.clear()
         self._session_epoch = FULL_EPOCH
         self._forgotten.clear()
         self._say_all_again()
 
     def disconnected(self) -> None:
-        """A new connection need not name the session of the old one."""
+        """A new connection need not close the session of the old one."""
         self.lost()
         self._session_id = NO_SESSION_ID
 
@@ -348,7 +350,7 @@ SESSION_ERRORS = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-"""A session the leader no longer has (it restarted, it needed room): ask for a new one at once."""
+"""The leader no longer has the session (restarted, or evicted it): open a new one at once."""
 
 
 def _topics(copies: list[Copy], bytes_max: int) -> tuple[FetchTopic, ...]:
@@ -376,7 +378,7 @@ def _forgotten_topics(keys: tuple[CopyKey, ...]) -> tuple[ForgottenTopic, ...]:
 
 
 class ReplicaFetchers:
-    """What this broker copies, by leader, and the throttle of all its replicas not in sync."""
+    """The fetchers of this broker by leader, and the throttle of its replicas not in sync."""
 
     __slots__ = ("_leader_of", "_limits", "_replica_id", "_throttled_until_ms", "by_leader")
 
@@ -396,7 +398,7 @@ class ReplicaFetchers:
         last_fetched_epoch: LeaderEpoch,
         log_start_offset: int,
     ) -> None:
-        """Copy a partition from that leader, and from no other."""
+        """Copy a partition from that leader and from no other one."""
         fetcher = self.by_leader.get(leader_id)
         if fetcher is None:
             fetcher = ReplicaFetcher(self._replica_id, leader_id, self._limits)
@@ -412,15 +414,15 @@ class ReplicaFetchers:
             fetcher.forget(key)
 
     def of(self, key: CopyKey) -> ReplicaFetcher | None:
-        """The fetcher that copies this partition, if one does."""
+        """The fetcher that copies this partition, if any."""
         return self._leader_of.get(key)
 
     def written(self, key: CopyKey) -> None:
-        """As the fetcher's."""
+        """See `ReplicaFetcher.written`."""
         self._leader_of[key].written(key)
 
     def charge(self, size_bytes: int, now_ms: int) -> int:
-        """`size_bytes` came for replicas not in sync; until when such replicas must pause."""
+        """Count bytes that were copied to replicas not in sync; returns until when these pause."""
         rate = self._limits.throttle_bytes_per_second
         if rate is None:
             return now_ms

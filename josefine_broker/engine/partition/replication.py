@@ -1,17 +1,19 @@
-"""A partition leader's view of its followers: how far each has come, and who is in sync.
+"""The followers of one led partition: their end offsets, and the ISR (committed, proposed, wanted).
 
 Rules:
-- the high watermark waits for every replica that may be in the ISR: those of the committed one,
-  those of a proposal in flight (Kafka's maximal ISR), and those about to be proposed ("joining"),
-  or a follower under steady load would never reach the watermark that runs before it;
+- the high watermark waits for every replica that may be in the ISR: the members of the committed
+  ISR, the members that a proposal in flight adds (Kafka's maximal ISR), and the joining followers
+  that are about to be proposed. Without the last group, a follower under steady load would never
+  reach a watermark that always advances before it;
 - a replica is proposed only once it has every record below the high watermark and the first offset
-  of this leader's epoch (KIP-101), so each member of an ISR has every committed record;
-- a replica is behind since it last had all that this leader had then; after
-  `replica.lag.time.max.ms` it is proposed to leave. An idle partition's followers are never behind;
-- one proposal per partition is open at a time; what it asks for counts until it is known that it
-  was refused.
+  of this leader's epoch (KIP-101), so each ISR member has every committed record;
+- a replica lags from the moment when it last had everything that this leader had then. After
+  `replica.lag.time.max.ms` the leader proposes to remove it. Followers of an idle partition never
+  lag;
+- one proposal per partition is in flight at a time. Its members count as in sync until the leader
+  knows that it was refused.
 
-Times are monotonic milliseconds. Nothing here looks at a log: ends are arguments.
+Times are monotonic milliseconds. Nothing here reads a log: end offsets are arguments.
 """
 
 from collections.abc import Iterable
@@ -22,36 +24,36 @@ from josefine_broker.engine.metadata.image import PartitionEntry
 UNKNOWN_OFFSET = -1
 NEVER_MS = -(2**62)
 REFUSED_WAIT_MS = 500
-"""A refused ISR proposal is not made again at once: the image must move, or a broker return."""
+"""How long until a refused ISR proposal is repeated: the image must move, or a broker return."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """One follower as its fetches tell; `end_offset` is how far its log is durable."""
+    """One follower, as known from its fetches; `end_offset` is how far its log is durable."""
 
     broker_epoch: int = -1
-    """Of the incarnation that this is known of."""
+    """The broker epoch (process incarnation) that the other fields are of."""
     end_offset: int = UNKNOWN_OFFSET
     start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = NEVER_MS
-    """When it last had everything."""
+    """When it last had every record of the leader."""
     fetched_ms: int = NEVER_MS
-    """When it last asked; at first, when it began to be waited for."""
+    """When it last fetched; initially when the leader started to wait for it."""
     leader_end_then: int = 2**63 - 1
-    """Where the leader's log ended at its last fetch."""
+    """The leader's log end offset at that fetch."""
 
 
 @dataclass(slots=True)
 class IsrChanges:
-    """The ISR changes of a broker's partitions on their way: one proposal at a time, for all that
-    are due, so that a thousand partitions losing one follower are one block."""
+    """The pending ISR changes of all led partitions. One proposal at a time carries all that are
+    due, so a thousand partitions that lose one follower cost one metadata block."""
 
     due: dict[tuple[str, int], None] = field(default_factory=dict)
     is_open: bool = False
 
 
 class Followers:
-    """The followers of one led partition, and the ISR as committed, proposed and wanted."""
+    """The followers of one led partition, and its ISR as committed, proposed and wanted."""
 
     __slots__ = (
         "_followers",
@@ -67,7 +69,8 @@ class Followers:
     )
 
     def __init__(self, entry: PartitionEntry, now_ms: int) -> None:
-        """A new leader epoch: nothing is known of anybody; the in-sync get a whole lag time."""
+        """State of a new leader epoch: no end offset is known, and each ISR member gets a full lag
+        time before it can be removed."""
         self.leader = entry.leader
         self.replicas = entry.replicas
         self.isr = entry.isr
@@ -89,9 +92,9 @@ class Followers:
         self._settle_waits()
 
     def update(self, entry: PartitionEntry, now_ms: int) -> None:
-        """The image changed replicas or ISR within the leader epoch."""
+        """Take a change of replicas or ISR within the leader epoch."""
         if entry.partition_epoch != self.partition_epoch:
-            self.pending = frozenset()  # proposals for the epoch before fit no more
+            self.pending = frozenset()  # proposals for the previous partition epoch are void
             self.is_changing = False
             self.retry_at_ms = NEVER_MS
         for broker_id in entry.isr:
@@ -115,7 +118,7 @@ class Followers:
         return self._followers.get(broker_id)
 
     def appended(self, base_offset: int, now_ms: int) -> None:
-        """The log grew from `base_offset`: whoever had all before had it until now."""
+        """The log grew from `base_offset`: followers at that offset had everything until now."""
         for follower in self._followers.values():
             if follower.end_offset == base_offset:
                 follower.caught_up_ms = now_ms
@@ -131,9 +134,12 @@ class Followers:
         may_join: bool,
         broker_epoch: int = -1,
     ) -> None:
-        """A follower asks for `fetch_offset`: it has all before. `may_join`: it is live."""
+        """A follower fetches from `fetch_offset`, so it has every record below. `may_join`: the
+        broker is live and may enter the ISR."""
         follower = self._followers[broker_id]
-        if broker_epoch != follower.broker_epoch:  # a new process: what the old one had is no word
+        # A restarted broker may have lost what its predecessor had fetched but not synced, so its
+        # position has to be confirmed by a fetch of the new incarnation (KIP-903).
+        if broker_epoch != follower.broker_epoch:
             follower.broker_epoch = broker_epoch
             follower.leader_end_then = 2**63 - 1
             self.joining -= {broker_id}
@@ -143,7 +149,7 @@ class Followers:
             follower.caught_up_ms = now_ms
         elif fetch_offset >= follower.leader_end_then:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
-            has_all = True  # all there was when it asked before: it keeps pace
+            has_all = True  # it has all that existed at its previous fetch: it keeps up
         follower.end_offset = fetch_offset
         follower.start_offset = start_offset
         follower.fetched_ms = now_ms
@@ -153,8 +159,8 @@ class Followers:
             self._settle_waits()
 
     def committed_end(self, durable_end_offset: int) -> int:
-        """How far every replica that may be in sync has come, the leader's own log being durable so
-        far; -1 while one is unknown."""
+        """The smallest end offset of the replicas that may be in sync, the leader's own durable
+        end included; -1 while one of them is unknown."""
         end = durable_end_offset
         for follower in self._waited_for:
             if follower.end_offset < end:
@@ -162,12 +168,12 @@ class Followers:
         return end
 
     def are_silent(self, since_ms: int) -> bool:
-        """Whether none of those that the high watermark waits for has asked since then."""
+        """Whether no follower that the high watermark waits for has fetched since then."""
         waited_for = self._waited_for
         return bool(waited_for) and all(each.fetched_ms < since_ms for each in waited_for)
 
     def behind(self, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> frozenset[int]:
-        """Followers that have not had everything for too long."""
+        """Followers that lag for longer than `lag_time_max_ms`."""
         return frozenset(
             broker_id
             for broker_id, follower in self._followers.items()
@@ -176,7 +182,7 @@ class Followers:
         )
 
     def drop_joining(self, broker_ids: Iterable[int]) -> bool:
-        """These do not join after all, unless a proposal for them is in flight."""
+        """Remove these from the joining followers; returns whether any was one."""
         left = self.joining - frozenset(broker_ids)
         if left == self.joining:
             return False
@@ -187,7 +193,8 @@ class Followers:
     def wanted_isr(
         self, high_watermark: int, epoch_start: int, behind: frozenset[int], now_ms: int
     ) -> tuple[int, ...] | None:
-        """The ISR to propose, in replica order; None when it is as it should be or one is open."""
+        """The ISR to propose, in replica order; None when the ISR is right or a proposal is in
+        flight."""
         if self.is_changing or now_ms < self.retry_at_ms:
             return None
         needed = max(high_watermark, epoch_start)
@@ -202,7 +209,7 @@ class Followers:
         return tuple(broker_id for broker_id in self.replicas if broker_id in members)
 
     def joined(self, isr: Iterable[int]) -> tuple[tuple[int, int], ...]:
-        """(broker, broker epoch) of those whom `isr` adds."""
+        """(broker, broker epoch) of each member that `isr` adds."""
         return tuple(
             (broker_id, self._followers[broker_id].broker_epoch)
             for broker_id in isr
@@ -210,16 +217,17 @@ class Followers:
         )
 
     def begin_change(self, isr: Iterable[int]) -> None:
-        """`isr` is proposed: what it adds counts as in sync until the answer is known."""
+        """Note that `isr` was proposed: what it adds counts as in sync until the answer is
+        known."""
         self.is_changing = True
         self.pending = frozenset(isr) - set(self.isr)
         self._settle_waits()
 
     def end_change(self, partition_epoch: int, now_ms: int, *, refused: bool) -> None:
-        """The answer to a proposal made at `partition_epoch`. In doubt (not `refused`, and the
-        image did not move) what it adds still counts, but it may be made again."""
+        """The answer to a proposal made at `partition_epoch`. Without a clear answer (not
+        `refused`, and the image did not move) its members still count, and it may be repeated."""
         if partition_epoch != self.partition_epoch:
-            return  # the image moved: `update` has settled it
+            return  # the image moved: `update` has handled the answer
         self.is_changing = False
         self.retry_at_ms = now_ms + REFUSED_WAIT_MS
         if refused:

@@ -1,7 +1,7 @@
-"""Which of a log's oldest segments have outlived their retention: a pure decision.
+"""The retention decision: which of a log's oldest segments are deleted.
 
-Rules: only a prefix goes, so that offsets stay without holes; nothing at or above
-`end_offset_max` (the high watermark) goes; a limit of None keeps everything.
+Rules: only a prefix of the log is deleted, so that offsets have no holes; nothing at or above
+`end_offset_max` (the high watermark) is deleted; a limit of None keeps everything.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 
 class SegmentAge(NamedTuple):
-    """What retention needs to know of a segment. `newest_ms`: its newest record's timestamp, or
-    when it was last appended to if its records have none."""
+    """What retention needs to know about a segment. `newest_ms`: its newest record's timestamp, or
+    the time of its last append if its records have none."""
 
     end_offset: int
     size_bytes: int
@@ -28,8 +28,8 @@ def expired_prefix(
 ) -> int:
     """How many of the oldest segments to delete, oldest first.
 
-    As in Kafka: a segment goes when all of it lies below the log start, or when its newest record
-    is older than `retention_ms`, or when the log without it still holds `retention_bytes`.
+    As in Kafka: a segment is deleted when it lies below the log start offset as a whole, when its
+    newest record is older than `retention_ms`, or when the rest still has `retention_bytes`.
     """
     count = 0
     excess_bytes = 0

@@ -1,17 +1,19 @@
-"""The transactions of one partition: which are open, how far read_committed sees, which were
-aborted (KIP-98).
+"""The transactions of one partition: open, ended and aborted ones, and the last stable offset
+(KIP-98).
 
 Rules:
 - a transaction is open from its producer's first transactional batch to the marker that ends it;
 - the last stable offset is the first offset of the earliest transaction that is open, or whose
   marker is not below the high watermark yet; else the high watermark;
-- an aborted transaction is remembered from its first offset to its marker, as long as the log has
-  something of it: a reader is told of those that its records may be of, and never of one whose
-  marker is gone, for it looks for that before it takes what the producer wrote behind it;
-- a marker without a transaction ends nothing: written twice, it changes nothing the second time.
+- an aborted transaction is remembered from its first offset to its marker while the log holds any
+  part of it. Readers get those that may overlap the records they read. They never get one whose
+  marker is gone: a reader drops the producer's records until it finds the marker, so it would also
+  drop what the producer wrote later;
+- a marker without an open transaction ends nothing: a marker that is written twice has no effect
+  the second time.
 
-All of it follows from the log, so recovery makes it anew; a snapshot only shortens that. Who may
-write, and what, is judged in `producers.py`.
+All of this state follows from the log, so recovery rebuilds it; a snapshot only makes that faster.
+`producers.py` decides who may write what.
 """
 
 from collections import deque
@@ -29,22 +31,22 @@ _ABORTED = Struct(">qqq")
 
 
 class OpenTransaction(NamedTuple):
-    """Of one producer; it has one at a time."""
+    """An open transaction of one producer, which has one at a time."""
 
     first_offset: int
     begun_ms: int
-    """By the broker's clock when its first batch was appended, or recovered."""
+    """Wall clock time of the broker when the first batch was appended or recovered."""
 
 
 class EndedTransaction(NamedTuple):
-    """One whose marker may still be above the high watermark."""
+    """An ended transaction whose marker may still be at or above the high watermark."""
 
     first_offset: int
     marker_offset: int
 
 
 class AbortedRange(NamedTuple):
-    """What an aborted transaction may have written lies between these, both included."""
+    """The offsets (both inclusive) between which an aborted transaction may have written."""
 
     producer_id: ProducerId
     first_offset: int
@@ -52,23 +54,23 @@ class AbortedRange(NamedTuple):
 
 
 class Transactions:
-    """Of one partition. Mutable."""
+    """The transactions of one partition. Mutable."""
 
     __slots__ = ("_aborted", "_ended", "_marker_end", "_open")
 
     def __init__(self) -> None:
         self._open: dict[ProducerId, OpenTransaction] = {}
-        """In the order in which they began."""
+        """In order of first offset."""
         self._ended: deque[EndedTransaction] = deque()
-        """In the order of their markers."""
+        """In order of marker offset."""
         self._aborted: list[AbortedRange] = []
-        """In the order of their markers."""
+        """In order of marker offset."""
         self._marker_end = 0
-        """Behind the last marker."""
+        """The offset after the last marker."""
 
     @property
     def are_settled(self) -> bool:
-        """Whether read_committed sees all that is below the high watermark."""
+        """Whether read_committed sees everything below the high watermark."""
         return not self._open and not self._ended
 
     @property
@@ -77,29 +79,29 @@ class Transactions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there never was one that matters still."""
+        """Whether no transaction matters, now or for a snapshot."""
         return not self._marker_end and self.are_settled and not self._aborted
 
     @property
     def open_ids(self) -> tuple[ProducerId, ...]:
-        """Producers whose transaction is open."""
+        """Producers with an open transaction."""
         return tuple(self._open)
 
     @property
     def aborted(self) -> tuple[AbortedRange, ...]:
-        """Those that readers are told of, in the order of their markers."""
+        """The aborted transactions that readers get, in order of marker offset."""
         return tuple(self._aborted)
 
     def open_of(self, producer_id: ProducerId) -> OpenTransaction | None:
         return self._open.get(producer_id)
 
     def begin(self, producer_id: ProducerId, offset: int, now_ms: int) -> None:
-        """A transactional batch is in the log; only the first of a transaction counts."""
+        """A transactional batch is in the log; only the first one of a transaction counts."""
         if producer_id not in self._open:
             self._open[producer_id] = OpenTransaction(offset, now_ms)
 
     def end(self, producer_id: ProducerId, marker_offset: int, *, is_commit: bool) -> None:
-        """A marker is in the log."""
+        """End the producer's transaction: its marker is in the log."""
         self._marker_end = marker_offset + 1
         transaction = self._open.pop(producer_id, None)
         if transaction is None:
@@ -110,7 +112,7 @@ class Transactions:
             self._aborted.append(aborted)
 
     def stable_end(self, high_watermark: int) -> int:
-        """The last stable offset. The log start may be past it, where records were deleted."""
+        """The last stable offset. It may be below the log start offset after a deletion."""
         end = high_watermark
         if self._open:
             end = min(end, next(iter(self._open.values())).first_offset)
@@ -120,13 +122,15 @@ class Transactions:
         return end
 
     def committed(self, high_watermark: int) -> None:
-        """The markers below it are on every in-sync replica: what they ended is settled."""
+        """Forget ended transactions whose markers are below the high watermark: every in-sync
+        replica has them."""
         ended = self._ended
         while ended and ended[0].marker_offset < high_watermark:
             ended.popleft()
 
     def aborted_between(self, begin: int, end: int) -> list[AbortedRange]:
-        """Those that records from `begin` up to `end` (exclusive) may be of."""
+        """The aborted transactions that may overlap the offsets from `begin` to `end`
+        (exclusive)."""
         found = []
         for each in reversed(self._aborted):
             if each.marker_offset < begin:
@@ -137,8 +141,8 @@ class Transactions:
         return found
 
     def forget_before(self, log_start_offset: int) -> None:
-        """The log begins there now: nobody reads what was aborted before. What is open stays so
-        until its marker comes."""
+        """The log start offset moved: aborted transactions before it are forgotten. Open ones stay
+        open until their marker is written."""
         count = 0
         for each in self._aborted:
             if each.marker_offset >= log_start_offset:
@@ -147,12 +151,12 @@ class Transactions:
         del self._aborted[:count]
 
     def forget_aborted(self, gone: Collection[AbortedRange]) -> None:
-        """The log cleaner has left nothing of these but, perhaps, the marker."""
+        """Forget aborted transactions of which the log cleaner left at most the marker."""
         without = frozenset(gone)
         self._aborted = [each for each in self._aborted if each not in without]
 
     def reaches(self, offset: int) -> bool:
-        """Whether a truncation there makes one of them other than it was."""
+        """Whether a truncation to `offset` changes this state."""
         return self._marker_end > offset or any(
             each.first_offset >= offset for each in self._open.values()
         )
@@ -173,7 +177,7 @@ class Transactions:
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
-        """Become what `snapshot` wrote. Raises CorruptData, and then nothing has changed."""
+        """Restore what `snapshot` wrote. Raises CorruptData, and then nothing has changed."""
         if len(data) < _HEAD.size:
             raise CorruptData(f"a snapshot of transactions of {len(data)} bytes")
         marker_end, open_count, ended_count, aborted_count = _HEAD.unpack_from(data)

@@ -1,1 +1,1 @@
-"""Requests that wait: for partitions, for answers, for a deadline (Kafka's delayed operations)."""
+"""The purgatory: requests that wait for partitions, answers or a deadline (delayed operations)."""

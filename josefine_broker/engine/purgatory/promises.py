@@ -1,8 +1,8 @@
-"""The two ways in which a request waits for more than its deadline: for one answer that somebody
-has in hand, or for each of its partitions to be decided.
+"""Two kinds of delayed operations: one that waits for a single answer (`Promise`), and one that
+waits until each of its partitions is decided (`AwaitEach`).
 
-Rules: as in `engine/purgatory/purgatory.py`; whoever is late, or asked by nobody any more, changes
-nothing.
+Rules: as in `engine/purgatory/purgatory.py`; an answer that comes late, or that no client waits for
+any more, changes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,14 +12,15 @@ from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests, P
 
 
 class Promise(Parked):
-    """Answered by who holds it, with `keep`; at the deadline by `late`. No news wakes it."""
+    """A request that its holder answers with `keep`; after the deadline, `late` answers it. Events
+    do not wake it."""
 
     __slots__ = ("_late", "_parked")
 
     def __init__(
         self, parked: ParkedRequests, deadline_ms: int, late: Callable[[], object]
     ) -> None:
-        """Waits from now on, in `parked`."""
+        """Starts to wait in `parked` at once."""
         super().__init__(deadline_ms)
         self._parked = parked
         self._late = late
@@ -27,11 +28,11 @@ class Promise(Parked):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for it. On any thread."""
+        """Whether a client still waits for it. Callable from any thread."""
         return self in self._parked
 
     def keep(self, build: Callable[[], object]) -> None:
-        """Answer with what `build` makes; nothing is made for who waits no longer."""
+        """Answer with the result of `build`, which is not called if no client waits any more."""
         if self.is_wanted:
             self._parked.forget(self)
             self.complete(build())
@@ -41,23 +42,23 @@ class Promise(Parked):
 
 
 class Pending(Protocol):
-    """What a request waits for in one partition."""
+    """The part of a request that waits for one partition."""
 
     @property
     def tp(self) -> PartitionKey: ...
 
     def decide(self) -> bool:
-        """Look how it stands; whether it is decided now."""
+        """Check the condition, and settle if it is decided; returns whether it is."""
         ...
 
     def give_up(self) -> None:
-        """It was not decided in time."""
+        """Settle as not decided in time."""
         ...
 
 
 class AwaitEach(Parked):
-    """Answered by `build` once each of its `pending` is decided; a partition's are looked at when
-    there is news of it, all of them when there is news of something else."""
+    """A request answered by `build` once each of its `pending` parts is decided. An event of a
+    partition checks that partition's parts; any other event checks all."""
 
     __slots__ = ("_build", "_pending")
 
@@ -71,7 +72,7 @@ class AwaitEach(Parked):
             self._pending.setdefault(each.tp, []).append(each)
 
     def park(self, parked: ParkedRequests, *, brokers: bool = False) -> "AwaitEach":
-        """Wait from now on, for news of these partitions (and of who is live)."""
+        """Start to wait for events of these partitions (and of broker liveness)."""
         parked.park(self, partitions=self._pending, brokers=brokers)
         return self
 
@@ -80,7 +81,7 @@ class AwaitEach(Parked):
         for tp in tuple(pending) if partition is None else (partition,):
             waiting = pending.get(tp)
             if waiting is None:
-                continue  # it was decided before
+                continue  # decided before
             if len(waiting) > 1:  # a partition may be named twice
                 waiting[:-1] = [each for each in waiting[:-1] if not each.decide()]
             if waiting[-1].decide():

@@ -1,17 +1,17 @@
-"""Requests that wait: for news of partitions or brokers, for an answer that somebody has in hand
-(`engine/purgatory/promises.py`), or for their deadline.
+"""The purgatory: requests that wait for an event of a partition or broker, for an answer in
+preparation (`engine/purgatory/promises.py`), or for their deadline.
 
-Rules: a parked request completes exactly once, by news that it waits for, by its deadline, or
-never when it was cancelled (its connection is gone). Deadlines are absolute and monotonic. A
-request that is done, or forgotten, is woken no more; only the heap of deadlines may hold it still.
+Rules: a parked request completes exactly once, by an event that it waits for or by its deadline,
+and never after it was cancelled (its connection is gone). Deadlines are absolute and monotonic. A
+request that is done or forgotten is not woken again; only the heap of deadlines may still hold it.
 
 Nothing here is re-entrant, and nothing needs to be:
-- `complete` only notes the response. Whoever waits for it (`on_done`: a connection, which then
-  serves its next request) is called from `run_completed`, by the host, in a turn of its own;
-- news that arises while waiting requests look at earlier news is looked at after that.
+- `complete` only notes the response. The connection that waits for it (`on_done`) would serve its
+  next request from there, so the host calls it later, from `run_completed`;
+- an event that is caused while waiting requests check an earlier event is handled after that one.
 
-There are three kinds of news, each with its table and its own call: who has some names whom it
-wakes. A topic may be called anything: what waits for a follower is out of a partition's reach.
+There are three kinds of events (partition, follower, broker liveness), each with its own table and
+call. Separate tables keep apart followers and topics, whose names may be anything.
 """
 
 from collections import deque
@@ -22,52 +22,52 @@ from typing import NamedTuple, TypeVar
 from josefine_broker.base.errors import Fatal
 
 PartitionKey = tuple[str, int]
-"""Topic and index. A plain tuple will do: the data path has one."""
+"""Topic and index: the plain tuple that the data path has anyway."""
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Hangup(NamedTuple):
-    """An answer behind which the connection ends: its client is better off elsewhere."""
+    """An answer after which the connection is closed: its client should try another broker."""
 
     reason: str
     answer: object | None = None
-    """None: none is owed, or none is known. A producer takes that as "perhaps stored"."""
+    """None: no answer is expected, or none is known. A producer takes that as "maybe stored"."""
 
 
 class Parked:
-    """One waiting request. Subclasses say when it can be answered, and with what."""
+    """One waiting request. Subclasses define when it can be answered, and with what."""
 
     __slots__ = (
         "_make", "_table", "deadline_ms", "done", "follower", "on_done", "partitions", "response",
     )  # fmt: skip
 
     outlives_client = False
-    """Whether it has something to do at its end, also for nobody."""
+    """Whether it must still be completed after its client has gone."""
     is_cut_short = False
-    """Whether a broker that stops ends the wait, as if its deadline had come: what it waits for may
-    take long."""
+    """Whether a stopping broker ends the wait as if the deadline had come, because the event may be
+    far away."""
 
     def __init__(self, deadline_ms: int) -> None:
         self.deadline_ms = deadline_ms
         self.done = False
         self.response: object | None = None
         self.on_done: Callable[[Parked], None] | None = None
-        """Called once it is done, from `ParkedRequests.run_completed`, if set before that."""
+        """Called when it is done, from `ParkedRequests.run_completed`, if set before that."""
         self.partitions: tuple[PartitionKey, ...] = ()
-        """Whose news it waits for,"""
+        """The partitions whose events it waits for,"""
         self.follower: int | None = None
-        """and which follower's."""
+        """and the follower."""
         self._make: Callable[[object], object] | None = None
         self._table: ParkedRequests | None = None
-        """Where it was parked last."""
+        """The table that it was last parked in."""
 
     def make_of(self, make: Callable[[object], object]) -> None:
-        """What is answered is what `make` makes of the answer (or of what was made of it)."""
+        """Convert the answer with `make`, after earlier conversions."""
         before = self._make
         self._make = make if before is None else lambda answer: make(before(answer))
 
     def complete(self, response: object) -> None:
-        """Note the response; nobody is called. A second one is a broken invariant."""
+        """Note the response without calling anybody. A second call is a broken invariant."""
         if self.done:
             raise Fatal("a parked request was completed twice")
         self.done = True
@@ -78,17 +78,17 @@ class Parked:
             assert self.on_done is None, "who waits for a request that was never parked?"
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
-        """There is news, of this partition or (None) of something else that it is parked under:
-        complete if that is enough; whether it was."""
+        """Handle an event, of this partition or (None) of something else that it waits for:
+        complete if that is enough; returns whether it was."""
         raise NotImplementedError
 
     def expire(self, now_ms: int) -> None:
-        """The deadline is here: complete with what there is."""
+        """Complete with what is there: the deadline has come."""
         raise NotImplementedError
 
 
 class _News(NamedTuple):
-    """Whoever is to look again, and at what."""
+    """Requests that must be checked again, and why."""
 
     waiting: tuple[Parked, ...]
     partition: PartitionKey | None
@@ -96,11 +96,11 @@ class _News(NamedTuple):
 
 
 def _nobody() -> None:
-    """Nobody is to be told."""
+    """The default callback, which does nothing."""
 
 
 class ParkedRequests:
-    """All waiting requests of a broker, by what they wait for and by deadline."""
+    """All waiting requests of a broker, by event and by deadline."""
 
     __slots__ = (
         "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_partition",
@@ -110,36 +110,36 @@ class ParkedRequests:
 
     def __init__(self) -> None:
         self._for_partition: dict[PartitionKey, dict[Parked, None]] = {}
-        """High watermark, log start, role, ISR."""
+        """Events: high watermark, log start offset, role, ISR."""
         self._for_follower: dict[int, dict[Parked, None]] = {}
-        """Any of the partitions that a broker copies from this one: one key for all of them."""
+        """Event: any partition that this broker copies from us; one key for all of them."""
         self._for_brokers: dict[None, dict[Parked, None]] = {}
-        """Who is live: one key for everybody."""
+        """Event: broker liveness; one key for all."""
         self._deadlines: list[tuple[int, int, Parked]] = []
         self._waiting: set[Parked] = set()
         self._sequence = 0
         self.follower_news = 0
-        """How often there was some for a follower, whether its fetch was waiting or not: one that
-        is being read must not miss it."""
+        """How many events followers had, whether their fetch was waiting or not: a fetch that is
+        being read must not miss one."""
         self._news: deque[_News] = deque()
-        """What arose while somebody looked."""
+        """Events that were caused while earlier ones were handled."""
         self._is_looking = False
         self._completed: deque[Parked] = deque()
-        """Done, and `on_done` is not called yet."""
+        """Done, with `on_done` still to be called."""
         self._is_answering = False
         self.on_completed: Callable[[], None] = _nobody
-        """Called when `run_completed` has something to do again; the host's."""
+        """Called when `run_completed` has new work; set by the host."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
     def waiting(self) -> Iterator[Parked]:
-        """All of them, in no order."""
+        """All of them, in arbitrary order."""
         return iter(self._waiting)
 
     def __contains__(self, parked: Parked) -> bool:
-        """Whether somebody still waits for it. On any thread."""
+        """Whether a client still waits for it. Callable from any thread."""
         return parked in self._waiting
 
     def park(
@@ -150,8 +150,8 @@ class ParkedRequests:
         follower: int | None = None,
         brokers: bool = False,
     ) -> None:
-        """Hold `parked` until there is news of one of `partitions`, for `follower`, or of
-        `brokers`, or its deadline passes."""
+        """Hold `parked` until an event of one of `partitions`, of `follower`, or of `brokers`
+        completes it, or its deadline passes."""
         assert not parked.done
         assert parked not in self._waiting
         parked._table = self
@@ -168,31 +168,31 @@ class ParkedRequests:
         heappush(self._deadlines, (parked.deadline_ms, self._sequence, parked))
 
     def wake(self, partition: PartitionKey, now_ms: int) -> None:
-        """Let every request that waits for this partition look again."""
+        """Check every request that waits for this partition."""
         waiting = self._for_partition.get(partition)
         if waiting:
             self._look(waiting, partition, now_ms)
 
     def wake_follower(self, broker_id: int, now_ms: int) -> None:
-        """Some partition has news for this follower: its waiting fetch looks again."""
+        """Check the waiting fetch of this follower: one of its partitions has an event."""
         self.follower_news += 1
         waiting = self._for_follower.get(broker_id)
         if waiting:
             self._look(waiting, None, now_ms)
 
     def wake_for_brokers(self, now_ms: int) -> None:
-        """Who is live has changed: let those look again that wait for that."""
+        """Check the requests that wait for a change of broker liveness."""
         waiting = self._for_brokers.get(None)
         if waiting:
             self._look(waiting, None, now_ms)
 
     def _look(self, waiting: Iterable[Parked], partition: PartitionKey | None, now_ms: int) -> None:
-        """Let each of `waiting` look once; then those for whom there is news because of it."""
+        """Check each of `waiting` once; then the requests of events that this has caused."""
         news = self._news
-        # A copy: to look is to complete, which takes the request out of every table.
+        # A copy: a check may complete the request, which removes it from every table.
         news.append(_News(tuple(waiting), partition, now_ms))
         if self._is_looking:
-            return  # the outermost call goes on with it
+            return  # the outermost call continues with it
         self._is_looking = True
         try:
             while news:
@@ -205,16 +205,16 @@ class ParkedRequests:
                         if parked.try_complete(each.partition, each.now_ms):
                             self.forget(parked)
                 except BaseException:
-                    # One request's fault must not cost the others their news: they look next time.
+                    # A failing request must not cost the others their event: they stay queued.
                     news.appendleft(each._replace(waiting=tuple(still_to_look)))
                     raise
         finally:
             self._is_looking = False
 
-    # What is done, and whoever waits for it.
+    # Completed requests, and their clients.
 
     def note_completed(self, parked: Parked) -> None:
-        """It has its response: it waits no more, and whom it is for is called in his turn."""
+        """Note that it has its response: it waits no more, and `on_done` is called in turn."""
         self.forget(parked)
         if parked.on_done is not None:
             self._completed.append(parked)
@@ -223,33 +223,33 @@ class ParkedRequests:
 
     @property
     def has_completed(self) -> bool:
-        """Whether `run_completed` has something to do."""
+        """Whether `run_completed` has work."""
         return bool(self._completed)
 
     def run_completed(self) -> None:
-        """Call `on_done` of what is done, and of what that completes, in order of completion.
+        """Call `on_done` of completed requests, and of what that completes, in that order.
 
-        For the host, from its event loop: within a walk over waiting requests, or within such a
-        call, it would make the next request part of the one before.
+        For the host, from its event loop. Called from within a check of waiting requests, or from
+        within such a call, it would nest the next request in the previous one.
         """
-        assert not self._is_looking, "somebody looks at news: answers wait for their turn"
-        assert not self._is_answering, "an answer is under way: the next one waits for its turn"
+        assert not self._is_looking, "an event is being handled: answers wait for their turn"
+        assert not self._is_answering, "an answer is in progress: the next one waits for its turn"
         self._is_answering = True
         try:
             while self._completed:
                 parked = self._completed.popleft()
-                if parked.on_done is not None:  # its client may have gone meanwhile
+                if parked.on_done is not None:  # its client may have disconnected since
                     parked.on_done(parked)
         finally:
             self._is_answering = False
 
     def cancel(self, parked: Parked) -> None:
-        """Its client waits no longer."""
+        """The client no longer waits for it."""
         if not parked.outlives_client:
             self.forget(parked)
 
     def forget(self, parked: Parked) -> None:
-        """Hold it no longer. Twice does no harm."""
+        """Remove it from all tables. Calling this twice does no harm."""
         if parked not in self._waiting:
             return
         self._waiting.remove(parked)
@@ -258,14 +258,14 @@ class ParkedRequests:
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
         _remove(self._for_brokers, None, parked)
-        # The heap drops the forgotten lazily; without this bound a busy long poller would fill it.
+        # The heap drops forgotten requests lazily; without this limit, long polls would fill it.
         if len(self._deadlines) > 64 + 2 * len(self._waiting):
             self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
             heapify(self._deadlines)
 
     def tick(self, now_ms: int) -> None:
         """Expire every request whose deadline has come. For the host, from its event loop."""
-        assert not self._is_looking, "somebody looks at news: time passes after that"
+        assert not self._is_looking, "an event is being handled: time advances after that"
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             parked = heappop(self._deadlines)[2]
             if parked in self._waiting:

@@ -1,1 +1,1 @@
-"""The partitions that this broker hosts, at work: appending, leading, following, confirming."""
+"""The hosted partitions of this broker: append, leader, follower and acknowledgement paths."""

@@ -1,9 +1,9 @@
-"""Appending one record batch to a hosted partition: the path of every produce and offset commit,
-and of the markers that end transactions.
+"""The append of one record batch to a hosted partition: the path of every produce, offset commit
+and transaction marker.
 
-Rules: a batch is validated (`engine/validation/produced_batch.py`), judged by the partition,
-stamped in place and written, in that order. After a refusal, the log's own (a full disk) among
-them, nothing has changed.
+Rules: a batch is validated (`engine/validation/produced_batch.py`), checked by the partition,
+stamped in place and written, in that order. After a refusal nothing has changed, also when the log
+itself refuses (a full disk).
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -36,8 +36,8 @@ def append_built_batch(
     *,
     in_transaction: bool = False,
 ) -> tuple[int, int]:
-    """Store a batch that this broker has built, as `append_batch` does; its records are not
-    checked. Raises KafkaError and CorruptData; then nothing was stored."""
+    """Store a batch that this broker has built, as `append_batch` does, without validating its
+    records. Raises KafkaError and CorruptData; then nothing was stored."""
     validated = validate_for_storage(hosted.settings, batch, now_ms, is_built=True)
     assert validated is not None
     return append_batch(ctx, tp, hosted, validated, acks, now_ms, in_transaction=in_transaction)
@@ -53,15 +53,19 @@ def append_batch(
     *,
     in_transaction: bool = False,
 ) -> tuple[int, int]:
-    """Store one validated batch: (base offset, log append time or -1). `in_transaction`: it may be
-    of a transaction. Raises KafkaError; then nothing was stored."""
+    """Store one validated batch: (base offset, log append time or -1). `in_transaction`: the batch
+    may be transactional. Raises KafkaError; then nothing was stored."""
     batch, header = validated
     if ctx.storage.is_full:
         hosted.partition.refusals.note(header, ErrorCode.kafka_storage_error)
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     if header.attributes & TRANSACTIONAL_BIT and not in_transaction:
-        raise KafkaError(ErrorCode.invalid_txn_state, "a batch of a transaction in none")
+        raise KafkaError(
+            ErrorCode.invalid_txn_state, "the batch is transactional, the request is not"
+        )
     partition, log = hosted.partition, hosted.log
+    # A duplicate is answered before anything is stamped: its records are stored, perhaps by an
+    # earlier leader, and a second copy would break exactly-once (KIP-98).
     duplicate = partition.check_append(header, acks)
     stamps_time = hosted.settings.log.timestamp_type is _LOG_APPEND_TIME
     if duplicate is not None:
@@ -75,6 +79,8 @@ def append_batch(
     try:
         log.append(batch, header, now_ms)
     except KafkaError as error:
+        # The producer sends the refused batch again. Its later batches in flight must not be
+        # appended before it, so the refusal is noted.
         partition.refusals.note(header, error.code)
         raise
     partition.appended(header, base_offset, now_ms, None, log.durable_end_offset)
@@ -99,8 +105,8 @@ def append_marker(
     *,
     raises_epoch: bool = False,
 ) -> int:
-    """Store how a transaction of `producer` ended; the offset behind it. Raises KafkaError; then
-    nothing was stored. `raises_epoch`: that transaction was of an earlier epoch."""
+    """Store the marker that ends a transaction of `producer`; returns the offset after it. Raises
+    KafkaError; then nothing was stored. `raises_epoch`: the transaction was of an earlier epoch."""
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     partition, log = hosted.partition, hosted.log

@@ -1,14 +1,17 @@
-"""Answers that wait until what was appended is on every in-sync replica (acks=all), and synced
-there where the topic promises that (`flush.messages=1`).
+"""Acknowledgement of appends (acks=all): the answer waits until every in-sync replica has the
+batch, and has synced it where the topic requires that (`flush.messages=1`).
 
-Rules: an append is answered once, without error when the high watermark passed its end; with
-NOT_LEADER_OR_FOLLOWER when the leadership went before; with NOT_ENOUGH_REPLICAS_AFTER_APPEND when
-the ISR fell below `min.insync.replicas`; with KAFKA_STORAGE_ERROR when our log can be written no
-more (a sync failed); with REQUEST_TIMED_OUT at the deadline. In each of these
-the batch may still become committed: an idempotent producer's retry is then a duplicate.
+Rules: an append is answered once:
+- without error when the high watermark has passed its end;
+- NOT_LEADER_OR_FOLLOWER when the leadership was lost before;
+- NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR fell below `min.insync.replicas`;
+- KAFKA_STORAGE_ERROR when a sync of our log failed, after which it accepts no more writes;
+- REQUEST_TIMED_OUT at the deadline.
+After any of these errors the batch may still become committed: the retry of an idempotent producer
+is then a duplicate.
 
-Where neither controller nor followers reach this broker its clients are hung up on, without an
-answer: some keep to the one broker they are connected to, and would ask it who leads.
+A broker that neither controller nor followers reach closes its clients' connections without an
+answer: some clients keep using the broker they are connected to, and would ask it for the leader.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,27 +26,27 @@ from josefine_broker.engine.purgatory.purgatory import Hangup, PartitionKey
 
 
 class Appended(NamedTuple):
-    """A batch that is in our log, to be confirmed when it is committed."""
+    """A batch in our log that is acknowledged when it is committed."""
 
     ctx: Context
     tp: PartitionKey
     hosted: HostedPartition
     end_offset: int
     settle: Callable[[KafkaError | None], None]
-    """Told what became of it, before the answer is built."""
+    """Called with the result before the answer is built."""
 
     @property
     def is_committed_at_once(self) -> bool:
-        """To be asked by who has just appended it: without other replicas, and where it need not be
-        synced, it is."""
+        """Whether the batch is committed right after its append: there are no other replicas, and
+        no sync is required."""
         partition = self.hosted.partition
         return partition.is_alone and partition.high_watermark >= self.end_offset
 
     def decide(self) -> bool:
-        """Tell what became of it, if that is certain; whether it is."""
+        """Report the result if it is certain; returns whether it is."""
         partition = self.hosted.partition
         if self.ctx.hosted.partitions.get(self.tp) is not self.hosted or not partition.is_leader:
-            code, message = ErrorCode.not_leader_or_follower, "the leadership went elsewhere"
+            code, message = ErrorCode.not_leader_or_follower, "this broker no longer leads"
             self.settle(KafkaError(code, message))
         elif partition.high_watermark >= self.end_offset:
             self.settle(None)
@@ -61,15 +64,15 @@ class Appended(NamedTuple):
         return True
 
     def give_up(self) -> None:
-        """It was not committed in time."""
-        late = "not on every in-sync replica in time"
+        """Report that the batch was not committed by the deadline."""
+        late = "not on every in-sync replica before the timeout"
         self.settle(KafkaError(ErrorCode.request_timed_out, late))
 
 
 def answer_when_committed(
     ctx: Context, appended: Sequence[Appended], timeout_ms: int, build: Callable[[], object]
 ) -> object:
-    """`build()` now when all are committed, else a token that is answered by it later."""
+    """`build()` now if all are committed, else a token whose answer is built later."""
     waiting = [each for each in appended if not each.decide()]
     if not waiting:
         return build()
@@ -78,7 +81,8 @@ def answer_when_committed(
 
 
 class AwaitCommit(AwaitEach):
-    """Hangs up where this broker cannot know what was committed."""
+    """A delayed produce; it closes the connection when this broker cannot know what was
+    committed."""
 
     __slots__ = ("_ctx",)
 
@@ -102,6 +106,6 @@ class AwaitCommit(AwaitEach):
 
     def expire(self, now_ms: int) -> None:
         if not self._ctx.cluster.is_heard:
-            self.complete(Hangup("not committed in time, and the controller is out of reach"))
+            self.complete(Hangup("not committed in time, and the controller is unreachable"))
             return
         super().expire(now_ms)

@@ -1,9 +1,10 @@
-"""How a follower's fetch reads one partition: to the log end, and telling us how far it has come.
+"""A follower's fetch from one partition: reads up to the log end offset, and reports its progress.
 
-Rules: only a replica of the partition, of the incarnation that the image knows (KIP-903), may; a
-log that parted from ours is told where (KIP-595: in the Fetch answer, without a question of its
-own); OFFSET_OUT_OF_RANGE carries our log start, for the follower begins anew there. Only a request
-that just came counts as progress; one that waited does not say anything new about its sender.
+Rules: the sender must be a replica of the partition, with the broker epoch that the image has
+(KIP-903). A log that diverges from ours gets the epoch and end offset to truncate to (KIP-595: in
+the Fetch answer, without a separate request). OFFSET_OUT_OF_RANGE carries our log start offset,
+where the follower restarts its log. Only a request that has just arrived counts as progress: one
+that has waited contains nothing new about its sender.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,14 @@ from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, F
 
 
 def check_follower(ctx: Context, request: FetchRequest) -> None:
-    """Raises KafkaError(stale_broker_epoch): its sender is of another incarnation than the image's
-    (an older one, or one that this broker has not heard of yet)."""
+    """Raises KafkaError(stale_broker_epoch) when the sender's broker epoch differs from the
+    image's: an older incarnation, or one that this broker has not seen registered yet."""
     broker = ctx.image.brokers.get(request.replica_id)
     known = -1 if broker is None else broker.epoch
     if request.replica_epoch != known:
         raise KafkaError(
             ErrorCode.stale_broker_epoch,
-            f"broker {request.replica_id} of epoch {request.replica_epoch}, known is {known}",
+            f"broker {request.replica_id} has epoch {request.replica_epoch}, expected {known}",
         )
 
 
@@ -46,6 +47,8 @@ def read_for_follower(
     partition.check_serves(part.current_leader_epoch)
     offset, start, end = part.fetch_offset, log.log_start_offset, log.log_end_offset
     limit = partition.readable_end(replica_id, end)
+    # Divergence is checked before progress: a follower whose log diverges below its fetch offset
+    # does not have our records up to there, and must not move the high watermark (KIP-279).
     if part.last_fetched_epoch >= 0 and offset >= start:
         try:
             diverging = partition.diverging(offset, part.last_fetched_epoch, end)
@@ -94,7 +97,7 @@ def read_for_follower(
 
 
 def _start_of(partition: Partition, replica_id: int) -> int:
-    """Where that follower's log began when it last said so."""
+    """That follower's log start offset, as its last fetch reported it."""
     follower = None if partition.followers is None else partition.followers.get(replica_id)
     return UNKNOWN_OFFSET if follower is None else follower.start_offset
 

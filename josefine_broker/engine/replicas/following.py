@@ -1,16 +1,17 @@
-"""What a follower does with its leader's answers: append, cut, start anew, move the watermarks.
+"""The follower's handling of fetch answers: append, truncate, restart, move the watermarks.
 
-Rules: offsets and epochs are the leader's; every batch is checked (checksum, place, epoch) before
-it is written (checklist row 29); a log that parted from the leader's is cut where they agree, found
-by epochs (KIP-101, KIP-279), and its producers' state is rebuilt; a log that the leader no longer
-reaches back to begins anew at the leader's start. An error pauses that one partition.
+Rules: offsets and epochs are the leader's; every batch is checked (checksum, offset, epoch) before
+it is written (checklist row 29). A log that diverges from the leader's is truncated to the point
+where both agree, found by leader epochs (KIP-101, KIP-279), and its producer state is rebuilt. A
+log whose end is below the leader's log start offset restarts there. An error pauses only the one
+partition.
 
-What a follower asks for next tells its leader what is durable here: where the log must be synced
-for that (`flush.messages=1`), the partition is asked for again once it is (`fetch_on`).
+The next fetch offset acknowledges to the leader what is durable here: where the log must be synced
+for that (`flush.messages=1`), the partition is fetched again after the sync (`fetch_on`).
 
-A follower does not cut below its own high watermark, where records are that were confirmed, unless
-an unclean election says that they may be gone: it stops to follow that partition, and says so. A
-log that was damaged without a sign would else be copied over every good one.
+A follower does not truncate below its own high watermark, where records were acknowledged, unless
+an unclean election accounts for their loss. Otherwise it stops following that partition and logs
+why: a log that was damaged unnoticed would be copied over every intact one.
 """
 
 from collections.abc import Sequence
@@ -32,16 +33,16 @@ from josefine_broker.records.batch import BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
 HALT_MS = 5_000
-"""A follower that would have to cut what was confirmed asks again after this time: a leader that is
-new may not know yet how much was."""
+"""How long a follower waits that would have to truncate acknowledged records: a new leader may not
+know its high watermark yet."""
 
 
 class _HaltError(Exception):
-    """The leader does not have what was confirmed; the message is a sentence for people."""
+    """The leader lacks acknowledged records; the message is a sentence for the operator."""
 
 
 def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResponse) -> None:
-    """Take in a leader's answer to request `number`."""
+    """Apply a leader's answer to request `number`."""
     now_ms = ctx.clock.monotonic_ms()
     if response.error_code and ErrorCode(response.error_code) not in SESSION_ERRORS:
         ctx.hosted.counters.replication_errors += 1
@@ -67,6 +68,7 @@ def _follow(
 ) -> None:
     now_ms = ctx.clock.monotonic_ms()
     partition, its_log = hosted.partition, hosted.log
+    # After an exception the copy does not move: the next fetch acknowledges only what is here.
     moved, size = False, 0
     try:
         if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
@@ -93,6 +95,8 @@ def _follow(
         return
     hosted.halt = ""
     durable_end = its_log.durable_end_offset
+    # The high watermark follows our durable end, never the leader's own end: this replica may be
+    # elected next, and must not claim records that a power failure can take.
     woken = partition.follow_high_watermark(answer.high_watermark, durable_end)
     if durable_end < its_log.log_end_offset:
         fetcher.written(copy.key)
@@ -107,7 +111,7 @@ def _follow(
 
 
 def fetch_on(ctx: Context, tp: TopicPartition, hosted: HostedPartition, now_ms: int) -> None:
-    """Its log was synced: what is durable is acknowledged by the next request."""
+    """The partition's log was synced: the next request acknowledges what is durable."""
     partition, its_log = hosted.partition, hosted.log
     key = (hosted.topic_id, tp.partition)
     fetcher = ctx.hosted.fetchers.of(key)
@@ -132,7 +136,7 @@ def _move(fetcher: ReplicaFetcher, copy: Copy, hosted: HostedPartition) -> None:
 def _append(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
 ) -> int:
-    """Write the leader's batches; bytes written. Raises KafkaError, CorruptData."""
+    """Write the leader's batches; returns bytes written. Raises KafkaError, CorruptData."""
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     partition, its_log = hosted.partition, hosted.log
@@ -145,7 +149,7 @@ def _append(
             for pos, header in iter_batches(data):
                 verify(data, pos, header)
                 if header.last_offset < its_log.log_end_offset:
-                    continue  # asked for twice, or it holds the log start of an earlier life
+                    continue  # fetched twice, or it spans the log start offset of a restarted log
                 _check_place(hosted, header)
                 batch = data[pos : pos + header.size_bytes]
                 its_log.append(batch, header, now_ms)
@@ -160,15 +164,15 @@ def _append(
 
 
 def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
-    """A batch must follow our last one. Raises CorruptData."""
+    """Raises CorruptData for a batch that does not continue our log."""
     its_log, epochs = hosted.log, hosted.partition.epochs
     end = its_log.log_end_offset
     if header.leader_epoch < epochs.latest:
-        raise CorruptData(f"a batch of epoch {header.leader_epoch} behind epoch {epochs.latest}")
+        raise CorruptData(f"a batch of epoch {header.leader_epoch} after epoch {epochs.latest}")
     if header.base_offset == end:
         return
     if header.base_offset < end == its_log.log_start_offset:
-        # An empty log that began at the leader's start, which lies within this batch.
+        # An empty log that restarted at the leader's log start offset, which is within this batch.
         its_log.restart_at(header.base_offset)
         epochs.clear()
         return
@@ -179,13 +183,13 @@ def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
 def _truncate(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: LeaderEpoch, end_offset: int
 ) -> None:
-    """The leader's largest epoch not above our last one is `epoch` and ended at `end_offset`: cut
-    there, or where that epoch ended here if that is less."""
+    """The leader's largest epoch not above our last one is `epoch`, which ended at `end_offset`:
+    truncate to that offset, or to the end of that epoch here if it is smaller."""
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
-        raise CorruptData(f"a leader whose epoch {epoch} ended at {end_offset}")
+        raise CorruptData(f"the leader sent end offset {end_offset} for epoch {epoch}")
     _check_cut(ctx, tp, hosted, target)
     ctx.hosted.counters.truncations += 1
     event: dict[str, Any] = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
@@ -200,8 +204,8 @@ def _truncate(
 
 
 def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_offset: int) -> None:
-    """Raises _HaltError. Below that level nobody knows which elections were unclean; and a log that
-    is in doubt itself is no evidence (a flipped leader epoch, too, parts it from the leader's)."""
+    """Raises _HaltError. Images below that feature level do not record unclean elections. A log
+    that is itself in doubt is no evidence (a flipped leader epoch makes it diverge, too)."""
     partition = hosted.partition
     if partition.may_be_cut_to(end_offset) or not ctx.image.keeps_doubts:
         return
@@ -209,16 +213,18 @@ def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_of
     if entry is None or entry.completeness_of(ctx.broker_id) is not Completeness.COMPLETE:
         return
     raise _HaltError(
-        f"broker {partition.leader}, which leads in epoch {partition.leader_epoch}, has this log "
-        f"up to offset {end_offset}, while records up to {partition.high_watermark} were "
-        "confirmed, and no unclean election took them: its log is damaged, or the one here"
+        f"broker {partition.leader}, the leader in epoch {partition.leader_epoch}, has this log "
+        f"up to offset {end_offset}, but records up to {partition.high_watermark} were "
+        "acknowledged and no unclean election removed them: its log or the one here is damaged"
     )
 
 
 def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str) -> None:
     if not hosted.halt:
         ctx.hosted.counters.truncations_refused += 1
-        ctx.ports.tell("does not follow", gravity=Gravity.ERROR, partition=str(tp), reason=reason)
+        ctx.ports.tell(
+            "replication stopped", gravity=Gravity.ERROR, partition=str(tp), reason=reason
+        )
     hosted.halt = reason
 
 
@@ -229,11 +235,12 @@ def _restart(
     offset: int,
     leaders_high_watermark: int,
 ) -> None:
-    """The leader has nothing that continues our log: begin anew where its log begins. What it
-    deleted is no loss, nor what it has."""
+    """No part of the leader's log continues ours: restart at the leader's log start offset. Records
+    that the leader has or has deleted are not lost by that."""
     _check_cut(ctx, tp, hosted, max(offset, leaders_high_watermark))
     event: dict[str, Any] = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
-    ctx.ports.tell("out of the leader's range: begins anew", gravity=Gravity.WARNING, **event)
+    what = "log outside the leader's range: restarts at the leader's log start offset"
+    ctx.ports.tell(what, gravity=Gravity.WARNING, **event)
     hosted.log.restart_at(offset)
     hosted.partition.restarted(offset)
     _after_cut(ctx, tp, hosted)
@@ -251,8 +258,8 @@ def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> Non
 
 
 def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
-    """The leader deleted records (retention, DeleteRecords): so do we, as far as we have them;
-    whether we did. The leader is told, for somebody may wait for it."""
+    """Delete the records that the leader has deleted (retention, DeleteRecords); returns whether
+    there were any. The leader must learn of it, because a DeleteRecords request may wait."""
     its_log = hosted.log
     start = min(leaders_start, its_log.log_end_offset)
     if start <= its_log.log_start_offset:
@@ -264,4 +271,4 @@ def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
 
 def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:
     ctx.hosted.counters.replication_errors += 1
-    ctx.ports.tell("replica waits", partition=str(tp), reason=reason)
+    ctx.ports.tell("replication of a partition failed", partition=str(tp), reason=reason)

@@ -1,8 +1,8 @@
-"""The leader's side of replication: roles from the image, appends to tell followers of, ISRs.
+"""The leader's side of replication: roles from the image, appends and ISR changes.
 
-Rules: a partition's waiters look again whenever its high watermark, its role or its ISR changed;
-ISR changes are proposed to the controller's log (AlterIsr), one proposal at a time for every
-partition that is due; what came of each is read in the image, which moved or did not.
+Rules: delayed operations on a partition are checked again whenever its high watermark, role or ISR
+has changed. ISR changes are proposed to the metadata log (AlterIsr), one proposal at a time for
+every partition that is due; the result is read from the image, which has moved or has not.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,29 +20,31 @@ from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
 PROPOSAL_TIMEOUT_MS = 10_000
-"""Past it an ISR proposal is in doubt: what it adds still counts, and it is made again."""
+"""After this an ISR proposal is in doubt: its members still count, and it is proposed again."""
 
 
 SILENT_WAITS = 3
-"""A follower asks again after each wait of its fetch: past so many it is silent."""
+"""A follower sends a new fetch after each wait: after this many it counts as silent."""
 
 
 def isr_check_ms(ctx: Context) -> int:
-    """How often `check_isrs` is to be called: often enough for the lag time, once a second at
-    most."""
+    """How often `check_isrs` must be called: four times per lag time, but at most once a
+    second."""
     return max(50, min(1_000, ctx.settings.lag_time_max_ms // 4))
 
 
 def take_role(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, entry: PartitionEntry
 ) -> bool:
-    """Lead or follow as the image says; whether leader or epoch are new.
+    """Lead or follow, as the image assigns it; returns whether leader or epoch are new.
 
-    The caller wakes the partition's waiters (`wake_all`) when the image is followed everywhere.
+    The caller wakes the delayed operations (`wake_all`) once the image is applied everywhere.
     """
     partition, log = hosted.partition, hosted.log
     key = (hosted.topic_id, tp.partition)
     if entry.leader == ctx.broker_id:
+        # The fetcher stops before the role changes: an answer of the previous leader that arrives
+        # later must not be appended to a log that this broker leads.
         ctx.hosted.fetchers.forget(key)
         if partition.is_leader:
             ctx.hosted.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
@@ -74,7 +76,7 @@ def take_role(
 
 
 def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
-    """Let everybody who waits for these partitions look again, followers too."""
+    """Check all delayed operations on these partitions again, the followers' fetches included."""
     now_ms = ctx.clock.monotonic_ms()
     followers: dict[int, None] = {}
     for tp in tps:
@@ -89,7 +91,7 @@ def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
 def appended_to_many(
     ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int
 ) -> None:
-    """The log of a partition with followers grew from `base_offset`."""
+    """Wake the followers of a partition whose log grew from `base_offset`."""
     partition = hosted.partition
     followers = partition.followers
     assert followers is not None
@@ -103,7 +105,8 @@ def appended_to_many(
 
 
 def brokers_changed(ctx: Context) -> None:
-    """A follower that is no longer live must not hold a high watermark it was about to join."""
+    """Stop waiting for joining followers that are no longer live: they must not hold back a high
+    watermark."""
     image = ctx.image
     moved = []
     for tp, hosted in ctx.hosted.partitions.items():
@@ -117,14 +120,14 @@ def brokers_changed(ctx: Context) -> None:
 
 
 def check_isrs(ctx: Context) -> None:
-    """`isr_steps` in one go."""
+    """Run `isr_steps` without interruption."""
     for _ in isr_steps(ctx):
         pass
 
 
 def isr_steps(ctx: Context) -> Iterator[object]:
-    """Periodic: propose to take out who is behind for too long, and again what was refused; see
-    which partitions are stranded here."""
+    """Periodic: propose to remove followers that lag too long, repeat refused proposals, and find
+    the partitions that are stranded here."""
     now_ms, is_heard = ctx.clock.monotonic_ms(), ctx.cluster.is_heard
     silent_since_ms = now_ms - SILENT_WAITS * ctx.settings.replica_fetch.wait_ms
     moved = []
@@ -147,12 +150,14 @@ def isr_steps(ctx: Context) -> Iterator[object]:
 
 
 def submit_isr_changes(ctx: Context) -> None:
-    """To the controller's log, those that are due, unless some are open: then after these. They
-    stay due while the image does not know this process: nobody would take them."""
+    """Propose the ISR changes that are due, unless a proposal is in flight: then they follow it.
+    While the image lacks this process they stay due, because every proposal would be refused."""
     isr, broker_epoch = ctx.hosted.isr, ctx.broker_epoch
     if isr.is_open or not isr.due or broker_epoch < 0:
         return
     now_ms = ctx.clock.monotonic_ms()
+    # From `begin_change` on, the proposed members hold back the high watermark: the controller may
+    # elect any of them as soon as the block is committed, before this broker has the answer.
     due, isr.due = isr.due, {}
     items, moved = [], []
     for tp in due:
@@ -213,7 +218,7 @@ def _is_refused(proposal: Proposal) -> bool:
 
 
 def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
-    """The proposal was applied (and then the image tells what of it fitted), refused, or is in
+    """Handle the result of a proposal: applied (the image has what was accepted), refused, or in
     doubt."""
     now_ms = ctx.clock.monotonic_ms()
     ctx.hosted.isr.is_open = False

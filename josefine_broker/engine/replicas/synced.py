@@ -1,8 +1,9 @@
-"""A log was synced for its group (`host/log/group_sync.py`): what that means for its partition.
+"""The effect of a finished log sync (`host/log/group_sync.py`) on its partition.
 
-Rules: a leader's own part of the high watermark is how far its log is durable, so the high
-watermark may move now; a follower acknowledges by the offset that it fetches from, so it fetches on
-only now. After a sync that failed the log is not written any more: whoever waits for it is told.
+Rules: the leader's own share of the high watermark is its durable end offset, so the high watermark
+may move after a sync. A follower acknowledges with its fetch offset, so it fetches further only
+after the sync. After a failed sync the log accepts no more writes, and delayed operations that wait
+for it fail.
 """
 
 from josefine_broker.base.ids import TopicPartition
@@ -11,7 +12,8 @@ from josefine_broker.engine.replicas.following import fetch_on
 
 
 def log_synced(ctx: Context, tp: TopicPartition) -> None:
-    """A sync of its log has ended, well or not; nothing happens if the partition is gone."""
+    """A sync of the partition's log has succeeded or failed. A partition that is gone is
+    ignored."""
     hosted = ctx.hosted.partitions.get(tp)
     if hosted is None:
         return

@@ -1,1 +1,1 @@
-"""Who clients are: decided without I/O."""
+"""Authentication and authorization of clients, without I/O."""

@@ -1,11 +1,11 @@
-"""Who may do what: Kafka's rules over the ACLs of the metadata (KIP-11, KIP-290, KIP-801).
+"""Authorization by the ACLs in the metadata, with Kafka's rules (KIP-11, KIP-290, KIP-801).
 
-Super users may do everything. A DENY that fits wins; else an ALLOW that fits is needed. A resource
-about which no ACL speaks is nobody's, or everybody's where that is configured. READ, WRITE, DELETE
-and ALTER allow DESCRIBE too, ALTER_CONFIGS allows DESCRIBE_CONFIGS; to deny one of them denies
-nothing else.
+Super users may do everything. A matching DENY wins; otherwise a matching ALLOW is required. A
+resource without any ACL is forbidden, or allowed to all if so configured. READ, WRITE, DELETE and
+ALTER imply DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY of one of them denies nothing
+else.
 
-Decisions are remembered until the ACLs change: the usual request costs one look into a dict.
+Decisions are cached until the ACLs change: the usual request costs one dict lookup.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from josefine_broker.base.acls import (
 )
 
 REMEMBERED_MAX = 20_000
-"""Decisions; past that all are forgotten."""
+"""Cached decisions; above this the cache is cleared."""
 _MAPPED_IPV4 = "::ffff:"
 
 ALLOWED_BY = {
@@ -41,13 +41,13 @@ ALLOWED_BY = {
         (Operation.ALL, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
     ),
 }
-"""Operations of an ALLOW that do for another one; any other is allowed by itself and by ALL."""
+"""Operation → operations whose ALLOW implies it; any other is allowed by itself and by ALL."""
 
 _Key = tuple[str, str, Operation, ResourceType, str]
 
 
 class Authorizer:
-    """One broker's. `follow` comes before each question."""
+    """The authorizer of one broker. `follow` must be called before each check."""
 
     __slots__ = (
         "_acls",
@@ -67,10 +67,10 @@ class Authorizer:
         self._prefixed: dict[ResourceType, dict[str, list[Acl]]] = {}
         self._remembered: dict[_Key, bool] = {}
         self.denied = 0
-        """Requests of which some or all was refused."""
+        """Number of requests that were refused in whole or in part."""
 
     def follow(self, acls: frozenset[Acl]) -> None:
-        """Those of the image; the same object costs nothing."""
+        """Use the image's ACLs; the same object again costs nothing."""
         if acls is self._acls:
             return
         self._acls = acls
@@ -87,7 +87,7 @@ class Authorizer:
     def allows(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """`host` is the client's address, without a port."""
+        """Whether the operation is allowed. `host` is the client's address without port."""
         key = (principal, host, operation, kind, name)
         known = self._remembered.get(key)
         if known is not None:
@@ -100,7 +100,7 @@ class Authorizer:
     def allows_some(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Whether there may be a resource of that type that it is allowed on (KIP-679)."""
+        """Whether any resource of that type may be accessed (KIP-679)."""
         if principal in self._super_users or self._allow_if_none:
             return True
         asked = [acl for acl in self._acls if acl.resource_type is kind]
@@ -111,7 +111,7 @@ class Authorizer:
         )
 
     def operations(self, principal: str, host: str, kind: ResourceType, name: str) -> int:
-        """The bits of what it is allowed to do (KIP-430)."""
+        """The allowed operations as a bit field (KIP-430)."""
         return operations_bits(
             tuple(
                 each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name)
@@ -134,7 +134,7 @@ class Authorizer:
         return is_allowed or (self._allow_if_none and not said)
 
     def _about(self, kind: ResourceType, name: str) -> Iterator[Acl]:
-        """The ACLs whose pattern fits."""
+        """The ACLs whose pattern matches."""
         yield from self._literal.get((kind, name), ())
         if name != WILDCARD:
             yield from self._literal.get((kind, WILDCARD), ())
@@ -145,7 +145,7 @@ class Authorizer:
 
 
 def host_of(client_address: str) -> str:
-    """A connection's address as ACLs say it: without the port, IPv4 as such."""
+    """A connection's address in the form of ACLs: without port, mapped IPv4 as plain IPv4."""
     return client_address.rpartition(":")[0].removeprefix(_MAPPED_IPV4)
 
 
@@ -167,7 +167,7 @@ def _allows(acl: Acl, operation: Operation) -> bool:
 
 
 def _covers(no: Acl, yes: Acl) -> bool:
-    """Whether every name that `yes` fits is one that `no` fits."""
+    """Whether `no` matches every name that `yes` matches."""
     if no.pattern is PatternType.PREFIXED:
         return yes.name != WILDCARD and yes.name.startswith(no.name)
     return no.name == WILDCARD or (no.name == yes.name and yes.pattern is PatternType.LITERAL)

@@ -1,5 +1,5 @@
-"""A set of public keys (JWKS, RFC 7517), by which tokens are checked: from its text, which a file
-or an address gave.
+"""A key set (JWKS, RFC 7517) for the verification of tokens, parsed from the text that a file or a
+URL returned.
 
 Keys for something else, or of a kind that is not known here, are passed over (section 5); a set
 without any other is none. PyJWT makes the keys and is loaded for the first set: most brokers have
@@ -26,19 +26,19 @@ _PUBLIC = {ES256: ("kty", "crv", "x", "y"), RS256: ("kty", "n", "e")}
 
 
 class KeySet:
-    """A value."""
+    """The public keys of a JWKS, as a value."""
 
     __slots__ = ("_keys",)
 
     def __init__(self, keys: Mapping[tuple[str, str], PyJWK]) -> None:
-        """(algorithm, name) → key; a key without a name has the empty one."""
+        """(algorithm, name) → key; the name of a key without one is empty."""
         self._keys = dict(keys)
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def find(self, algorithm: str, name: str | None) -> PyJWK | None:
-        """Of that name; without one, the only one there is for this algorithm."""
+        """The key with that name; without a name, the only key for this algorithm."""
         if name is not None:
             return self._keys.get((algorithm, name))
         found = [key for (each, _), key in self._keys.items() if each == algorithm]
@@ -49,14 +49,14 @@ NO_KEYS = KeySet({})
 
 
 def parse_key_set(text: str) -> KeySet:
-    """Raises ValueError with a sentence."""
+    """Parse a JWKS. Raises ValueError with a sentence."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError("is not JSON") from None
     keys = said.get("keys") if isinstance(said, dict) else None
     if not isinstance(keys, list):
-        raise ValueError("has no list of keys: it is no JWKS")
+        raise ValueError("has no list of keys: it is not a JWKS")
     found: dict[tuple[str, str], PyJWK] = {}
     for each in keys:
         named = _parsed(each) if isinstance(each, dict) else None
@@ -68,7 +68,7 @@ def parse_key_set(text: str) -> KeySet:
 
 
 def _parsed(said: dict[str, Any]) -> tuple[tuple[str, str], PyJWK] | None:
-    """None: not for tokens that are served here."""
+    """A key with its algorithm and name; None if it is not for tokens, or not supported."""
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 

@@ -1,9 +1,9 @@
-"""A client's authentication on one connection (KIP-43, KIP-152): PLAIN (RFC 4616), SCRAM and
-OAUTHBEARER (RFC 7628), as one state machine, and again before its session ends (KIP-368). Sans-I/O:
+"""SASL authentication of one connection (KIP-43, KIP-152): PLAIN (RFC 4616), SCRAM and OAUTHBEARER
+(RFC 7628) as one state machine, and re-authentication before the session ends (KIP-368). Sans-I/O:
 nonces are arguments, users are a value.
 
-Who is refused learns neither whether the user exists nor which part was wrong; whose token is
-refused learns why if its authority made it.
+A client that is refused learns neither whether the user exists nor which part was wrong; a client
+whose token is refused learns the reason if the token's issuer signed it.
 """
 
 from __future__ import annotations
@@ -32,71 +32,69 @@ PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *HASHES, OAUTHBEARER)
 TOKEN_BYTES_MAX = 4_096
 BEARER_BYTES_MAX = 12 * 1_024
-"""Of OAUTHBEARER: some authorities put a client's groups into its tokens."""
+"""For OAUTHBEARER: some issuers put a client's groups into its tokens."""
 REFUSED = "authentication failed: wrong user or password"
-"""The same for whatever was wrong."""
-TOO_MANY = "authentication failed: too many wrong ones from this address, come again later"
-ANOTHER = "authentication failed: a connection stays the user's that it was"
+"""The same text for every wrong part."""
+TOO_MANY = "authentication failed: too many failed attempts from this address, try again later"
+ANOTHER = "authentication failed: a connection cannot change its user"
 
 
 class SaslState(Enum):
-    """How far a client has come."""
+    """The progress of a client's authentication."""
 
-    NEW = "new"  # it has not said by which mechanism
-    CHOSEN = "chosen"  # its first token is awaited
-    CHALLENGED = "challenged"  # SCRAM: it was told salt and nonce, its proof is awaited
-    TOLD = (
-        "told"  # OAUTHBEARER: it was told that its token is refused, and has to say that it heard
-    )
-    KNOWN = "known"  # it is who it says
-    REFUSED = "refused"  # it was wrong; the connection is to end
+    NEW = "new"  # no mechanism chosen
+    CHOSEN = "chosen"  # waits for the first token
+    CHALLENGED = "challenged"  # SCRAM: salt and nonce were sent, waits for the proof
+    REJECTED = "rejected"  # OAUTHBEARER: the token's refusal was sent, waits for its confirmation
+    KNOWN = "known"  # authenticated
+    REFUSED = "refused"  # failed; the connection must be closed
 
 
 class SaslEvent(Enum):
-    """What moves it."""
+    """The events of an authentication."""
 
     MECHANISM_TAKEN = "mechanism taken"
     CHALLENGE_SENT = "challenge sent"
-    REFUSAL_TOLD = "refusal told"
+    REFUSAL_SENT = "refusal sent"
     PROVED = "proved"
-    FAILED = "failed"  # a wrong secret, a token that is none, a request out of order
+    FAILED = "failed"  # a wrong secret, an invalid token, a request out of order
 
 
 TRANSITIONS: dict[tuple[SaslState, SaslEvent], SaslState] = {
     (SaslState.NEW, SaslEvent.MECHANISM_TAKEN): SaslState.CHOSEN,
     (SaslState.CHOSEN, SaslEvent.CHALLENGE_SENT): SaslState.CHALLENGED,
     (SaslState.CHOSEN, SaslEvent.PROVED): SaslState.KNOWN,  # PLAIN and OAUTHBEARER
-    (SaslState.CHOSEN, SaslEvent.REFUSAL_TOLD): SaslState.TOLD,
+    (SaslState.CHOSEN, SaslEvent.REFUSAL_SENT): SaslState.REJECTED,
     (SaslState.CHALLENGED, SaslEvent.PROVED): SaslState.KNOWN,
     (SaslState.KNOWN, SaslEvent.MECHANISM_TAKEN): SaslState.CHOSEN,  # again (KIP-368)
     (SaslState.KNOWN, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.NEW, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.CHOSEN, SaslEvent.FAILED): SaslState.REFUSED,
     (SaslState.CHALLENGED, SaslEvent.FAILED): SaslState.REFUSED,
-    (SaslState.TOLD, SaslEvent.FAILED): SaslState.REFUSED,
+    (SaslState.REJECTED, SaslEvent.FAILED): SaslState.REFUSED,
 }
 
 Judge = Callable[[str], Holder]
-"""Of tokens. Raises TokenError."""
+"""A verifier of tokens. Raises TokenError."""
 
 
 def no_judge(token: str) -> Holder:
-    """Where no token counts."""
-    raise TokenError("a token, of which nobody knows here what it is worth")
+    """The verifier of a broker without OAUTHBEARER."""
+    raise TokenError("tokens are not accepted: oauthbearer is not configured")
 
 
 Stored = Mapping[tuple[str, str], Credential]
-"""(user, mechanism) → credential, as the metadata has them."""
+"""(user, mechanism) → credential, as in the metadata."""
 
 
 def no_stored() -> Stored:
-    """Where there is no metadata."""
+    """The credentials of a broker without metadata."""
     return {}
 
 
 class Users:
-    """Names and passwords, with what SCRAM needs of them, and the users of the metadata. A value
-    but for its memory: a credential is made when it is first asked for, which takes milliseconds.
+    """The users: configured names and passwords, and those of the metadata. A value, except for a
+    cache: deriving a SCRAM credential takes milliseconds, and is done on first use.
     """
 
     __slots__ = ("_credentials", "_iterations", "_passwords", "_salting", "_stored")
@@ -108,8 +106,8 @@ class Users:
         iterations: int,
         stored: Callable[[], Stored] = no_stored,
     ) -> None:
-        """`salting` is random and secret: salts are made of it, also those of users that there are
-        not, so that nobody can tell them apart. Who has a password here has none in `stored`."""
+        """`salting` is random and secret: salts are derived from it, also for unknown users, so
+        that they cannot be distinguished. A user with a password here has none in `stored`."""
         self._stored = stored
         self._passwords = dict(passwords)
         self._salting = salting
@@ -120,8 +118,8 @@ class Users:
         return f"Users({len(self._passwords)})"
 
     def has(self, user: str, password: str) -> bool:
-        """Whether that is the password. Milliseconds for whoever has none here, in the metadata or
-        not."""
+        """Whether the password is right. Takes milliseconds for users without a password here,
+        whether they are in the metadata or not."""
         known = self._passwords.get(user)
         if known is not None:
             return hmac.compare_digest(known.encode(), password.encode())
@@ -132,7 +130,7 @@ class Users:
         return hmac.compare_digest(made.stored_key, kept.stored_key)
 
     def credential(self, mechanism: str, user: str) -> Credential:
-        """Of a user that there is not it is one that no proof fits."""
+        """The user's credential; for an unknown user, one that no proof matches."""
         made = self._credentials.get((mechanism, user))
         if made is not None:
             return made
@@ -153,20 +151,20 @@ class Users:
 
 
 class Answer(NamedTuple):
-    """To one token."""
+    """The answer to one token."""
 
     token: bytes = b""
     error: ErrorCode = ErrorCode.none
     reason: str = ""
-    """Of a refusal; for our log."""
+    """Why it was refused; for our log."""
     message: str = REFUSED
-    """The same for the client."""
+    """Why it was refused, for the client."""
 
 
 class Sasl:
-    """One connection's. `user` counts once `state` is KNOWN, for `lasts_ms` from then on (None: for
-    as long as it likes); who has a session that ends may prove again that it is who it was, by the
-    same mechanism. `refused` says why it was told that its token is not good."""
+    """The authentication of one connection. `user` is valid while `state` is KNOWN, for `lasts_ms`
+    (None: without limit). A client whose session ends may authenticate again, as the same user by
+    the same mechanism. `refused` is why its token was refused."""
 
     __slots__ = (
         "_challenge",
@@ -184,7 +182,7 @@ class Sasl:
     )
 
     def __init__(self, mechanisms: tuple[str, ...], session_ms: int | None = None) -> None:
-        """`session_ms`: for how long a proof counts at most; None: for ever."""
+        """`session_ms`: the longest time that a proof is valid; None: without limit."""
         self.state = SaslState.NEW
         self._session_ms = session_ms
         self.ends_with_token = False
@@ -199,7 +197,7 @@ class Sasl:
         self._credential: Credential | None = None
 
     def choose(self, mechanism: str) -> ErrorCode:
-        """SaslHandshake."""
+        """Handle a SaslHandshake."""
         is_again = self.state is SaslState.KNOWN and self.lasts_ms is not None
         if self.state is not SaslState.NEW and not is_again:
             self._fail()
@@ -214,8 +212,8 @@ class Sasl:
     def authenticate(
         self, token: bytes, users: Users, nonce: str, judge: Judge = no_judge
     ) -> Answer:
-        """SaslAuthenticate; `nonce` is random, printable, without comma, and used once."""
-        if self.state is SaslState.TOLD:
+        """Handle a SaslAuthenticate; `nonce` is random, printable, without comma, and used once."""
+        if self.state is SaslState.REJECTED:
             return self._refused(self.refused, self._message)
         if self.state not in (SaslState.CHOSEN, SaslState.CHALLENGED):
             self._fail()
@@ -236,17 +234,17 @@ class Sasl:
 
     @property
     def awaits_guess(self) -> bool:
-        """Whether its next token begins a proof."""
+        """Whether its next token starts a proof, which may be a guess."""
         return self.state is SaslState.CHOSEN
 
     @property
     def was_wrong(self) -> bool:
-        """Whether the last one was."""
-        return self.state in (SaslState.TOLD, SaslState.REFUSED)
+        """Whether the last proof was wrong."""
+        return self.state in (SaslState.REJECTED, SaslState.REFUSED)
 
     def refuse(self) -> Answer:
-        """Without a look at its token: others of its address were wrong too often."""
-        return self._refused("too many wrong ones from its address", TOO_MANY)
+        """Refuse a token without verifying it: too many failures from its address."""
+        return self._refused("too many failed attempts from its address", TOO_MANY)
 
     def _bearer(self, token: bytes, judge: Judge) -> Answer:
         first = parse_bearer(token)
@@ -257,18 +255,18 @@ class Sasl:
         except TokenError as error:
             said = refusal(error.reason if error.is_signed else "")
             self.refused, self._message = error.reason, f"authentication failed: {said.decode()}"
-            self._step(SaslEvent.REFUSAL_TOLD)
+            self._step(SaslEvent.REFUSAL_SENT)
             return Answer(said)
         return self._proved_by(holder.name, holder.lasts_ms)
 
     def _plain(self, token: bytes, users: Users) -> Answer:
         parts = token.split(b"\0")
         if len(parts) != 3:
-            return self._refused("no token of PLAIN")
+            return self._refused("not a PLAIN token")
         try:
             authorized, user, password = (part.decode() for part in parts)
         except UnicodeDecodeError:
-            return self._refused("no UTF-8")
+            return self._refused("not UTF-8")
         if not users.has(user, password) or authorized not in ("", user):
             return self._refused("wrong user or password")
         return self._proved_by(user)
@@ -290,9 +288,9 @@ class Sasl:
         return self._proved_by(self._first.user, said=answer.encode())
 
     def _proved_by(self, user: str, token_ms: int | None = None, said: bytes = b"") -> Answer:
-        """`token_ms`: for so long its token counts."""
+        """`token_ms`: how long its token is valid."""
         if self.user not in ("", user):
-            return self._refused("the proof of another user than before", ANOTHER)
+            return self._refused("a proof of another user than before", ANOTHER)
         self.user = user
         bounds = [each for each in (self._session_ms, token_ms) if each is not None]
         self.lasts_ms = min(bounds, default=None)
@@ -301,7 +299,7 @@ class Sasl:
         return Answer(said)
 
     def _refused(self, reason: str, message: str = REFUSED) -> Answer:
-        """`reason` is for our log alone."""
+        """`reason` is only for our log."""
         self._fail()
         failed = ErrorCode.sasl_authentication_failed
         return Answer(error=failed, reason=reason, message=message)

@@ -1,8 +1,8 @@
-"""What a token says, and whether it counts: a JWT (RFC 7519) signed by RS256 or ES256 (RFC 7515),
-as KIP-768 judges it. Pure: keys and the time are arguments.
+"""Verification of tokens: JWTs (RFC 7519) signed with RS256 or ES256 (RFC 7515), checked as in
+KIP-768. Pure: keys and the time are arguments.
 
-Nothing of a token is believed, or told to anybody, before its signature is known to be good. PyJWT
-takes a token apart and checks the signature; it would compare times with a clock of its own.
+Nothing of a token is believed, or reported to a client, before its signature is known to be good.
+PyJWT takes a token apart and checks the signature; it would compare times with a clock of its own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ ALGORITHMS = (RS256, ES256)
 NAME_CHARS_MAX = 1_000
 SECONDS_MAX = 2**53
 TOLD_CHARS_MAX = 200
-"""Of what a token says, in a sentence."""
+"""How much of a claim an error message shows."""
 
 
 class TokenError(Exception):
-    """A token that does not count."""
+    """A token that is refused."""
 
     def __init__(self, reason: str, *, is_signed: bool = False, lacks_key: bool = False) -> None:
-        """`is_signed`: its authority made it, so its owner may be told what is wrong.
-        `lacks_key`: it may be signed by a key that was not heard of yet."""
+        """`is_signed`: its issuer signed it, so its owner may learn the reason. `lacks_key`: it may
+        be signed with a key that is not loaded yet."""
         super().__init__(reason)
         self.reason = reason
         self.is_signed = is_signed
@@ -34,26 +34,26 @@ class TokenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """Which tokens count here."""
+    """The tokens that are accepted."""
 
     issuer: str
     audience: frozenset[str]
-    """One of these is enough."""
+    """One match is enough."""
     principal_claim: str = "sub"
     clock_skew_ms: int = 30_000
-    """By how much the authority's clock may differ from ours."""
+    """The tolerated difference between the issuer's clock and ours."""
 
 
 class Holder(NamedTuple):
-    """Of a token that counts."""
+    """The holder of a valid token."""
 
     name: str
     lasts_ms: int
-    """From now to the end of its validity, with what clocks may differ."""
+    """Time until the end of its validity, including the tolerated clock skew."""
 
 
 def holder_of(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Holder:
-    """Raises TokenError; `now_ms` is Unix time."""
+    """Verify a token. Raises TokenError; `now_ms` is Unix time."""
     claims = _signed_claims(token, keys)
     _check_address(claims, rules)
     skew_ms = rules.clock_skew_ms
@@ -77,43 +77,43 @@ def _signed_claims(token: str, keys: KeySet) -> dict[str, Any]:
     from jwt import DecodeError, InvalidTokenError, PyJWS
 
     if not token.isascii():
-        raise TokenError("a token with letters that no token has")
+        raise TokenError("a token with characters that are not ASCII")
     if token.count(".") != 2:
-        raise TokenError("no token that says who signed it (JWT)")
+        raise TokenError("not a signed JWT")
     jws = PyJWS(ALGORITHMS)
     try:
         header = jws.get_unverified_header(token)
     except DecodeError:
-        raise TokenError("a token that is no JSON") from None
+        raise TokenError("a token that is not JSON") from None
     except InvalidTokenError:  # a kid that is no text, or a crit
-        raise TokenError("a token with a header that is not known here") from None
+        raise TokenError("a token with an unsupported header") from None
     algorithm, name = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
-        raise TokenError(f"a token that is not signed by {' or '.join(ALGORITHMS)}")
+        raise TokenError(f"a token that is not signed with {' or '.join(ALGORITHMS)}")
     if "crit" in header or "b64" in header:
-        raise TokenError("a token with a header that is not known here")
+        raise TokenError("a token with an unsupported header")
     key = keys.find(algorithm, name)
     if key is None:
         raise TokenError(
-            "a token of a key that is not in oauthbearer.jwks"
+            "a token signed with a key that is not in oauthbearer.jwks"
             if name is not None or not len(keys)
-            else "a token that does not say which key of oauthbearer.jwks signed it",
+            else "a token must have a kid unless oauthbearer.jwks has one key of its algorithm",
             lacks_key=True,
         )
     try:
         # The key's algorithm decides, never the token's: no other is tried with it.
         claims = json.loads(jws.decode(token, key, algorithms=[key.algorithm_name]))
     except InvalidTokenError:
-        raise TokenError("a token whose signature is wrong") from None
+        raise TokenError("a token with an invalid signature") from None
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
         claims = None
     if not isinstance(claims, dict):
-        raise TokenError("a token that is no JSON")
+        raise TokenError("a token that is not JSON")
     return claims
 
 
 def _check_address(claims: dict[str, Any], rules: TokenRules) -> None:
-    """Who signed it, and for whom."""
+    """Check issuer and audience."""
     if claims.get("iss") != rules.issuer:
         raise _refused(f"the issuer of the token is {_shown(claims.get('iss'))}, not ours")
     audience = claims.get("aud")
@@ -123,13 +123,13 @@ def _check_address(claims: dict[str, Any], rules: TokenRules) -> None:
 
 
 def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
-    """A date of RFC 7519, section 2; None: it has none."""
+    """A time claim (RFC 7519, section 2); None if it is missing."""
     found = claims.get(claim)
     if found is None:
         return None
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if not is_number or not 0 <= found < SECONDS_MAX:
-        raise _refused(f"the {claim} of the token is no time")
+        raise _refused(f"the {claim} of the token is not a valid time")
     return int(1_000 * found)
 
 

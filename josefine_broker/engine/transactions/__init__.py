@@ -1,2 +1,2 @@
-"""The transaction coordinator (KIP-98): pure decisions; `engine/coordinators/transactions_host.py`
-hosts it."""
+"""The transaction coordinator (KIP-98): pure decisions. Its host is
+`engine/coordinators/transactions_host.py`."""

@@ -1,15 +1,16 @@
-"""The transactions that a broker coordinates: who may write in them, and how each ends (KIP-98,
-KIP-360).
+"""The transaction coordinator of a broker: which producer may write, and how each transaction ends
+(KIP-98, KIP-360).
 
-The host calls an input, then does what `take_effects` says, in order: a `Store` is settled by
-`stored`, a `Mark` by `marked`, whatever became of them. It calls `tick` every now and then. One
-`coordinator` per broker; which ids are its own is the host's business (`load`, `unload`).
+The host calls an input, then executes `take_effects` in order: each `Store` is answered by
+`stored`, each `Mark` by `marked`, whatever the result. It calls `tick` at intervals. There is one
+coordinator per broker; the host decides which ids it has (`load`, `unload`).
 
-Rules: here are its ids as they come and go, time, and what admins see; what producers ask is in
-`requests.py`, what follows from that in `progress.py`. What was decided by the coordinator before
-is completed. How long a transaction is open is told by the monotonic clock: the other may be set;
-who loads it begins with what is left by the time of day, and with its whole timeout at most. One
-that outlasts its timeout is aborted under the next epoch, so that its producer writes nothing more.
+Rules: this module has loading, timeouts and the admin view; `requests.py` has the requests of
+producers, `progress.py` what follows from them. Decisions of the previous coordinator are
+completed. The monotonic clock measures how long a transaction is open, because the wall clock may
+be set; a coordinator that loads it starts with the remaining time by the wall clock, but at most
+its whole timeout. A transaction that exceeds its timeout is aborted under the next epoch, so that
+its producer cannot write any more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,14 +28,14 @@ from josefine_broker.engine.transactions.values import (
 
 
 class TransactionCoordinator(Requests):
-    """The whole of it. Adds no state."""
+    """The complete coordinator. Adds no state."""
 
     __slots__ = ()
 
-    # Admins.
+    # Admin clients.
 
     def views(self) -> list[TransactionView]:
-        """Every id that is stored, by name."""
+        """Every stored id, by name."""
         return [view for each in sorted(self._transactions) if (view := self.view(each))]
 
     def view(self, transactional_id: str) -> TransactionView | None:
@@ -45,10 +46,10 @@ class TransactionCoordinator(Requests):
         unended = found.unmarked if is_prepared else found.record.partitions
         return TransactionView(transactional_id, found.record, unended)
 
-    # The log.
+    # Loading.
 
     def load(self, stored: Mapping[str, TransactionRecord], now: Now) -> None:
-        """These ids are coordinated here now; what was decided is completed."""
+        """Coordinate these ids from now on; decided transactions are completed."""
         for transactional_id, record in stored.items():
             due_ms = now.monotonic_ms + record.left_ms(now.wall_ms)
             found = Transaction(transactional_id, record, due_ms)
@@ -59,18 +60,18 @@ class TransactionCoordinator(Requests):
                 self._mark(found, now)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Other brokers coordinate these ids now: who waits is sent to look for them."""
+        """Stop coordinating these ids: waiting requests get NOT_COORDINATOR."""
         for transactional_id in [each for each in self._transactions if is_gone(each)]:
             pending = self._transactions[transactional_id].pending
             for ticket in () if pending is None else pending.tickets:
                 self._refuse(ticket, ErrorCode.not_coordinator)
             self._forget(transactional_id, ErrorCode.not_coordinator)
 
-    # Time.
+    # Timers.
 
     def tick(self, now: Now) -> None:
-        """Abort what is overdue; ask again for markers and stores that failed; let nobody wait for
-        longer than he may."""
+        """Abort overdue transactions; repeat failed markers and stores; refuse requests that have
+        waited too long to take an id."""
         for transactional_id in tuple(self._busy):
             found = self._transactions[transactional_id]
             self._turn_away(found, until_ms=now.monotonic_ms)
@@ -82,7 +83,7 @@ class TransactionCoordinator(Requests):
                 self._mark(found, now)
 
     def expire(self, now: Now) -> Iterator[None]:
-        """In steps: forget the ids that nobody used for long."""
+        """In steps: forget ids that have been unused for long."""
         for transactional_id in tuple(self._transactions):
             found = self._transactions.get(transactional_id)
             if found is not None and self._is_old(found, now):

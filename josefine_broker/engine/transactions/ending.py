@@ -1,10 +1,10 @@
-"""How an end of version 2 is judged, by one table: it raises its producer's epoch, so that every
-transaction has one of its own (KIP-890).
+"""The end of a transaction by a version 2 producer: each end raises the producer's epoch, so that
+every transaction has its own epoch (KIP-890).
 
-Rules: an end of the epoch before is one that is asked again: told what it was told, and nothing is
-ended twice; who has used up its epochs goes on under a new producer id; a transaction in which
-nothing was written can be aborted, for what was sent and given up may come yet. What is decided
-here is stored, or not, by the coordinator.
+Rules: an end under the previous epoch is a retry: it gets the earlier answer, and nothing is ended
+twice. A producer whose epochs are used up continues with a new producer id. A transaction without
+writes can be aborted, because batches that the producer gave up may still arrive. This module
+decides; the coordinator stores the result.
 """
 
 from enum import Enum
@@ -28,16 +28,16 @@ from josefine_broker.engine.transactions.values import (
 
 
 class End(Enum):
-    """What a producer asks for, by its epoch."""
+    """What a producer requests, judged by its epoch."""
 
-    COMMIT = "commit"  # of its transaction now
-    ABORT = "abort"  # of its transaction now
-    COMMIT_AGAIN = "commit again"  # of the transaction before: it knows no answer
-    ABORT_AGAIN = "abort again"  # of the transaction before: it knows no answer
+    COMMIT = "commit"  # the current transaction
+    ABORT = "abort"  # the current transaction
+    COMMIT_AGAIN = "commit again"  # a retry for the previous transaction: the answer was lost
+    ABORT_AGAIN = "abort again"  # a retry for the previous transaction: the answer was lost
 
 
 DONE = ErrorCode.none
-"""It was told this before, and is told it again."""
+"""The answer of a retry whose first request succeeded."""
 _WAIT = ErrorCode.concurrent_transactions
 _WRONG = ErrorCode.invalid_txn_state
 _FENCED = ErrorCode.producer_fenced
@@ -68,14 +68,14 @@ ENDS: dict[tuple[TransactionState, End], TransactionEvent | ErrorCode] = {
     (TransactionState.COMPLETE_ABORT, End.COMMIT_AGAIN): _WRONG,
     (TransactionState.COMPLETE_ABORT, End.ABORT_AGAIN): DONE,
 }
-"""What an end does, or is told; one that comes late, in the producer's next transaction, is
-fenced."""
+"""The transition or the answer for each end; a retry that comes late, in the producer's next
+transaction, is fenced."""
 
 
 def judge_end(
     record: TransactionRecord, producer: Producer, *, is_commit: bool
 ) -> TransactionEvent | ErrorCode:
-    """What moves the transaction; or the answer, `DONE` among them."""
+    """The event that ends the transaction; or an error code, which may be `DONE`."""
     if producer == record.successor or (producer == record.producer and not record.is_kept):
         asked = End.COMMIT if is_commit else End.ABORT
     elif was_before(record, producer):
@@ -88,7 +88,7 @@ def judge_end(
 
 
 def was_before(record: TransactionRecord, producer: Producer) -> bool:
-    """Whether this was the producer until the epoch, or the id, moved on."""
+    """Whether this was the current producer until the last change of epoch or id."""
     current = record.producer
     if producer.producer_id in (current.producer_id, record.next_id):
         epoch = ProducerEpoch(producer.epoch + 1)
@@ -100,9 +100,9 @@ def was_before(record: TransactionRecord, producer: Producer) -> bool:
 def ended(
     record: TransactionRecord, event: TransactionEvent, next_id: ProducerId, wall_ms: int
 ) -> TransactionRecord:
-    """The record as it is decided: its markers are of the next epoch, and fence this one.
-    `next_id`: the producer goes on under it, for its epochs are used up. Who ends what was kept
-    goes on under its own next epoch."""
+    """The record with the decision. Its markers carry the next epoch and so fence this one.
+    `next_id`: the producer's next id, because its epochs are used up. A producer that ends a kept
+    transaction continues with its own next epoch."""
     producer = record.producer
     is_open = record.state is TransactionState.ONGOING
     next_epoch = FIRST_EPOCH
@@ -121,8 +121,8 @@ def ended(
 
 
 def taken_away(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
-    """The record as it is aborted for nobody who asked: under an epoch that its producer never had,
-    nor who kept it."""
+    """The record aborted by the coordinator, under an epoch that neither its producer nor the
+    keeper of a prepared transaction ever had: both are fenced."""
     producer, successor = record.producer, record.successor
     is_of_its_id = successor.producer_id == producer.producer_id
     newest = successor.epoch if is_of_its_id else producer.epoch
@@ -137,7 +137,7 @@ def taken_away(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
 
 
 def completed(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
-    """The record once every marker is written."""
+    """The record after every marker is written."""
     assert record.state in PREPARED
     rotates = record.next_id not in (NO_PRODUCER_ID, record.producer.producer_id)
     return record.moved(

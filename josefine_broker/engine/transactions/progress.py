@@ -1,11 +1,11 @@
-"""How what was decided of a transactional id comes about: its record goes to the log, then markers
-to its partitions, then the record that completes it.
+"""The execution of a decision about a transactional id: its record is stored, markers are written
+to its partitions, and then the record that completes it is stored.
 
-Rules: one change of an id is on its way at a time; a change counts when it is stored, and one that
-could not be stored changes nothing here. What is prepared is decided for good: markers are asked
-for again until each is written. Who adds partitions meanwhile waits: one record adds all of them
-and completes what is marked everywhere, for each record is a round to the replicas; it goes out
-behind a completion that is on its way.
+Rules: one change of an id is in flight at a time. A change takes effect when it is stored; one that
+cannot be stored changes nothing here. A prepared transaction is decided for good: its markers are
+requested again until each is written. Requests that add partitions in the meantime wait: one record
+adds all of them and completes the previous transaction, because each record costs a round trip to
+the replicas. That record may follow a completion that is still in flight.
 """
 
 from collections.abc import Collection, Iterable
@@ -44,11 +44,11 @@ from josefine_broker.engine.transactions.values import (
 
 NEVER_MS = 2**62
 RETRY_MS = 1_000
-"""Between two attempts to store what nobody asks again for."""
+"""Delay before a failed write without a client is repeated."""
 
 
 class Progress:
-    """Mutable: the transactions, and what is to be done."""
+    """The transactions and their pending effects. Mutable."""
 
     __slots__ = ("_busy", "_effects", "_ids", "_transactions", "settings")
 
@@ -56,7 +56,7 @@ class Progress:
         self.settings = settings or TransactionSettings()
         self._transactions: dict[str, Transaction] = {}
         self._busy: dict[str, None] = {}
-        """Those that are open or prepared: time may have something to do with them."""
+        """Open or prepared ones, which `tick` has to look at."""
         self._effects: list[Effect] = []
         self._ids = count(1)
 
@@ -64,17 +64,17 @@ class Progress:
         return len(self._transactions)
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done, in order."""
+        """The effects to execute, in order."""
         effects, self._effects = self._effects, []
         return effects
 
-    # What became of the effects.
+    # The results of effects.
 
     def stored(self, transactional_id: str, write_id: int, error: ErrorCode, now: Now) -> None:
-        """What became of a `Store`."""
+        """The result of a `Store`."""
         found = self._transactions.get(transactional_id)
         if found is None or found.pending is None or found.pending.write_id != write_id:
-            return  # the leadership went meanwhile
+            return  # the leadership was lost in between
         pending, was_new = found.pending, is_new(found)
         found.pending = None
         if error is not ErrorCode.none:
@@ -91,6 +91,8 @@ class Progress:
             return
         if pending.record.producer != pending.before:
             found.last = NOBODY if pending.is_takeover else pending.before
+        # The deadline counts from the first record of the transaction. Later records, which add
+        # partitions, must not extend it.
         if found.record.state is not TransactionState.ONGOING:
             found.due_ms = now.monotonic_ms + pending.record.timeout_ms
         found.record = pending.record
@@ -115,7 +117,7 @@ class Progress:
         *,
         is_written: bool,
     ) -> None:
-        """What became of (a part of) a `Mark`; the rest is asked for again at a `tick`."""
+        """The result of (a part of) a `Mark`; the rest is requested again by a later `tick`."""
         found = self._transactions.get(transactional_id)
         if found is None:
             return
@@ -126,15 +128,15 @@ class Progress:
             found.unmarked -= ours
             self._complete(found, now)
 
-    # What follows.
+    # What follows from a result.
 
     def _abort(self, found: Transaction, now: Now) -> None:
-        """For nobody who asked: its producer is fenced by it."""
+        """Abort without a request; this fences the producer."""
         after = taken_away(found.record, now.wall_ms)
         self._store(found, after, (), TransactionAnswer())
 
     def _mark(self, found: Transaction, now: Now) -> None:
-        """Ask for the markers that nobody is asked for now."""
+        """Request the missing markers that are not requested at the moment."""
         record = found.record
         missing = found.unmarked - found.asked.keys()
         if missing:
@@ -146,7 +148,7 @@ class Progress:
         self._complete(found, now)
 
     def _complete(self, found: Transaction, now: Now) -> None:
-        """Every marker is written: so it is over."""
+        """Complete the transaction once every marker is written."""
         if found.unmarked or found.pending is not None or found.record.state not in PREPARED:
             return
         after = completed(found.record, now.wall_ms)
@@ -154,8 +156,8 @@ class Progress:
             self._store(found, after, (), TransactionAnswer())
 
     def _go_ahead(self, found: Transaction, now: Now) -> None:
-        """What completes it is on its way; who joins need not wait for that: his record lies behind
-        it in the log, and says it too. What becomes of the first one is of no interest then."""
+        """Add partitions while the completing record is in flight. The new record follows it in the
+        log and contains the completion as well, so the result of the first is irrelevant."""
         completing, found.pending = found.pending, None
         assert completing is not None
         assert completing.record is not None
@@ -163,14 +165,14 @@ class Progress:
             found.pending = completing
 
     def _resume(self, found: Transaction, now: Now) -> None:
-        """Nothing is on its way, perhaps: who waits is served, or waits on."""
+        """Serve the waiting requests, if no change is in flight now."""
         while found.is_free and found.taking:
             self._take(found, found.taking.pop(0), now)
         if found.is_free:
             self._join(found, found.record, now)
 
     def _take(self, found: Transaction, taking: Taking, now: Now) -> None:
-        """The id is this producer's now, or will be: `requests.py`."""
+        """Give the id to a producer, see `requests.py`."""
         raise NotImplementedError
 
     def _turn_away(
@@ -179,19 +181,22 @@ class Progress:
         code: ErrorCode = ErrorCode.concurrent_transactions,
         until_ms: int = NEVER_MS,
     ) -> None:
-        """Who waits to have the id, until then at most, is to ask again."""
+        """Refuse requests that wait to take the id and whose wait ends before `until_ms`."""
         for each in found.taking:
             if each.until_ms < until_ms:
                 self._refuse(each.ticket, code)
         found.taking = [each for each in found.taking if each.until_ms >= until_ms]
 
     def _join(self, found: Transaction, record: TransactionRecord, now: Now) -> bool:
-        """All who wait are added to `record` by one change; whether there is one. Where what was
-        decided is completed by it, the log is not told of that alone: it would be waited for."""
+        """Add all waiting partitions to `record` by one change; returns whether there is one. If
+        `record` completes a transaction, it is stored with that change instead of before it, which
+        saves a round trip to the replicas."""
         waiting, found.waiting = found.waiting, []
         is_open = record.state is TransactionState.ONGOING
         joined = record.partitions if is_open else frozenset()
         version, tickets = record.version, []
+        # Only partitions that are new in the transaction need a record; the others, and fenced
+        # producers, are answered at once.
         for each in waiting:
             code = check_holder(record, each.producer)
             if code is ErrorCode.none and record.is_kept:
@@ -225,7 +230,7 @@ class Progress:
         *,
         is_takeover: bool = False,
     ) -> None:
-        assert found.pending is None, "a change is on its way"
+        assert found.pending is None, "a change is in flight"
         write_id = next(self._ids)
         before = NOBODY if is_first(record, found) else found.record.producer
         found.pending = Pending(write_id, record, before, tuple(tickets), answer, is_takeover)
@@ -237,7 +242,8 @@ class Progress:
     def _forget(
         self, transactional_id: str, code: ErrorCode = ErrorCode.invalid_producer_id_mapping
     ) -> None:
-        """Who waits for it is told `code`; who wants it may ask again where that is of no use."""
+        """Drop the id. Requests that wait in it get `code`; those that wait to take the id may
+        retry, where that can help."""
         found = self._transactions.pop(transactional_id)
         for each in found.waiting:
             self._refuse(each.ticket, code)

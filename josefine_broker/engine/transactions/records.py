@@ -1,8 +1,8 @@
-"""A transactional id's record in `__transaction_state`: Kafka's TransactionLogKey v0 and
-TransactionLogValue, version 0, or 1 once `transaction.version` is finalized.
+"""The record of a transactional id in `__transaction_state`: Kafka's TransactionLogKey v0 and
+TransactionLogValue v0, or v1 once `transaction.version` is finalized.
 
-Rules: Kafka's tools read what is written here; a null value forgets the id. Versions of the value
-that are not known are refused: what a later broker decided must not be forgotten.
+Rules: Kafka's tools can read these records; a null value deletes the id. Unknown versions of the
+value are refused: the decisions of a newer broker must not be forgotten.
 """
 
 from struct import Struct
@@ -43,7 +43,7 @@ from josefine_broker.wire.primitives import (
 KEY_VERSION = 0
 PLAIN_VERSION = 0
 TAGGED_VERSION = 1
-"""With tagged fields (KIP-890): brokers of before do not read it."""
+"""With tagged fields (KIP-890), which older brokers cannot read."""
 PREVIOUS_ID_TAG, NEXT_ID_TAG, CLIENT_VERSION_TAG, NEXT_EPOCH_TAG = 0, 1, 2, 3
 _INT16, _INT64 = Struct(">h"), Struct(">q")
 _TAGS = {
@@ -75,7 +75,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The transactional id; None: a key of another kind. Raises CorruptData."""
+    """The transactional id; None for a key of another kind. Raises CorruptData."""
     try:
         version, pos = read_int16(key, 0)
         return read_string(key, pos)[0] if version == KEY_VERSION else None
@@ -84,7 +84,7 @@ def decode_key(key: bytes) -> str | None:
 
 
 def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> bytes:
-    """TransactionLogValue of that version; what version 0 has no field for is left out."""
+    """TransactionLogValue of that version; fields that version 0 lacks are omitted."""
     is_flexible = version >= TAGGED_VERSION
     topics: dict[str, list[int]] = {}
     for tp in sorted(record.partitions):
@@ -114,7 +114,7 @@ def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> byt
 
 
 def _write_tags(out: bytearray, record: TransactionRecord) -> None:
-    """Those that are not their default, by number (KIP-482)."""
+    """Write the tagged fields that differ from their default, by number (KIP-482)."""
     tags: list[tuple[int, Struct, int]] = []
     if record.previous_id != NO_PRODUCER_ID:
         tags.append((PREVIOUS_ID_TAG, _INT64, record.previous_id))
@@ -132,7 +132,7 @@ def _write_tags(out: bytearray, record: TransactionRecord) -> None:
 
 
 def decode_value(value: bytes) -> TransactionRecord:
-    """Of a TransactionLogValue v0 or v1. Raises CorruptData."""
+    """The record of a TransactionLogValue v0 or v1. Raises CorruptData."""
     try:
         return _decode_value(value)
     except MALFORMED as error:
@@ -148,7 +148,7 @@ def _decode_value(value: bytes) -> TransactionRecord:
     timeout_ms, pos = read_int32(value, pos)
     status, pos = read_int8(value, pos)
     if status not in _STATES:
-        raise CorruptData(f"a transaction of status {status}")
+        raise CorruptData(f"transaction value with unknown status {status}")
     partitions, pos = _read_partitions(value, pos, is_flexible=version == TAGGED_VERSION)
     updated_ms, pos = read_int64(value, pos)
     started_ms, pos = read_int64(value, pos)
@@ -186,7 +186,7 @@ def _read_partitions(
 
 
 def _read_tags(value: bytes, pos: int) -> dict[int, int]:
-    """Those that are known here; the others are passed over (KIP-482)."""
+    """The known tagged fields; others are skipped (KIP-482)."""
     tags = {}
     count, pos = read_varint(value, pos)
     for _ in range(count):

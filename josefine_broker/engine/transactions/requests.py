@@ -1,11 +1,11 @@
-"""What producers ask of the coordinator of their transactional id: to have the id, to write in a
-transaction, to end it (KIP-98, KIP-360, KIP-890, KIP-939).
+"""The requests of producers to the transaction coordinator: InitProducerId, AddPartitionsToTxn and
+EndTxn (KIP-98, KIP-360, KIP-890, KIP-939).
 
-Rules: each request is answered by an effect, now or later; while something of the id is on its way
-that is CONCURRENT_TRANSACTIONS, after which every client asks again (20 to 100 ms), but who adds
-partitions waits, and who takes the id, mostly for less than that. Those who wait are bounded; the
-first by the ticket's deadline, the others by `TAKING_MS`. A producer of an older epoch is fenced,
-and one whose id another takes: what is open is aborted.
+Rules: each request is answered by an effect, now or later. While a change of the id is in flight
+the answer is CONCURRENT_TRANSACTIONS, after which every client retries (20 to 100 ms). Two requests
+wait instead, mostly for less than that: adding partitions, and taking the id. Their number is
+limited; the first kind waits until its ticket's deadline, the second for `TAKING_MS`. A producer of
+an older epoch is fenced, and so is one whose id another one takes: its open transaction is aborted.
 """
 
 from collections.abc import Collection
@@ -50,22 +50,22 @@ from josefine_broker.engine.transactions.values import (
 )
 
 WAITING_MAX = 1_000
-"""Who may wait to add partitions to one transaction."""
+"""Requests that may wait to add partitions to one transaction."""
 TAKING_MAX = 10
-"""Who may wait to have one id: each fences the one before."""
+"""Requests that may wait to take one id: each fences the previous one."""
 TAKING_MS = 2_000
-"""So long: where a marker cannot be written the producer asks again, as without that."""
+"""How long these wait: where a marker cannot be written, the producer has to retry anyway."""
 
 
 class Requests(Progress):
-    """What producers may call. Adds no state."""
+    """The coordinator's requests from producers. Adds no state."""
 
     __slots__ = ()
 
     def init(
         self, transactional_id: str, request: Init, ticket: Ticket, now: Now, new_id: NewId
     ) -> None:
-        """A producer takes the id, or takes it over."""
+        """InitProducerId: a producer gets the id, or takes it over."""
         timeout_ms = timeout_of(request, self.settings)
         if isinstance(timeout_ms, ErrorCode):
             self._refuse(ticket, timeout_ms)
@@ -81,7 +81,7 @@ class Requests(Progress):
                 found.taking.append(taking)
         else:
             first_id = new_id()
-            assert first_id is not None, "one is at hand"
+            assert first_id is not None, "the host has an id available"
             record = TransactionRecord(
                 producer=Producer(first_id, ProducerEpoch(0)),
                 timeout_ms=timeout_ms,
@@ -93,10 +93,11 @@ class Requests(Progress):
             self._store(found, record, (ticket,), answer)
 
     def _take(self, found: Transaction, taking: Taking, now: Now) -> None:
-        """Nothing is on its way. What is open is aborted first, or kept."""
+        """Give the id to a producer; no change is in flight. An open transaction is aborted first,
+        or kept."""
         request, ticket, _, _ = taking
         timeout_ms = timeout_of(request, self.settings)
-        assert isinstance(timeout_ms, int), "judged when it was asked for"
+        assert isinstance(timeout_ms, int), "checked by `init`"
         if not is_of(found, request.claimed):
             self._refuse(ticket, ErrorCode.producer_fenced)
         elif found.record.state is TransactionState.ONGOING and request.keeps:
@@ -112,7 +113,8 @@ class Requests(Progress):
             current_id = found.record.producer.producer_id
             keeps_id = producer.producer_id == current_id
             is_takeover = request.claimed == NOBODY
-            # By the id before its producer could ask again for what another was given.
+            # Under its previous id, a producer that was taken over could retry and get the answer
+            # that was meant for the new one.
             rotated_id = NO_PRODUCER_ID if is_takeover else current_id
             record = found.record.moved(
                 TransactionEvent.INIT,
@@ -127,7 +129,7 @@ class Requests(Progress):
             self._store(found, record, (ticket,), answer, is_takeover=is_takeover)
 
     def _keep(self, found: Transaction, taking: Taking, now: Now) -> None:
-        """What is open stays, and who asks is to end it: its timeout goes on counting."""
+        """Keep the open transaction for the new producer to end; its timeout continues."""
         record = found.record
         producer = keeper(record, taking.request.claimed, taking.new_id)
         if isinstance(producer, ErrorCode):
@@ -151,7 +153,7 @@ class Requests(Progress):
         now: Now,
         version: int = VERSION_1,
     ) -> None:
-        """The producer is about to write there; the first of them begins a transaction."""
+        """AddPartitionsToTxn, before the producer writes there; the first starts a transaction."""
         found = self._of(transactional_id, producer, ticket, waits=True)
         if found is None:
             return
@@ -167,9 +169,9 @@ class Requests(Progress):
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Of each whether it is in the producer's open transaction: none if so, else
-        TRANSACTION_ABORTABLE (KIP-890). What is on its way to the log is waited for: an end is as
-        good as decided."""
+        """Whether each partition is in the producer's open transaction: no error, or
+        TRANSACTION_ABORTABLE (KIP-890). While a change is in flight the producer has to retry,
+        because an end in flight is as good as decided."""
         found = self._transactions.get(transactional_id)
         code = check_identity(found, producer)
         if found is None or code is not ErrorCode.none:
@@ -177,7 +179,7 @@ class Requests(Progress):
         if found.record.state in PREPARED or not (found.pending is None or is_adding(found)):
             return dict.fromkeys(partitions, ErrorCode.concurrent_transactions)
         codes = {True: ErrorCode.none, False: ErrorCode.transaction_abortable}
-        if found.pending is not None:  # what is being added is not there yet
+        if found.pending is not None:  # partitions that are being added are not in it yet
             codes[False] = ErrorCode.concurrent_transactions
         return {each: codes[has(found.record, (each,))] for each in partitions}
 
@@ -190,7 +192,7 @@ class Requests(Progress):
         *,
         is_commit: bool,
     ) -> None:
-        """Answered when the decision is stored; the markers follow."""
+        """EndTxn, answered when the decision is stored; the markers follow."""
         found = self._of(transactional_id, producer, ticket)
         if found is None:
             return
@@ -199,7 +201,7 @@ class Requests(Progress):
             self._refuse(ticket, ErrorCode.invalid_txn_state)
         elif record.state is TransactionState.ONGOING:
             event = TransactionEvent.COMMIT if is_commit else TransactionEvent.ABORT
-            # Its markers keep the epoch, also where partitions joined by requests of version 2.
+            # Its markers keep the epoch, even if partitions were added by version 2 requests.
             after = record.moved(event, version=VERSION_1, updated_ms=now.wall_ms)
             self._store(found, after, (ticket,), TransactionAnswer())
         else:
@@ -215,8 +217,8 @@ class Requests(Progress):
         *,
         is_commit: bool,
     ) -> None:
-        """An end of version 2: the answer names the producer's next epoch, perhaps of another
-        id."""
+        """EndTxn of version 2: the answer has the producer's next epoch, possibly with another
+        producer id."""
         found = self._transactions.get(transactional_id)
         if found is None or is_new(found):
             self._refuse(ticket, ErrorCode.invalid_producer_id_mapping)
@@ -232,6 +234,8 @@ class Requests(Progress):
         if isinstance(verdict, ErrorCode):
             self._refuse(ticket, verdict)
             return
+        # The new id is stored with the decision: after a failover the next coordinator gives a
+        # retry the same successor.
         next_id = new_id() if record.successor.epoch >= EPOCH_LAST else NO_PRODUCER_ID
         if next_id is None:
             self._refuse(ticket, ErrorCode.concurrent_transactions)
@@ -242,8 +246,8 @@ class Requests(Progress):
     def _of(
         self, transactional_id: str, producer: Producer, ticket: Ticket, *, waits: bool = False
     ) -> Transaction | None:
-        """The transaction of this producer; None: it has none, and the ticket is told why. `waits`:
-        though something of it is on its way."""
+        """The transaction of this producer; None when it has none, and then the ticket is answered.
+        `waits`: also while a change is in flight."""
         found = self._transactions.get(transactional_id)
         code = (check_identity if waits else check_producer)(found, producer)
         if code is ErrorCode.none:
@@ -259,4 +263,5 @@ _END_AGAIN: dict[tuple[TransactionState, bool], ErrorCode] = {
     (TransactionState.COMPLETE_COMMIT, True): ErrorCode.none,
     (TransactionState.COMPLETE_ABORT, False): ErrorCode.none,
 }
-"""What an end is told when none is open: asked again for the same end, it is under way, or done."""
+"""The answer to an end without an open transaction: a retry of the same end is in progress or
+done."""

@@ -1,9 +1,9 @@
-"""The states of a transaction, with their one table.
+"""The states of a transaction, and their transition table.
 
-Rules: nothing moves but by the table; a pair that is not listed is a broken invariant. States and
-names are Kafka's: clients are told the names, and the log keeps the numbers. What is prepared is
-decided for good: from there the only way is to complete it. Only producers of version 2 abort what
-was not begun (`ending.py`).
+Rules: every transition is in the table; a pair that is not listed is a broken invariant. States and
+names are Kafka's: clients see the names, and the log stores the numbers. A prepared transaction is
+decided for good: it can only be completed. Only producers of version 2 abort a transaction that has
+not begun (`ending.py`).
 """
 
 from enum import Enum
@@ -12,27 +12,27 @@ from josefine_broker.base.errors import Fatal
 
 
 class TransactionState(Enum):
-    """What a transactional id's transaction does."""
+    """The state of a transactional id's transaction."""
 
-    EMPTY = "Empty"  # a producer has the id, and never began one
+    EMPTY = "Empty"  # a producer has the id and has not begun a transaction
     ONGOING = "Ongoing"  # partitions or groups are in it
-    PREPARE_COMMIT = "PrepareCommit"  # committed, and not every marker is written
-    PREPARE_ABORT = "PrepareAbort"  # aborted, and not every marker is written
-    COMPLETE_COMMIT = "CompleteCommit"  # committed, and everybody knows
-    COMPLETE_ABORT = "CompleteAbort"  # aborted, and everybody knows
-    DEAD = "Dead"  # nobody used the id for long: it is forgotten
+    PREPARE_COMMIT = "PrepareCommit"  # committed, and markers are still to be written
+    PREPARE_ABORT = "PrepareAbort"  # aborted, and markers are still to be written
+    COMPLETE_COMMIT = "CompleteCommit"  # committed, with all markers written
+    COMPLETE_ABORT = "CompleteAbort"  # aborted, with all markers written
+    DEAD = "Dead"  # the id was unused for long and is forgotten
 
 
 class TransactionEvent(Enum):
-    """What moves a transaction."""
+    """The events that change the state."""
 
-    INIT = "init"  # a producer took the id, or took it over
-    ADD = "add"  # partitions or groups joined it
-    KEEP = "keep"  # its producer's next process took it over as it is, to end it
-    COMMIT = "commit"  # its producer ends it well
-    ABORT = "abort"  # its producer gives it up, a successor fences it, or its time is over
+    INIT = "init"  # a producer got the id, or took it over
+    ADD = "add"  # partitions or groups were added
+    KEEP = "keep"  # the producer's next process took over the open transaction, to end it
+    COMMIT = "commit"  # the producer commits
+    ABORT = "abort"  # the producer aborts, a successor fences it, or it timed out
     MARKED = "marked"  # every marker is written
-    EXPIRE = "expire"  # nobody used the id for long
+    EXPIRE = "expire"  # the id was unused for long
 
 
 TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] = {
@@ -57,15 +57,15 @@ TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] =
 }
 
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""Decided, and to be completed by whoever coordinates it."""
+"""Decided, and still to be completed by the coordinator."""
 IDLE = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 )
-"""No transaction is there."""
+"""Without a transaction."""
 
 
 def next_state(state: TransactionState, event: TransactionEvent) -> TransactionState:
-    """Raises Fatal for a pair that the table does not list."""
+    """The state after an event. Raises Fatal for a pair that the table does not list."""
     after = TRANSITIONS.get((state, event))
     if after is None:
         raise Fatal(f"a transaction that is {state.value} cannot take {event.value}")

@@ -1,7 +1,7 @@
-"""One transactional id as its coordinator has it, and what may be asked of it.
+"""One transactional id in its coordinator, and the checks of requests for it.
 
-Rules: it has one change on its way at a time; who waits for that, waits in order. Nothing here
-stores or answers: that is the coordinator's.
+Rules: one change is in flight at a time; requests that wait for its end wait in order. Nothing here
+stores or answers: that is the coordinator's task.
 """
 
 from collections.abc import Collection
@@ -28,20 +28,20 @@ from josefine_broker.engine.transactions.values import (
 
 
 class Pending(NamedTuple):
-    """A change on its way to the log."""
+    """A change in flight to the log."""
 
     write_id: int
     record: TransactionRecord | None
     before: Producer
     tickets: tuple[Ticket, ...]
-    """Who waits for it."""
+    """The requests that wait for it."""
     answer: TransactionAnswer
     is_takeover: bool = False
-    """By one that claims to be nobody of before: who was cannot ask for its answer again."""
+    """By a producer that does not claim an earlier identity: the previous one cannot retry."""
 
 
 class Joining(NamedTuple):
-    """Partitions that are added when nothing is on its way any more."""
+    """Partitions to add once no change is in flight."""
 
     producer: Producer
     partitions: Collection[TopicPartition]
@@ -50,17 +50,17 @@ class Joining(NamedTuple):
 
 
 class Taking(NamedTuple):
-    """A producer that has the id when nothing of it is on its way any more."""
+    """A producer that takes the id once no change is in flight."""
 
     request: Init
     ticket: Ticket
     new_id: NewId
     until_ms: int
-    """By the monotonic clock: then it is to ask again."""
+    """On the monotonic clock: after this it has to retry."""
 
 
 class Transaction:
-    """One transactional id. Mutable."""
+    """A transactional id with its waiting requests. Mutable."""
 
     __slots__ = (
         "asked", "due_ms", "last", "pending", "record", "retry_ms", "taking", "transactional_id",
@@ -71,68 +71,68 @@ class Transaction:
         self.transactional_id = transactional_id
         self.record = record
         self.due_ms = due_ms
-        """Until then it may be open, by the monotonic clock."""
+        """The deadline of the open transaction, on the monotonic clock."""
         self.last = NOBODY
-        """Who had the id before, as far as this coordinator saw it, and may have it again."""
+        """The previous producer of the id, if this coordinator saw it and its retry is allowed."""
         self.pending: Pending | None = None
         self.unmarked: frozenset[TopicPartition] = (
             record.partitions if record.state in PREPARED else frozenset()
         )
         """Partitions whose marker is still to be written,"""
         self.asked: dict[TopicPartition, int] = {}
-        """and by which `Mark` it is asked for now."""
+        """and the `Mark` that requests it at the moment."""
         self.retry_ms = 0
         self.waiting: list[Joining] = []
         self.taking: list[Taking] = []
-        """Before those who join: it takes the id from them."""
+        """Served before `waiting`: they take the id away from those."""
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing of it is on its way, nor decided and not completed."""
+        """Whether no change is in flight, and no decided transaction has to be completed."""
         return self.pending is None and self.record.state not in PREPARED
 
     def is_overdue(self, now: Now) -> bool:
-        """Whether it is open for longer than its producer allowed."""
+        """Whether it is open for longer than its producer's timeout."""
         return self.record.state is TransactionState.ONGOING and now.monotonic_ms > self.due_ms
 
 
 def has(record: TransactionRecord, partitions: Collection[TopicPartition]) -> bool:
-    """Whether its open transaction has them already, and may be written to."""
+    """Whether the partitions are in the open transaction already, and may be written to."""
     is_open = record.state is TransactionState.ONGOING and not record.is_kept
     return is_open and record.partitions.issuperset(partitions)
 
 
 def is_first(record: TransactionRecord | None, found: Transaction) -> bool:
-    """Whether it is the record that the id began with."""
+    """Whether it is the first record of the id."""
     return record is found.record
 
 
 def is_new(found: Transaction) -> bool:
-    """Whether its very first record is on its way."""
+    """Whether the first record of the id is in flight."""
     return found.pending is not None and found.pending.before == NOBODY
 
 
 def is_adding(found: Transaction) -> bool:
-    """Whether what is on its way leaves the transaction open."""
+    """Whether the change in flight leaves the transaction open."""
     after = None if found.pending is None else found.pending.record
     return after is not None and after.state is TransactionState.ONGOING
 
 
 def is_completing(found: Transaction) -> bool:
-    """Whether what is on its way says that what was decided is marked everywhere."""
+    """Whether the change in flight completes a transaction whose markers are all written."""
     after = None if found.pending is None else found.pending.record
     return after is not None and found.record.state in PREPARED and after.state in IDLE
 
 
 def check_identity(found: Transaction | None, producer: Producer) -> ErrorCode:
-    """Whether the id is this producer's now, or once its transaction is completed."""
+    """Whether the id belongs to this producer, now or once its transaction is completed."""
     if found is None or is_new(found):
         return ErrorCode.invalid_producer_id_mapping
     return check_holder(found.record, producer)
 
 
 def check_holder(record: TransactionRecord, producer: Producer) -> ErrorCode:
-    """The same of a record."""
+    """The same check for a record."""
     if producer == record.successor:
         return ErrorCode.none
     if record.producer.producer_id != producer.producer_id:
@@ -143,7 +143,7 @@ def check_holder(record: TransactionRecord, producer: Producer) -> ErrorCode:
 
 
 def check_producer(found: Transaction | None, producer: Producer) -> ErrorCode:
-    """The same of who wants something changed: nothing is on its way."""
+    """The same check for a change: none may be in flight."""
     code = check_identity(found, producer)
     if found is None or code is not ErrorCode.none or found.pending is None:
         return code
@@ -151,7 +151,7 @@ def check_producer(found: Transaction | None, producer: Producer) -> ErrorCode:
 
 
 def is_of(found: Transaction, claimed: Producer) -> bool:
-    """Whether who claims to be that producer may have the id, as far as its id says."""
+    """Whether a producer with this claim may take the id, as far as its producer id shows."""
     if claimed == NOBODY:
         return True
     record = found.record
@@ -165,10 +165,10 @@ def is_of(found: Transaction, claimed: Producer) -> bool:
 
 
 def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Producer | ErrorCode:
-    """Who has the id from now on; or what who asks is told."""
+    """The next producer of the id; or the error for the request."""
     current = found.record.producer
     if claimed != NOBODY and claimed != current:
-        # It asks again: its last answer was lost, and nobody came between.
+        # A retry: the last answer was lost, and no other producer has come in between.
         is_retry = found.last.epoch != NO_EPOCH and claimed == found.last
         rotated = claimed.producer_id != current.producer_id and was_before(found.record, claimed)
         return current if is_retry or rotated else ErrorCode.producer_fenced
@@ -176,7 +176,7 @@ def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Produ
 
 
 def timeout_of(request: Init, settings: TransactionSettings) -> int | ErrorCode:
-    """How long a transaction of who asks may be open; or why it may have none."""
+    """The timeout of the caller's transactions; or the error for the request."""
     if (request.two_phase or request.keeps) and not settings.two_phase_enable:
         return ErrorCode.transactional_id_authorization_failed
     if request.two_phase:
@@ -187,15 +187,15 @@ def timeout_of(request: Init, settings: TransactionSettings) -> int | ErrorCode:
 
 
 def keeper(record: TransactionRecord, claimed: Producer, new_id: NewId) -> Producer | ErrorCode:
-    """Who ends the transaction that is open, and writes no more into it; or what who asks is told.
-    It may be asked again and again: each time who asked before is fenced."""
+    """The producer that ends the open transaction without writing more; or the error for the
+    request. A repeated request fences the previous keeper."""
     if claimed not in (NOBODY, record.successor):
         return ErrorCode.producer_fenced
     return _following(record.successor, new_id)
 
 
 def _following(producer: Producer, new_id: NewId) -> Producer | ErrorCode:
-    """Without an id at hand it is to ask again."""
+    """The next epoch, or a new id. If none is available the caller has to retry."""
     if producer.epoch >= EPOCH_LAST:
         next_id = new_id()
         if next_id is None:

@@ -1,7 +1,6 @@
-"""What goes into the transaction coordinator and what comes out: requests, answers, effects.
+"""The values of the transaction coordinator: requests, answers, records, effects.
 
-All of them are values. Times are milliseconds of the wall clock: a transaction's timeout goes on
-counting at the next coordinator.
+Times are milliseconds of the wall clock: a transaction's timeout continues at the next coordinator.
 """
 
 from collections.abc import Callable
@@ -17,52 +16,53 @@ from josefine_broker.engine.transactions.states import (
 )
 
 Ticket = object
-"""Who waits for an answer: opaque here, and given back with it."""
+"""The waiting request: opaque here, and returned with its answer."""
 
 NO_PRODUCER_ID = ProducerId(-1)
 NO_EPOCH = ProducerEpoch(-1)
 FIRST_EPOCH = ProducerEpoch(0)
 NO_TIME_MS = -1
 EPOCH_MAX = 2**15 - 1
-"""Reached by fencing alone."""
+"""Reached only by fencing."""
 EPOCH_LAST = EPOCH_MAX - 2
-"""The largest that a producer is given: then it gets a new id (KIP-360, KIP-890). The two above are
-for the marker that fences it, which skips one so that it does not look like its own."""
+"""The largest epoch of a producer, after which it gets a new id (KIP-360, KIP-890). The two above
+are for the marker that fences it, which skips one epoch so that it differs from its own."""
 
 VERSION_1, VERSION_2 = 0, 2
-"""Of the protocol that a producer speaks: it adds partitions itself and keeps its epoch, or leaders
-add them and every end raises it (KIP-890). The numbers are those of `transaction.version`."""
+"""The transaction protocol of a producer: it adds partitions itself and keeps its epoch, or leaders
+add them and every end raises the epoch (KIP-890). The numbers are those of `transaction.version`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """The broker's configuration of transactions; the defaults are Kafka's, but for the number of
-    partitions: 50 are for clusters larger than this broker is for."""
+    """The broker's transaction settings. The defaults are Kafka's, except for the number of
+    partitions: 50 are meant for clusters larger than this broker supports."""
 
     partitions: int = 8
-    """Of `__transaction_state`."""
+    """Number of partitions of `__transaction_state`."""
     timeout_max_ms: int = 900_000
-    """A producer cannot ask for a longer transaction (transaction.max.timeout.ms)."""
+    """The longest timeout that a producer may request (transaction.max.timeout.ms)."""
     id_expiration_ms: int = 7 * 24 * 3_600_000
-    """A transactional id that nobody used for so long is forgotten."""
+    """A transactional id that is unused for this long is forgotten."""
     two_phase_enable: bool = False
-    """Whether producers may take part in a two-phase commit (KIP-939): somebody else decides how
-    their transactions end, and when."""
+    """Whether producers may take part in a two-phase commit (KIP-939), in which an external
+    coordinator decides how and when their transactions end."""
     two_phase_timeout_max_ms: int = 7 * 24 * 3_600_000
-    """So long may a transaction of theirs be open, whatever they ask for: what is open holds
-    read_committed back."""
+    """The longest time that such a transaction may be open, whatever the producer requests: an open
+    transaction holds back read_committed."""
 
 
 class Now(NamedTuple):
-    """What is stored has the time of day, which may be set at any moment; how long something lasts
-    is told by the other clock, which this process alone can read."""
+    """Both clocks. Stored times are wall clock time, which may be set at any moment; durations are
+    measured by the monotonic clock, which only this process can read."""
 
     wall_ms: int
     monotonic_ms: int
 
 
 class Producer(NamedTuple):
-    """Who writes in a transaction."""
+    """A producer id and its epoch."""
 
     producer_id: ProducerId
     epoch: ProducerEpoch
@@ -73,7 +73,7 @@ NOBODY = Producer(NO_PRODUCER_ID, NO_EPOCH)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRecord:
-    """What is stored of a transactional id."""
+    """The stored state of a transactional id."""
 
     producer: Producer
     timeout_ms: int
@@ -81,45 +81,46 @@ class TransactionRecord:
     partitions: frozenset[TopicPartition] = frozenset()
     updated_ms: int
     started_ms: int = NO_TIME_MS
-    """When the transaction began that is open, or was last."""
+    """The start of the open transaction, or of the last one."""
     previous_id: ProducerId = NO_PRODUCER_ID
-    """Its producer's before the epochs of that were used up."""
+    """The previous producer id, whose epochs are used up."""
     next_id: ProducerId = NO_PRODUCER_ID
-    """The producer's from the moment on when every marker is written; none: it keeps its id. Of an
-    open transaction: it was prepared, and is kept for this one to end it (KIP-939)."""
+    """The producer id that applies once every marker is written; none: it does not change. In an
+    open transaction: it was prepared, and is kept for this producer to end it (KIP-939)."""
     next_epoch: ProducerEpoch = FIRST_EPOCH
     version: int = VERSION_1
-    """That its producer spoke last."""
+    """The protocol version of the producer's last request."""
 
     @property
     def successor(self) -> Producer:
-        """Who goes on when the transaction is completed; who ends one that is kept."""
+        """The producer after the transaction is completed; of a kept one, the producer that ends
+        it."""
         if self.next_id == NO_PRODUCER_ID:
             return self.producer
         return Producer(self.next_id, self.next_epoch)
 
     @property
     def is_kept(self) -> bool:
-        """Whether its open transaction is to be ended by another than who wrote it."""
+        """Whether the open transaction must be ended by another producer than its writer."""
         return self.state is TransactionState.ONGOING and self.next_id != NO_PRODUCER_ID
 
     def moved(self, event: TransactionEvent, **changes: object) -> "TransactionRecord":
-        """This record after `event`. Raises Fatal where the table does not list it."""
+        """The record after `event`. Raises Fatal where the table does not list it."""
         return replace(self, state=next_state(self.state, event), **changes)  # type: ignore[arg-type]
 
     def left_ms(self, wall_ms: int) -> int:
-        """How long its open transaction may last yet: no longer than its producer allowed, whatever
-        the clock says."""
+        """The remaining time of the open transaction: at most its producer's timeout, whatever the
+        wall clock shows."""
         return min(max(self.started_ms + self.timeout_ms - wall_ms, 0), self.timeout_ms)
 
 
 class TransactionView(NamedTuple):
-    """A transactional id as admins see it."""
+    """A transactional id for admin clients."""
 
     transactional_id: str
     record: TransactionRecord
     unended: frozenset[TopicPartition]
-    """Partitions in its open transaction; of a prepared one those that lack their marker."""
+    """Partitions of the open transaction; of a prepared one, those that lack their marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,16 +129,16 @@ class Init:
 
     timeout_ms: int
     claimed: Producer = NOBODY
-    """Who asks says that it is this one (KIP-360); NOBODY: it begins."""
+    """The producer that the caller claims to be (KIP-360); NOBODY: a new one."""
     two_phase: bool = False
-    """It takes part in a two-phase commit (KIP-939): the broker's bound is its timeout,"""
+    """It takes part in a two-phase commit (KIP-939), with the broker's maximum as its timeout,"""
     keeps: bool = False
-    """and what its last process prepared stays open, for it to end."""
+    """and the transaction that its previous process prepared stays open, for it to end."""
 
 
 class TransactionAnswer(NamedTuple):
-    """What a request is told; the producer for an InitProducerId, and an end of version 2; who
-    wrote the transaction that was kept."""
+    """The answer to a request: the producer for InitProducerId and an end of version 2; `ongoing`
+    is the writer of a transaction that was kept."""
 
     error: ErrorCode = ErrorCode.none
     producer: Producer = NOBODY
@@ -145,15 +146,15 @@ class TransactionAnswer(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Effect: a request is answered."""
+    """Effect: answer a request."""
 
     ticket: Ticket
     answer: TransactionAnswer
 
 
 class Store(NamedTuple):
-    """Effect: make this record durable on every in-sync replica, and say so to `stored`, always.
-    None: the id is forgotten."""
+    """Effect: make this record durable on every in-sync replica, and report the result to `stored`
+    in any case. None: the id is deleted."""
 
     transactional_id: str
     write_id: int
@@ -161,7 +162,7 @@ class Store(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Effect: write the end of the transaction into these partitions, and tell `marked`, always."""
+    """Effect: write markers to these partitions, and report the result to `marked` in any case."""
 
     transactional_id: str
     mark_id: int
@@ -173,4 +174,4 @@ class Mark(NamedTuple):
 
 Effect = Answer | Store | Mark
 NewId = Callable[[], ProducerId | None]
-"""An id that nobody had before; None: there is none at hand now."""
+"""Returns a new producer id; None: none is available now."""

@@ -1,1 +1,1 @@
-"""Validation of produced batches: the check of one, and the queue of those that take long."""
+"""Validation of produced batches: the checks of one batch, and the queue of slow ones."""

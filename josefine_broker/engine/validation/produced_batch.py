@@ -1,10 +1,9 @@
-"""Validation of produced batches: everything that is decided on a batch by itself, before its
-partition judges it. What Kafka does in LogValidator.
+"""Validation of a produced batch by itself, before its partition checks it (Kafka's LogValidator).
 
-Rules: `validate_batch` is the one place that a client's batch passes. The header, the checksum and
-every record's structure are checked; what is compressed is decompressed for it. The batch may be
-changed in place, as Kafka does: its largest timestamp is that of its records, and its timestamp
-type is the topic's. Differences from Kafka are in COMPATIBILITY.md.
+Rules: every client batch passes `validate_batch`. It checks the header, the checksum and each
+record's structure, and decompresses compressed records for that. The batch may be changed in place,
+as in Kafka: its largest timestamp becomes that of its records, and its timestamp type the topic's.
+Differences from Kafka are in COMPATIBILITY.md.
 """
 
 from collections.abc import Iterator
@@ -42,24 +41,24 @@ __all__ = [
 ]
 
 LOOP_BYTES_MAX = 2 * 1024 * 1024
-"""An uncompressed batch up to this is checked on the event loop (0.15 ms for records of 100 bytes);
-a larger one only where max.message.bytes was raised."""
+"""An uncompressed batch up to this size is checked on the event loop (0.15 ms for records of 100
+bytes); larger ones exist only if max.message.bytes was raised."""
 LOOP_BYTES_MAX_IN_PYTHON = 16 * 1024
-"""The same without the compiled check."""
+"""The same limit without the compiled check."""
 LOOP_ROOM_BYTES = 256 * 1024
-"""What is decompressed on the event loop: up to 1 ms of gzip, 0.1 ms of the others."""
+"""Decompressed size on the event loop: up to 1 ms for gzip, 0.1 ms for the others."""
 THREAD_ROOM_BYTES = 2 * 1024 * 1024
 LOOP_PACKED_BYTES_MAX = 128 * 1024
-"""A larger compressed batch hardly fits into that: it is not tried."""
+"""A compressed batch above this size rarely fits into that room, so it is not tried."""
 OLD_MAGICS = (0, 1)
-"""Message sets, from before record batches (KIP-98)."""
+"""Message sets, which preceded record batches (KIP-98)."""
 OLD_BYTES_MIN = 14
-"""The least that one of those states as its length."""
+"""The smallest length that one of those states."""
 MAGIC_AT = 16
 RECORD_ERRORS_MAX = 1_000
-"""Records of one refused batch that its answer names."""
+"""How many invalid records the answer names."""
 SCANNED_MAX = 100_000
-"""Records of a refused batch that are looked at for the list of those at fault."""
+"""How many records of a refused batch are searched for invalid ones."""
 
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
@@ -73,7 +72,7 @@ class RecordFault(NamedTuple):
 
 
 class RecordsRefusedError(KafkaError):
-    """A batch is refused for single records of it."""
+    """A batch is refused because of single records."""
 
     def __init__(self, code: ErrorCode, message: str, faults: tuple[RecordFault, ...]) -> None:
         super().__init__(code, message)
@@ -88,12 +87,12 @@ class Validated(NamedTuple):
 
 
 def loop_room() -> memoryview:
-    """Where batches are decompressed that are validated on the event loop, one after another."""
+    """The buffer for decompression on the event loop, one batch at a time."""
     return memoryview(bytearray(LOOP_ROOM_BYTES))
 
 
 def thread_room() -> memoryview:
-    """The same of the thread: most batches fit, which saves trying sizes and zeroing memory."""
+    """The thread's buffer: most batches fit, which avoids retries with larger ones and zeroing."""
     return memoryview(bytearray(THREAD_ROOM_BYTES))
 
 
@@ -106,11 +105,11 @@ def validate_batch(
     room: memoryview | None = None,
     is_loop: bool = False,
 ) -> Validated | None:
-    """The batch as it may be appended. None: that takes too long for the event loop (`is_loop`).
-    `room`: where compressed records are opened if they fit.
+    """The batch, ready to be appended. None: its validation is too slow for the event loop
+    (`is_loop`). `room`: the buffer for decompressed records, if they fit.
 
-    `batch` must be writable. `is_built`: by this broker, so its records are not checked. Raises
-    KafkaError and CorruptData.
+    `batch` must be writable. `is_built`: this broker built it, so its records are not checked.
+    Raises KafkaError and CorruptData.
     """
     log_config = settings.log
     size = len(batch)
@@ -134,7 +133,7 @@ def validate_batch(
         if body is None:
             return None
     else:
-        # The usual small batch, in as few steps as can be: they are a tenth of a small request.
+        # The usual small batch, in as few steps as possible: they are a tenth of a small request.
         body = batch, HEADER_BYTES
     data, start = body
     found = check(data, start, count, base_ms, max_ms, "compact" in log_config.cleanup_policy)
@@ -170,7 +169,7 @@ def _judge(
     found: Found | None,
     now_ms: int,
 ) -> Validated:
-    """What becomes of a batch whose records are not just as its header tells. Raises KafkaError."""
+    """Judge a batch whose records differ from its header. Raises KafkaError."""
     log_config, count = settings.log, header.record_count
     says_append_time = header.attributes & TIMESTAMP_TYPE_BIT
     stamps_time = log_config.timestamp_type is _LOG_APPEND_TIME
@@ -184,7 +183,7 @@ def _judge(
     if stamps_time:
         return _new(Validated, (batch, header))
     if says_append_time:
-        # Readers took the largest timestamp for every record, so it is all that counts.
+        # Readers use the largest timestamp for every record, so only that one counts.
         low_ms = high_ms = header.max_timestamp_ms
     elif found is None:
         low_ms, high_ms = header.base_timestamp_ms, header.max_timestamp_ms
@@ -203,7 +202,7 @@ def _where(found: Found, count: int) -> str:
 
 def _refuse(batch: memoryview, message_bytes_max: int) -> NoReturn:
     """Report what is wrong with a batch that is too large or not sound, in Kafka's order. Raises
-    KafkaError and CorruptData: a producer sends again what is corrupt, and gives up the rest."""
+    KafkaError and CorruptData: a producer retries after a corrupt batch, and gives up otherwise."""
     if len(batch) < HEADER_BYTES:
         raise _incomplete(f"{len(batch)} bytes are less than a batch's header")
     header = parse_header(batch)
@@ -224,7 +223,7 @@ def _refuse(batch: memoryview, message_bytes_max: int) -> NoReturn:
         )
     check_whole(batch, 0, header)
     check_produced(header)
-    raise Fatal(f"a batch was refused that nothing is wrong with: {header}")
+    raise Fatal(f"a batch was refused without a reason: {header}")
 
 
 def _incomplete(message: str) -> KafkaError:
@@ -232,17 +231,17 @@ def _incomplete(message: str) -> KafkaError:
 
 
 def _refuse_more(rest: memoryview) -> NoReturn:
-    """A batch has bytes behind it. If they cannot be another one, its own length is wrong."""
+    """Refuse bytes after a batch. If they cannot be another one, the batch's length is wrong."""
     stated_bytes = int.from_bytes(rest[8:12], "big", signed=True)
     if len(rest) >= LENGTH_OVERHEAD_BYTES and stated_bytes < OLD_BYTES_MIN:
-        raise CorruptData(f"{len(rest)} bytes behind the batch are not another one")
+        raise CorruptData(f"{len(rest)} bytes after the batch are not another one")
     if len(rest) > MAGIC_AT and rest[MAGIC_AT] not in (*OLD_MAGICS, MAGIC):
-        raise CorruptData(f"{len(rest)} bytes behind the batch are not another one")
+        raise CorruptData(f"{len(rest)} bytes after the batch are not another one")
     raise KafkaError(ErrorCode.invalid_record, "more than one record batch for one partition")
 
 
 def _check_stated_times(header: BatchHeader, settings: TopicSettings, now_ms: int) -> None:
-    """The bounds of KIP-937 on what the header states of the timestamps."""
+    """Check the limits of KIP-937 for the timestamps in the header."""
     if settings.log.timestamp_type is _LOG_APPEND_TIME:
         return
     for stated_ms in (header.base_timestamp_ms, header.max_timestamp_ms):
@@ -253,7 +252,7 @@ def _check_stated_times(header: BatchHeader, settings: TopicSettings, now_ms: in
 def _check_range(
     settings: TopicSettings, header: BatchHeader, body: Body, low_ms: int, high_ms: int, now_ms: int
 ) -> None:
-    """The bounds of KIP-937 on the smallest and the largest timestamp."""
+    """Check the limits of KIP-937 for the smallest and the largest timestamp."""
     if high_ms == NO_TIMESTAMP_MS and low_ms in (NO_TIMESTAMP_MS, LOW_MS):
         return
     if high_ms - now_ms > settings.timestamp_after_max_ms or (
@@ -265,7 +264,7 @@ def _check_range(
 def _refuse_records(
     settings: TopicSettings, header: BatchHeader, body: Body, now_ms: int
 ) -> NoReturn:
-    """Name the well-formed records that the topic does not take. Raises RecordsRefusedError."""
+    """Name the well-formed records that the topic refuses. Raises RecordsRefusedError."""
     data, start = body
     records = keys_and_times(data, start, header.record_count, header.base_timestamp_ms)
     faults: list[RecordFault] = []
@@ -277,7 +276,7 @@ def _refuse_records(
             faults.append(fault)
     first = f": record {faults[0].index}: {faults[0].message}" if faults else ""
     raise RecordsRefusedError(
-        code, f"{header.record_count} records are refused for some of them{first}", tuple(faults)
+        code, f"{header.record_count} records are refused because of some{first}", tuple(faults)
     )
 
 
@@ -298,7 +297,7 @@ def _faults(
 
 
 def _time_fault(settings: TopicSettings, timestamp_ms: int, now_ms: int) -> str:
-    """What is wrong with a record's timestamp; empty: nothing."""
+    """Why a record's timestamp is refused; empty: it is accepted."""
     if timestamp_ms == NO_TIMESTAMP_MS:
         return ""
     if timestamp_ms - now_ms > settings.timestamp_after_max_ms:
@@ -308,7 +307,7 @@ def _time_fault(settings: TopicSettings, timestamp_ms: int, now_ms: int) -> str:
         )
     if now_ms - timestamp_ms > settings.timestamp_before_max_ms:
         return (
-            f"its timestamp is {now_ms - timestamp_ms} ms behind the broker's clock,"
+            f"its timestamp is {now_ms - timestamp_ms} ms before the broker's clock,"
             f" message.timestamp.before.max.ms is {settings.timestamp_before_max_ms}"
         )
     return ""

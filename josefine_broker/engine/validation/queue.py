@@ -1,10 +1,10 @@
-"""Produced batches whose validation takes long, and those behind them: validated on another
-thread, appended on the broker's own in the order in which they came to their partition.
+"""A queue of produced batches that are slow to validate: they are validated on another thread, and
+appended on the broker's own thread in the order of arrival at their partition.
 
-Rules: while a partition has a batch here, every later one of it waits here too, whoever sent it: a
-producer's pipelined batches keep their order. What is in the queue is appended also for a client
-that is gone, as it would be without a queue. The bytes in the queue are bounded: past that, a
-batch is validated on the event loop, which makes everybody wait.
+Rules: while a partition has a batch in the queue, every later one for it waits here as well,
+from any client, so that a producer's pipelined batches keep their order. A queued batch is appended
+even if its client has disconnected, as without the queue. The bytes in the queue are limited: above
+that, a batch is validated on the event loop, which slows down all clients.
 """
 
 from collections import deque
@@ -18,15 +18,15 @@ from josefine_broker.engine.validation.produced_batch import Validated, loop_roo
 from josefine_broker.engine.validation.stored_codec import validate_for_storage
 
 QUEUED_BYTES_MAX = 64 * 1024 * 1024
-"""Of batches as they were sent."""
+"""Of batches as sent."""
 
 Verdict = Validated | KafkaError | CorruptData
-"""What became of a batch's validation."""
+"""The result of a validation."""
 PartitionKey = tuple[str, int]
 
 
 class _Queued:
-    """One batch that waits for its validation, or for its turn."""
+    """A batch that waits for its validation, or for its turn."""
 
     __slots__ = ("bytes", "then", "verdict")
 
@@ -37,17 +37,17 @@ class _Queued:
 
 
 class ValidationQueue:
-    """All of them, by partition. Changed on the event loop only."""
+    """All queued batches, by partition. Changed on the event loop only."""
 
     __slots__ = ("_bytes", "_thread_room", "partitions", "room")
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, deque[_Queued]] = {}
-        """Batches of these must wait here for those before them."""
+        """Later batches of these partitions must be queued as well."""
         self._bytes = 0
         self.room = loop_room()
-        """Where batches are decompressed that are validated on the event loop."""
-        self._thread_room: memoryview | None = None  # made when a batch needs it
+        """The buffer for decompression on the event loop."""
+        self._thread_room: memoryview | None = None  # allocated on first use
 
     def __len__(self) -> int:
         return sum(map(len, self.partitions.values()))
@@ -61,7 +61,7 @@ class ValidationQueue:
         now_ms: int,
         then: Callable[[Verdict], None],
     ) -> None:
-        """Validate a batch by `work`; `then` is called on the loop, once, in the batch's turn."""
+        """Validate a batch by `work`; `then` is called once on the loop, in the batch's turn."""
         queued = _Queued(len(batch), then)
         self.partitions.setdefault(tp, deque()).append(queued)
         self._bytes += queued.bytes
@@ -73,21 +73,21 @@ class ValidationQueue:
             self._thread_room = thread_room()
         in_room = partial(job, self._thread_room)
         try:
-            # One job at a time: they share a room.
+            # One job at a time, because they share a buffer.
             work(lambda _breathe: in_room(), lambda: True, partial(self._done, tp, queued))
-        except KafkaError:  # too much is waiting there
+        except KafkaError:  # too many jobs are waiting there
             self._done(tp, queued, job())
 
     def _done(self, tp: PartitionKey, queued: _Queued, verdict: Verdict | None) -> None:
         if verdict is None:
-            # An error of ours, which the host has logged, or a broker that stops.
+            # An internal error, which the host has logged, or the broker is stopping.
             verdict = KafkaError(ErrorCode.request_timed_out, "the batch was not validated")
         queued.verdict = verdict
         waiting = self.partitions[tp]
         while waiting and (first := waiting[0]).verdict is not None:
-            # It stays at the head while it is appended: what that lets in queues behind it.
+            # It stays at the head during its append: batches that this admits are queued after it.
             if first.then is _taken:
-                return  # an outer call is at it, and takes the others too
+                return  # an outer call is appending it, and continues with the others
             then, first.then = first.then, _taken
             then(first.verdict)
             waiting.popleft()
@@ -97,7 +97,7 @@ class ValidationQueue:
 
 
 def _taken(verdict: Verdict) -> None:
-    """In place of the callback of a batch that is being appended."""
+    """Replaces the callback of a batch that is being appended."""
     raise AssertionError("a validated batch was taken twice")
 
 

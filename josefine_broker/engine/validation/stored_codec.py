@@ -1,8 +1,8 @@
-"""Validated batches in the codec of their topic's `compression.type`.
+"""Recompression of validated batches to their topic's `compression.type`.
 
-Rules: only a batch with another codec is changed, after it has been validated as it was sent, by
-the thread that validated it; what is small and not compressed may be recompressed on the event
-loop. The limit of a batch counts for what was sent and for what is stored, as in Kafka.
+Rules: only a batch with another codec is changed, after it was validated as sent, on the thread
+that validated it; small uncompressed batches may be recompressed on the event loop. The size limit
+applies to the batch as sent and as stored, as in Kafka.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -15,7 +15,7 @@ from josefine_broker.records.codecs import Compression
 from josefine_broker.records.recompression import in_codec
 
 LOOP_BYTES_MAX = 16 * 1024
-"""A larger batch is recompressed by a thread: gzip takes 3 ms for this, the others a tenth."""
+"""A larger batch is recompressed on a thread: gzip takes 3 ms for this, the others a tenth."""
 _CODEC_AT = CRC_START + 1
 
 
@@ -28,7 +28,7 @@ def validate_for_storage(
     room: memoryview | None = None,
     is_loop: bool = False,
 ) -> Validated | None:
-    """As `validate_batch`, and the batch has the topic's codec. Raises KafkaError and
+    """Validate as `validate_batch`, and convert to the topic's codec. Raises KafkaError and
     CorruptData."""
     log_config = settings.log
     if log_config.compression is None:
@@ -46,7 +46,7 @@ def validate_for_storage(
 
 
 def _takes_long(batch: memoryview, wanted: Compression) -> bool:
-    """Of a compressed batch nobody knows how much it holds."""
+    """Whether recompression is too slow for the loop; compressed batches have an unknown size."""
     if len(batch) < HEADER_BYTES:
         return False
     codec = batch[_CODEC_AT] & COMPRESSION_MASK
@@ -54,7 +54,7 @@ def _takes_long(batch: memoryview, wanted: Compression) -> bool:
 
 
 def _recompressed(config: LogConfig, codec: Compression, validated: Validated) -> Validated:
-    """Raises KafkaError(message_too_large), CorruptData."""
+    """The batch in another codec. Raises KafkaError(message_too_large), CorruptData."""
     level = config.compression_level
     found = in_codec(*validated, codec, level, bytes_max=PRODUCED_BYTES_MAX)
     if len(found) > config.message_bytes_max:

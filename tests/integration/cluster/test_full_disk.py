@@ -70,7 +70,7 @@ def test_broker_with_a_full_disk_hands_over_and_comes_back(
                 """Others may have led before it looked at its disk."""
                 status, body = cluster.broker(1).get("/health")
                 told = json.loads(body)["checks"]["cluster"]["detail"]
-                return status == 503 and "bytes free" in body and "comes back when this" in told
+                return status == 503 and "bytes free" in body and "hands over until this" in told
 
             wait_until(tells_why, 60, "a broker that says that its disk is full")
 

@@ -77,7 +77,7 @@ def test_a_rolling_upgrade_under_load_loses_nothing_and_old_code_is_refused_behi
             cluster.broker(3).start()
             cluster.wait_settled()
         else:
-            with pytest.raises(AssertionError, match="which broker 3 does not understand"):
+            with pytest.raises(AssertionError, match="which broker 3 does not support"):
                 cluster.broker(3).start()
 
 

@@ -193,7 +193,7 @@ def test_chain_says_what_became_of_quotas() -> None:
 
     assert describe_change(change, {}) == (
         "quotas: user alice, client-id (default): producer_byte_rate=1000000,"
-        " user alice, client-id (default): request_percentage not any more"
+        " user alice, client-id (default): request_percentage removed"
     )
     assert is_in_effect(change, world.ctx.image)
     other = AlterQuotas(quotas=(QuotaChange(QuotaEntity("alice", DEFAULT), PRODUCER, None),))
@@ -205,6 +205,6 @@ def test_cluster_of_before_keeps_no_quotas() -> None:
 
     (told,) = alter(world, entry(ALICE, (PRODUCER, 1.0)))
 
-    assert told == "quotas are kept from josefine.version 7 on: finalize it"
+    assert told == "quotas need josefine.version 7: finalize that level first"
     assert world.ctx.image.quotas == {}
     assert b'"version":3' in world.ctx.image.to_bytes()

@@ -58,10 +58,10 @@ def test_follower_keeps_what_was_confirmed_from_a_leader_that_lacks_it(end_offse
         assert cluster.records(follower) == before
         assert cluster.high_watermark(follower) == 3
         assert cluster.ctx[follower].hosted.counters.truncations_refused == 1
-        assert "confirmed" in cluster.hosted(follower).halt
+        assert "acknowledged" in cluster.hosted(follower).halt
     check = check_replicas(cluster.ctx[1])
     assert not check.ok
-    assert check.detail.startswith("not followed: orders-0: broker 2, which leads in epoch 1,")
+    assert check.detail.startswith("not followed: orders-0: broker 2, the leader in epoch 1,")
 
 
 def test_what_happens_to_a_log_is_told_at_once_and_once() -> None:
@@ -91,7 +91,7 @@ def test_what_happens_to_a_log_is_told_at_once_and_once() -> None:
     for follower in (1, 3):
         reason = cluster.hosted(follower).halt
         event = {"partition": "orders-0", "reason": reason}
-        assert told[follower] == [("does not follow", Gravity.ERROR, event)]
+        assert told[follower] == [("replication stopped", Gravity.ERROR, event)]
 
 
 def test_a_halted_follower_asks_again_and_is_free_under_another_leader() -> None:

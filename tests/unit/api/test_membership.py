@@ -254,7 +254,7 @@ def test_level_that_one_broker_does_not_understand_is_refused() -> None:
     answer = update(world, 2)
 
     assert answer.error_code == BAD_LEVEL
-    assert answer.error_message == "broker 2 does not understand 'josefine.version' 2"
+    assert answer.error_message == "broker 2 does not support 'josefine.version' 2"
     assert [each.error_code for each in answer.results] == [BAD_LEVEL]
     assert level(world) == 1
 
@@ -283,7 +283,7 @@ def test_level_that_formats_hang_on_never_goes_down() -> None:
 
     assert answer.error_code == BAD_LEVEL
     assert answer.error_message == (
-        "'josefine.version' does not go back from 2 to 1: what was written stays"
+        "'josefine.version' cannot be lowered from 2 to 1: what was written stays"
     )
 
 

@@ -144,7 +144,7 @@ def test_what_is_no_assignment_of_consumers_stays_classic(world: World, assignme
     answer = beat(world, "new")
 
     assert answer.error_code is REFUSED
-    assert "not to be understood" in answer.error_message
+    assert "cannot be parsed" in answer.error_message
     assert classic.beat(world, old) is NONE
 
 

@@ -189,7 +189,7 @@ def test_records_that_are_out_of_time_are_named() -> None:
 
     assert answer.error_code == ErrorCode.invalid_timestamp
     assert [each.batch_index for each in answer.record_errors] == [0, 1]
-    assert "1001 ms behind" in (answer.record_errors[0].message or "")
+    assert "1001 ms before" in (answer.record_errors[0].message or "")
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ WRONG_TYPE = encode_change(
 @pytest.mark.parametrize(
     ("peer", "said", "why"),
     [
-        (STRANGER, append(77), "broker 77 is no member"),
-        (STRANGER, BEAT, "broker 77 is no member"),
-        (STRANGER, HeartbeatAnswer(known_epoch=True, fenced=False, may_stop=True), "no member"),
+        (STRANGER, append(77), "broker 77 is not a member"),
+        (STRANGER, BEAT, "broker 77 is not a member"),
+        (STRANGER, HeartbeatAnswer(known_epoch=True, fenced=False, may_stop=True), "not a member"),
         (KNOWN, BEAT, "in the name of broker 77"),
         (KNOWN, append(3), "in the name of broker 3"),
         (KNOWN, append(2, cluster_id="another"), "impossible message.*another"),
@@ -124,7 +124,7 @@ def test_peer_of_our_cluster_whom_we_do_not_know_is_asked_about_once_a_round() -
 
     asked = []
     for _ in range(4):
-        with pytest.raises(FrameError, match="broker 9 is no member"):
+        with pytest.raises(FrameError, match="broker 9 is not a member"):
             learner.hears(unknown, append(9, to=NodeId(2), cluster_id=cluster_id))
         group.settle()
         asked.append(sum(len(each.asks) for each in learner.readys))

@@ -45,7 +45,7 @@ def test_strangers_may_only_ask_who_there_is_and_to_be_let_in(
         reason = why_not(ROSTER, peer, speech, speaks_for=peer)
 
         assert (reason is None) is may
-        assert may or f"broker {peer} is no member" in str(reason)
+        assert may or f"broker {peer} is not a member" in str(reason)
 
 
 @pytest.mark.parametrize("speech", Speech)

@@ -80,14 +80,14 @@ def test_broker_without_a_cluster_is_let_in() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "that is not a broker of ours"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the peer is not a Josefine broker"),
         (encode_frame(Kind.RAFT, b""), "a RAFT frame before the greeting"),
         (encode_frame(Kind.HELLO, b"[]"), "not a JSON object"),
         (encode_frame(Kind.HELLO, b"{"), "not JSON"),
         (encode_fields(Kind.HELLO, {"magic": "x"}), "another protocol"),
         (encode_fields(Kind.HELLO, {"magic": "josefine-raft"}), "without its fields"),
         ((7).to_bytes(4, "big") + b"\0\1\xff" + bytes(4), "unknown kind 255"),
-        ((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + b"\0\1\1", "not a broker of ours"),
+        ((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + b"\0\1\1", "not a Josefine broker"),
     ],
 )
 def test_what_is_no_greeting_ends_the_connection(data: bytes, reason: str) -> None:

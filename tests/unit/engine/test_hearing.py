@@ -155,7 +155,7 @@ def test_who_does_not_lead_says_so_and_proposes_nothing() -> None:
 
     host.step(e.Heard(hello(4, cluster_id=""), ProposeChange(change=change), reply_to="it"))
 
-    assert host.replies() == [ProposeAnswer(failed="broker 1 does not lead")]
+    assert host.replies() == [ProposeAnswer(failed="broker 1 is not the leader")]
 
 
 def test_only_the_controllers_answer_says_that_this_broker_is_heard(leader: Host) -> None:

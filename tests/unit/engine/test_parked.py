@@ -166,11 +166,11 @@ def test_answers_never_run_within_a_look_or_within_another_answer() -> None:
     table.park(impatient, partitions=[A])
     table.park(nested, partitions=[B])
 
-    with pytest.raises(AssertionError, match="somebody looks at news"):
+    with pytest.raises(AssertionError, match="an event is being handled"):
         table.wake(A, 0)
     table.forget(impatient)
     table.wake(B, 0)
-    with pytest.raises(AssertionError, match="an answer is under way"):
+    with pytest.raises(AssertionError, match="an answer is in progress"):
         table.run_completed()
 
 

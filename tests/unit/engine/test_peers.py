@@ -63,7 +63,7 @@ def test_a_greeting_names_the_members_and_invites_those_that_it_names() -> None:
     assert peers.hello(2).members == (1, 3)
     assert peers.knows(2)  # registered
     assert not peers.knows(4)
-    with pytest.raises(FrameError, match="broker 4 is no member"):
+    with pytest.raises(FrameError, match="broker 4 is not a member"):
         peers.check(4, Speech.RAFT, 4)
 
     peers.greeted(replace(hello(), node_id=77, members=(77,)), was_dialed=False)

@@ -81,7 +81,7 @@ def test_broker_that_cannot_write_says_so_in_place_of_a_stop() -> None:
     trouble = "5 bytes free, broker.disk_free_bytes_min is 6"
 
     assert waits_for_controller(2, trouble).endswith(trouble)
-    assert waits_for_controller(2, "").endswith("broker 2, to take this broker in")
+    assert waits_for_controller(2, "").endswith("broker 2, to unfence this broker")
     assert leaving("") == "this broker hands over and stops"
     assert leaving(trouble).endswith(trouble)
     assert "stops" not in leaving(trouble)

@@ -242,7 +242,7 @@ def test_tls_on_one_side_only_is_said_on_both(
     with caplog.at_level(logging.WARNING):
         run(scenario())
     (by_plain,) = [each for each in caplog.records if each.message == "raft peer not accepted"]
-    assert "it speaks TLS" in vars(by_plain)["reason"]
+    assert "the peer speaks TLS" in vars(by_plain)["reason"]
 
 
 def test_certificate_of_another_authority_stops_the_start(world: World) -> None:

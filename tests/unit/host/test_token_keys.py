@@ -79,7 +79,7 @@ def test_file_is_read_again_when_it_changes_and_a_broken_change_is_not_taken(
     [
         (None, "no such file"),
         (b"\xff", "is not UTF-8"),
-        (b"{}", "has no list of keys: it is no JWKS"),
+        (b"{}", "has no list of keys: it is not a JWKS"),
         (b'{"keys": []}', "has no public key for RS256 or ES256"),
         (b" " * (1 << 20) + b"{}", "is larger than 1048576 bytes"),
     ],

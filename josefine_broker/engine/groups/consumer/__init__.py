@@ -1,2 +1,2 @@
-"""Groups of the consumer protocol (KIP-848): the coordinator assigns, and each member is brought to
-its assignment by itself, in heartbeats."""
+"""Groups of the consumer protocol (KIP-848): the coordinator assigns partitions, and each member
+moves to its assignment by itself, through its heartbeats."""

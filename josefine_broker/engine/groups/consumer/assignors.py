@@ -1,10 +1,10 @@
-"""Who is to have which partitions: the assignors of the coordinator, `uniform` and `range`.
+"""The coordinator's partition assignors, `uniform` and `range`.
 
-Rules: what is given is a function of members, topics and the target before, and of nothing else; a
-partition that somebody reads has exactly one member, who reads it. `uniform` gives members that
-read the same topics numbers that differ by one at most, and leaves with each what it had as far as
-that allows. `range` gives each member a run of neighbours in each topic, so that equal partitions
-of topics with equal counts and readers meet at one member.
+Rules: the assignment is a function of members, topics and the previous target, and of nothing else;
+a partition that is read has exactly one owner, who reads it. `uniform` gives members with equal
+subscriptions numbers of partitions that differ by at most one, and moves as few as that allows.
+`range` gives each member a contiguous range in each topic, so that topics with equal partition
+counts and readers are co-partitioned.
 """
 
 from collections import defaultdict
@@ -16,24 +16,24 @@ from uuid import UUID
 from josefine_broker.engine.groups.consumer.values import NO_PARTS, ConsumerMember, Part, Parts
 
 Counts = Mapping[UUID, int]
-"""Partitions of each topic that is read."""
+"""The partition count of each topic that is read."""
 Reads = Mapping[str, frozenset[UUID]]
-"""By member id: the topics that it reads, of those that exist."""
+"""Member id → the existing topics that it reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be assigned. `members` in the order in which equals are served."""
+    """The input of an assignor. `members` are in the order in which ties are broken."""
 
     members: Sequence[str]
     reads: Reads
     counts: Counts
     before: Mapping[str, Parts]
-    """The target before this one."""
+    """The previous target assignment."""
 
 
 def in_order(members: Mapping[str, ConsumerMember]) -> list[str]:
-    """Static members first, by their instance: a new process of one changes nobody's place."""
+    """Static members first, by instance id: their next process keeps the position."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -43,7 +43,7 @@ def in_order(members: Mapping[str, ConsumerMember]) -> list[str]:
 
 
 def assign_range(wish: Wish) -> dict[str, Parts]:
-    """The first members get one more where it does not divide."""
+    """The range assignment: the first members get one more if the division leaves a remainder."""
     given: dict[str, set[Part]] = {member_id: set() for member_id in wish.members}
     for topic_id, count in wish.counts.items():
         readers = [each for each in wish.members if topic_id in wish.reads[each]]
@@ -59,7 +59,7 @@ def assign_range(wish: Wish) -> dict[str, Parts]:
 
 
 def assign_uniform(wish: Wish) -> dict[str, Parts]:
-    """Even numbers, and as much as possible stays where it was."""
+    """The uniform assignment: even numbers, with as few moves as possible."""
     every = [
         Part(topic_id, at)
         for topic_id in sorted(wish.counts)
@@ -71,7 +71,8 @@ def assign_uniform(wish: Wish) -> dict[str, Parts]:
 
 
 def _among_equals(wish: Wish, every: list[Part]) -> dict[str, Parts]:
-    """All read the same: each has its quota, and the first to have had more keep one more."""
+    """With equal subscriptions: each member keeps its quota, and the first ones with more keep one
+    more."""
     given: dict[str, set[Part]] = {member_id: set() for member_id in wish.members}
     if not given or not any(wish.reads.values()):
         return _frozen(given)
@@ -95,8 +96,9 @@ def _among_equals(wish: Wish, every: list[Part]) -> dict[str, Parts]:
 
 
 def _among_different(wish: Wish, every: list[Part]) -> dict[str, Parts]:
-    """What each had stays; the rest goes to whoever has least; then partitions move from who has
-    more to a reader that has two less, until there is none."""
+    """With different subscriptions: members keep what they had; the rest goes to the reader with
+    the fewest; then partitions move from a member to a reader with at least two fewer, until there
+    is no such pair."""
     readers: dict[UUID, list[str]] = {
         topic_id: [each for each in wish.members if topic_id in wish.reads[each]]
         for topic_id in wish.counts
@@ -120,6 +122,7 @@ def _among_different(wish: Wish, every: list[Part]) -> dict[str, Parts]:
             load[member_id] = count + 1
             heapreplace(line, (count + 1, at, member_id))
 
+    # Topics with few readers first: their partitions have the least choice.
     for topic_id in sorted(wish.counts, key=lambda each: (len(readers[each]), each)):
         if readers[topic_id]:
             give_rest(topic_id)
@@ -131,7 +134,7 @@ def _among_different(wish: Wish, every: list[Part]) -> dict[str, Parts]:
 
 
 def _level(owner: dict[Part, str], load: dict[str, int], readers: Mapping[UUID, list[str]]) -> None:
-    """Each move makes the sum of squares smaller, so it ends."""
+    """Even out the numbers. Each move reduces the sum of squares, so it terminates."""
     has_moved = True
     while has_moved:
         has_moved = False
@@ -153,12 +156,12 @@ ASSIGNORS: Mapping[str, Callable[[Wish], dict[str, Parts]]] = {
     "uniform": assign_uniform,
     "range": assign_range,
 }
-"""By the names that members choose them by; the first where nobody chooses."""
+"""By the name in the protocol; the first one is used if no member names one."""
 DEFAULT = "uniform"
 
 
 def preferred(members: Mapping[str, ConsumerMember]) -> str:
-    """The one that most members ask for; of equals the first of `ASSIGNORS`."""
+    """The assignor that most members ask for; on a tie the first of `ASSIGNORS`."""
     votes = dict.fromkeys(ASSIGNORS, 0)
     for each in members.values():
         if each.assignor is not None:

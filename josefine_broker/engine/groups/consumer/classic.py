@@ -1,12 +1,12 @@
-"""Members of the classic protocol in a group of the consumer protocol: what their JoinGroup,
-SyncGroup and Heartbeat make of it (KIP-848, while clients are moved from one to the other).
+"""Classic members in a consumer-protocol group: the effect of their JoinGroup, SyncGroup and
+Heartbeat (KIP-848, while clients are migrated).
 
-Rules: such a member's generation is its epoch, and nobody leads: the coordinator assigns. It is
-called to join again when its target is newer than its epoch, while it has something to give up,
-when what it waits for is free, and when it joined and did not ask what it has: that join was an old
-one, perhaps. A join is answered at once. What it is not to have any more is free when it asks in
-the epoch of a join by which it had it no longer; with cooperative rebalancing it is told first what
-it keeps, and joins again without the rest.
+Rules: such a member's generation is its epoch, and no member leads: the coordinator assigns. The
+member is called to join again when its target is newer than its epoch, while it has to revoke
+partitions, when the partitions that it waits for are free, and when it joined without a sync,
+because that join may be an old one. A join is answered at once. Partitions outside its target are
+free when it syncs in the epoch of a join that no longer reported them. With cooperative
+rebalancing, the first answer has what it keeps, and it joins again without the rest.
 """
 
 from collections.abc import Mapping
@@ -38,8 +38,8 @@ from josefine_broker.engine.groups.consumer.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicJoin:
-    """A JoinGroup of a consumer. `is_newcomer`: its id was generated for it, so it may create a
-    member. It never replaces one that exists."""
+    """A JoinGroup of a consumer. `is_newcomer`: its id was generated for this join, so it may
+    create a member. It never replaces an existing one."""
 
     member_id: str
     instance_id: str | None
@@ -53,7 +53,7 @@ class ClassicJoin:
 def join(
     group: ConsumerGroup, request: ClassicJoin, topics: Topics, settings: Settings, *, is_news: bool
 ) -> tuple[ConsumerGroup, ConsumerMember]:
-    """The group after it, and the member. Raises KafkaError: INCONSISTENT_GROUP_PROTOCOL,
+    """The group after the join, and the member. Raises KafkaError: INCONSISTENT_GROUP_PROTOCOL,
     UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED."""
     said = _said(group, request)
     before, after = _found(group, request, settings)
@@ -84,13 +84,13 @@ def join(
 def _said(group: ConsumerGroup, request: ClassicJoin) -> Subscription:
     said = read_subscription(request.side.protocols[0][1]) if request.side.protocols else None
     if said is None:
-        raise _inconsistent("what it reads is not to be understood")
+        raise _inconsistent("the member's subscription cannot be parsed")
     names = {name for name, _ in request.side.protocols}
     for member_id, each in group.members.items():
         if each.classic is not None and member_id != request.member_id:
             names &= {name for name, _ in each.classic.protocols}
     if not names:
-        raise _inconsistent("it has no assignor in common with the others")
+        raise _inconsistent("the member has no assignor in common with the others")
     return said
 
 
@@ -101,9 +101,9 @@ def _inconsistent(message: str) -> KafkaError:
 def _found(
     group: ConsumerGroup, request: ClassicJoin, settings: Settings
 ) -> tuple[ConsumerMember, ConsumerGroup]:
-    """The member that joins, and the group with the place it takes. Raises KafkaError."""
-    # A newcomer's join that arrives a second time finds its member. A blank one in its place would
-    # forget the partitions that the client still has, and others would get them.
+    """The member that joins, and the group with its place taken. Raises KafkaError."""
+    # A new member's join may arrive twice, and then its member exists. A blank one instead
+    # would lose the partitions that the client still owns, and others would get them.
     if not request.is_newcomer or request.member_id in group.members:
         return member_of(group, request.member_id, request.instance_id), group
     if request.instance_id is not None:
@@ -111,13 +111,13 @@ def _found(
         if holder is not None:
             return take_place(group, holder, request.member_id)
     if len(group.members) >= settings.size_max:
-        message = f"the group has its {settings.size_max} members"
+        message = f"the group has reached its maximum of {settings.size_max} members"
         raise KafkaError(ErrorCode.group_max_size_reached, message)
     return ConsumerMember(member_id=request.member_id, instance_id=request.instance_id), group
 
 
 def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The classic member that says it is. Raises KafkaError(unknown_member_id |
+    """The classic member with this identity. Raises KafkaError(unknown_member_id |
     fenced_instance_id)."""
     if instance_id is not None:
         member = static_of(group, instance_id, member_id)
@@ -131,7 +131,7 @@ def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
 
 
 def must_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether it is to be called."""
+    """Whether the member must be called to join again."""
     if member.epoch != group.epoch or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
         return True
     if member.state is ConsumerMemberState.STABLE:
@@ -143,8 +143,8 @@ def must_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def heartbeat(
     group: ConsumerGroup, member: ConsumerMember, generation: int, topics: Topics, *, is_news: bool
 ) -> tuple[ConsumerGroup, ErrorCode]:
-    """The group after a Heartbeat of its member, and the answer: REBALANCE_IN_PROGRESS calls it.
-    Raises KafkaError(illegal_generation)."""
+    """The group after a Heartbeat, and the answer: REBALANCE_IN_PROGRESS calls the member to join
+    again. Raises KafkaError(illegal_generation)."""
     _check_generation(member, generation)
     after = of_its_epoch(group, topics, False, is_news)
     is_called = must_join_again(after, after.members[member.member_id])
@@ -154,7 +154,7 @@ def heartbeat(
 def sync(
     group: ConsumerGroup, member: ConsumerMember, generation: int, names: Mapping[UUID, str]
 ) -> tuple[ConsumerGroup, bytes]:
-    """The group after a SyncGroup of its member, and what it has, as its client reads it. Raises
+    """The group after a SyncGroup, and the member's assignment, encoded for its client. Raises
     KafkaError(illegal_generation | rebalance_in_progress)."""
     _check_generation(member, generation)
     gives_up = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
@@ -167,8 +167,8 @@ def sync(
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroup:
-    """It is gone; one that is static may be named by its instance alone. Raises KafkaError as
-    `member_of`."""
+    """The group without the member; a static one may be named by its instance id alone. Raises the
+    KafkaErrors of `member_of`."""
     holder = None if instance_id is None or member_id else group.static_member(instance_id)
     if holder is not None:
         member_id = holder.member_id

@@ -1,12 +1,11 @@
-"""The groups of the consumer protocol that a broker coordinates, and until when each member is
-heard.
+"""The consumer-protocol groups of a broker, and the session deadlines of their members.
 
-The host asks what a request makes of a group (`beat`), writes what the log is to be told, and hands
-the group back (`keep`) once that is in its log: so a group is never ahead of the log, and what the
-log refused has not happened. Answers wait until it is committed. Time is monotonic milliseconds.
+The host asks how a request changes a group (`beat`), writes the records, and returns the group
+(`keep`) once they are in its log. So a group is never ahead of the log, and a refused write has no
+effect. Answers wait until the records are committed. Times are monotonic milliseconds.
 
-Rules: a session begins anew with each heartbeat that is not refused, and with a new coordinator; so
-does the time that a member has to give partitions up when it is told which.
+Rules: each accepted heartbeat renews the session, and so does a new coordinator. The time to revoke
+partitions starts when the member is asked to.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,15 +27,15 @@ from josefine_broker.engine.groups.consumer.values import (
 )
 
 Place = tuple[str, str]
-"""Group id, member id."""
+"""Group id and member id."""
 RESERVED_MAX = 10_000
-"""Ids told to newcomers that have not come back with them."""
+"""Ids that were sent to new members which have not returned with them."""
 AGAIN_MS = 1_000
-"""What could not be written is tried again then."""
+"""Delay before a failed write is repeated."""
 
 
 class ConsumerGroups:
-    """Mutable: the groups, by id, and the deadlines of their members."""
+    """The groups by id, and the deadlines of their members. Mutable."""
 
     __slots__ = (
         "_armed", "_due", "_ends", "_groups", "_rejoin_by", "_reserved", "_revoked_by", "_seen",
@@ -48,18 +47,19 @@ class ConsumerGroups:
         self.size_max = size_max
         self._groups: dict[str, ConsumerGroup] = {}
         self._ends: dict[str, int] = {}
-        """Where the last batch of a group ends in its partition's log."""
+        """The end offset of a group's last batch in its partition's log."""
         self._sessions: dict[Place, int] = {}
         self._revoked_by: dict[Place, int] = {}
-        """Until when a member is to have given up what it was told to."""
+        """When a member must have revoked the partitions that it was asked to."""
         self._rejoin_by: dict[Place, int] = {}
-        """Until when a classic member that was called is to join again."""
+        """When a classic member that was called must have joined again."""
         self._reserved: dict[Place, int] = {}
-        """Ids told to classic newcomers that have not joined with them yet, until when they may."""
+        """Ids that were sent to new classic members which have not joined with them yet →
+        deadline."""
         self._seen: dict[str, Topics] = {}
-        """The topics as they were at a group's last heartbeat."""
+        """The topics at a group's last heartbeat."""
         self._due: list[tuple[int, Place]] = []
-        """When a member may be late: one true entry each (`_armed`), the rest stale."""
+        """When a member may be due: one valid entry each (`_armed`), the others are stale."""
         self._armed: dict[Place, int] = {}
 
     @property
@@ -74,21 +74,21 @@ class ConsumerGroups:
     def beat(
         self, group_id: str, beat: Beat, topics: Topics, upgraded: ConsumerGroup | None = None
     ) -> tuple[ConsumerGroup, BeatAnswer]:
-        """What a heartbeat would make of its group, and its answer. Raises KafkaError as
-        `heartbeat`; UNKNOWN_MEMBER_ID also where there is no such group: its member begins anew
-        (Kafka says GROUP_ID_NOT_FOUND, at which clients give up). `upgraded`: a classic group that
-        is to become one by it."""
+        """How a heartbeat changes its group, and its answer. Raises the KafkaErrors of `heartbeat`;
+        also UNKNOWN_MEMBER_ID for an unknown group, after which the member joins again (clients
+        give up after Kafka's GROUP_ID_NOT_FOUND). `upgraded`: the consumer group that a classic one
+        becomes by this."""
         check(beat)
         group = upgraded or self._groups.get(group_id)
         if group is None:
             if beat.epoch != JOINING_EPOCH:
-                raise KafkaError(ErrorCode.unknown_member_id, f"there is no group {group_id}")
+                raise KafkaError(ErrorCode.unknown_member_id, f"group {group_id} does not exist")
             group = ConsumerGroup(group_id=group_id)
         is_news = self.is_news(group_id, topics)
         return heartbeat(group, beat, topics, self.settings, is_news=is_news)
 
     def is_news(self, group_id: str, topics: Topics) -> bool:
-        """Whether the topics may be others than when a member of the group was last heard."""
+        """Whether the topics may have changed since the group's last heartbeat."""
         return self._seen.get(group_id) is not topics
 
     @property
@@ -96,7 +96,7 @@ class ConsumerGroups:
         return Settings(size_max=self.size_max)
 
     def beaten(self, group_id: str, member_id: str, topics: Topics, now_ms: int) -> None:
-        """That heartbeat counts: its group is kept, its member heard."""
+        """An accepted heartbeat: its group is kept, its member's session renewed."""
         group = self._groups[group_id]
         self._seen[group_id] = topics
         member = group.members.get(member_id)
@@ -111,31 +111,31 @@ class ConsumerGroups:
     # Classic members.
 
     def called(self, group_id: str, member_id: str, now_ms: int) -> None:
-        """It was told to join again, and has its rebalance timeout for that from the first time."""
+        """A member was called to join again: its rebalance timeout starts with the first call."""
         place = group_id, member_id
         if place not in self._rejoin_by:
             member = self._groups[group_id].members[member_id]
             self._arm(self._rejoin_by, place, now_ms + member.rebalance_timeout_ms)
 
     def joined(self, group_id: str, member_id: str) -> None:
-        """It did."""
+        """A called member has joined again."""
         self._rejoin_by.pop((group_id, member_id), None)
 
     def reserve(self, group_id: str, member_id: str, until_ms: int) -> None:
-        """Past `RESERVED_MAX` the oldest is forgotten: its client is given another."""
+        """Reserve an id. Above `RESERVED_MAX` the oldest is forgotten: its client gets another."""
         if len(self._reserved) >= RESERVED_MAX:
             del self._reserved[next(iter(self._reserved))]
         self._reserved[group_id, member_id] = until_ms
 
     def is_reserved(self, group_id: str, member_id: str, now_ms: int) -> bool:
-        """Whether that id was told to a newcomer, who has it now, or was too late."""
+        """Take a reserved id; returns whether it was reserved and its deadline has not passed."""
         return self._reserved.pop((group_id, member_id), now_ms) > now_ms
 
     def may_commit(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int
     ) -> ErrorCode:
-        """Whether offsets may be committed, or asked for, by who says that. A group without members
-        takes them from anybody who claims no epoch: from admin clients."""
+        """Whether offsets may be committed or fetched with this identity. A group without members
+        accepts commits without an epoch: from admin clients."""
         if epoch < 0 and group.state is ConsumerGroupState.EMPTY:
             return ErrorCode.none
         member = group.members.get(member_id)
@@ -154,18 +154,18 @@ class ConsumerGroups:
             for each in group.members.values()
         )
 
-    # What the log has.
+    # The log.
 
     def wrote(self, group_id: str, end_offset: int) -> None:
-        """A batch of the group is in the log: it counts when that much is committed."""
+        """A batch of the group is in the log up to here; it counts when that is committed."""
         self._ends[group_id] = end_offset
 
     def end_offset(self, group_id: str) -> int:
-        """How much has to be committed for all that the group is; 0: it was read from there."""
+        """The offset up to which the log must be committed for the group's state; 0: loaded."""
         return self._ends.get(group_id, 0)
 
     def keep(self, group: ConsumerGroup, now_ms: int) -> None:
-        """The log has what makes the group this."""
+        """Replace the group by this state, which is in the log."""
         group_id = group.group_id
         before = self._groups.get(group_id)
         self._groups[group_id] = group
@@ -185,7 +185,7 @@ class ConsumerGroups:
                 self._arm(self._revoked_by, place, now_ms + member.rebalance_timeout_ms)
 
     def drop(self, group_id: str) -> None:
-        """The log has that it is gone, or another broker coordinates it."""
+        """Remove a group that is deleted in the log, or that another broker coordinates."""
         group = self._groups.pop(group_id, None)
         self._seen.pop(group_id, None)
         self._ends.pop(group_id, None)
@@ -193,17 +193,17 @@ class ConsumerGroups:
             self._forget((group_id, member_id))
 
     def load(self, groups: Mapping[str, ConsumerGroup], now_ms: int) -> None:
-        """These groups are coordinated here now."""
+        """Coordinate these groups from now on."""
         for group in groups.values():
             self.drop(group.group_id)
             self.keep(group, now_ms)
 
     def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Other brokers coordinate these groups now."""
+        """Stop coordinating these groups."""
         for group_id in [each for each in self._groups if is_gone(each)]:
             self.drop(group_id)
 
-    # Time.
+    # Timers.
 
     def wake_at_ms(self) -> int | None:
         while self._due and self._armed.get(self._due[0][1]) != self._due[0][0]:
@@ -211,8 +211,8 @@ class ConsumerGroups:
         return self._due[0][0] if self._due else None
 
     def late(self, now_ms: int) -> list[tuple[ConsumerGroup, list[str]]]:
-        """Each group with the members that are lost by now: not heard for a session, or they did
-        not give up in time what they were to. Told again a while later if they are still there."""
+        """Each group with its lost members: their session expired, or they did not revoke or rejoin
+        in time. Members that remain are reported again after a while."""
         found: dict[str, list[str]] = {}
         while (at_ms := self.wake_at_ms()) is not None and at_ms <= now_ms:
             _, place = heappop(self._due)
@@ -232,8 +232,8 @@ class ConsumerGroups:
         return min((each[place] for each in tables if place in each), default=None)
 
     def _arm(self, table: dict[Place, int], place: Place, at_ms: int) -> None:
-        """A deadline that only moves later costs nothing: the member is looked at too early once in
-        a while."""
+        """Set a deadline. One that only moves later costs nothing: the member is then checked too
+        early once in a while."""
         table[place] = at_ms
         self._wake(place, at_ms)
 
@@ -249,5 +249,5 @@ class ConsumerGroups:
 
 
 def lost(group: ConsumerGroup, member_ids: Iterable[str]) -> ConsumerGroup:
-    """The group without members that were lost."""
+    """The group without its lost members."""
     return without(group, set(member_ids))

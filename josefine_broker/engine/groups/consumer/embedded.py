@@ -1,9 +1,9 @@
-"""What consumers of the classic protocol say to each other, read and written by the coordinator for
-those that are members of a group of the consumer protocol.
+"""The codec of the classic consumer protocol's embedded messages: subscription and assignment, for
+classic members of a consumer-protocol group.
 
 Rules: the bytes are Kafka's ConsumerProtocolSubscription (versions 0 to 3, later ones as far as
 they are known) and ConsumerProtocolAssignment; both are written in version 0, which every client
-reads. What cannot be read is None: its member says it to others than to us.
+reads. Bytes that cannot be parsed give None: they may be meant for other members.
 """
 
 import struct
@@ -25,19 +25,20 @@ _INT = Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """The names of the topics that it reads, and what it has now, by name; that is empty where it
-    says nothing of it, which a client does that gave everything up before."""
+    """The topics that a member reads, and the partitions that it owns, by name; empty if it does
+    not report them, as a client that has given up everything."""
 
     topics: frozenset[str]
     owned: tuple[tuple[str, int], ...] = ()
 
     def parts(self, topics: Mapping[str, TopicEntry]) -> Parts:
-        """What it has, of the topics that are there."""
+        """The owned partitions of topics that exist."""
         return _parts(self.owned, topics)
 
 
 def read_subscription(data: bytes) -> Subscription | None:
-    """
+    """The subscription, or None.
+
     >>> read_subscription(bytes.fromhex("0001 00000001 0001 61 ffffffff 00000000"))
     Subscription(topics=frozenset({'a'}), owned=())
     """
@@ -53,7 +54,7 @@ def read_subscription(data: bytes) -> Subscription | None:
 
 
 def read_assignment(data: bytes, topics: Mapping[str, TopicEntry]) -> Parts | None:
-    """Of the topics that are there; the empty one has none."""
+    """The partitions of topics that exist; none for empty bytes."""
     if not data:
         return NO_PARTS
     try:
@@ -64,7 +65,7 @@ def read_assignment(data: bytes, topics: Mapping[str, TopicEntry]) -> Parts | No
 
 
 def write_assignment(parts: Parts, names: Mapping[UUID, str]) -> bytes:
-    """Of the topics that are there, by `names`."""
+    """An assignment with the topics that are in `names`."""
     topics = [(names[topic_id], at) for topic_id, at in by_topic(parts) if topic_id in names]
     out = bytearray(_SHORT.pack(VERSION) + _INT.pack(len(topics)))
     for name, indexes in sorted(topics):
@@ -76,7 +77,7 @@ def write_assignment(parts: Parts, names: Mapping[UUID, str]) -> bytes:
 
 
 def write_subscription(topics: frozenset[str]) -> bytes:
-    """In version 0."""
+    """A subscription of version 0."""
     out = bytearray(_SHORT.pack(VERSION) + _INT.pack(len(topics)))
     for name in sorted(topics):
         text = name.encode()

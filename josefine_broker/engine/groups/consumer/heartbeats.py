@@ -1,10 +1,11 @@
-"""What one ConsumerGroupHeartbeat makes of a group, and what its member is told (KIP-848).
+"""The effect of a ConsumerGroupHeartbeat on its group, and its answer (KIP-848).
 
-Rules: a heartbeat is judged before it changes anything, and refused by raising. The group's epoch
-grows when a member comes, when what is read changes, or those topics do; a new epoch has its target
-assignment at once; only the member that beats is reconciled. Who comes with an epoch that is not
-its own is fenced, but for the one before, where it has nothing that it may not have: its last
-answer was lost. Who begins anew (epoch 0) has given everything up, and is told all of it again.
+Rules: a heartbeat is checked before it changes anything, and refused by raising. The group's epoch
+grows when a member joins, or when subscriptions or subscribed topics change; a new epoch gets its
+target assignment at once; only the member that sent the heartbeat is reconciled. A member with
+another epoch than its own is fenced, except with the previous one if it owns nothing outside its
+assignment: its last answer was lost. A member that joins (epoch 0) has given up everything, and
+gets its whole assignment.
 """
 
 from dataclasses import replace
@@ -30,10 +31,10 @@ from josefine_broker.engine.groups.consumer.values import (
 def heartbeat(
     group: ConsumerGroup, beat: Beat, topics: Topics, settings: Settings, *, is_news: bool
 ) -> tuple[ConsumerGroup, BeatAnswer]:
-    """The group after it, the same object where nothing changed, and the answer.
+    """The group after it, the same object if nothing changed, and the answer.
 
-    `beat` passed `check`. `is_news`: the topics may be others than at the group's last heartbeat.
-    Raises KafkaError with what the client is told: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+    `beat` has passed `check`. `is_news`: the topics may have changed since the group's last
+    heartbeat. Raises KafkaError for the client: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
     FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REQUEST.
     """
     if beat.epoch < JOINING_EPOCH:
@@ -57,7 +58,7 @@ def heartbeat(
 
 
 def _answer(before: ConsumerMember, member: ConsumerMember, beat: Beat, size: int) -> BeatAnswer:
-    """Who may not know what it has is told, the others when it changes. `size`: of the group."""
+    """The answer, with the assignment if it changed or may be unknown. `size`: of the group."""
     is_unsure = beat.is_full or beat.epoch != before.epoch
     is_told = is_unsure or member.assigned != before.assigned
     return BeatAnswer(
@@ -69,8 +70,8 @@ def _answer(before: ConsumerMember, member: ConsumerMember, beat: Beat, size: in
 
 
 def check(beat: Beat) -> None:
-    """Whether it is a heartbeat that makes sense, whatever the group. Raises KafkaError:
-    INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
+    """Check the fields of a heartbeat without its group. Raises KafkaError: INVALID_REQUEST,
+    UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION."""
     for name, said in (
         ("MemberId", beat.member_id),
         ("InstanceId", beat.instance_id),
@@ -100,7 +101,7 @@ def check(beat: Beat) -> None:
 def _found(
     group: ConsumerGroup, beat: Beat, settings: Settings
 ) -> tuple[ConsumerMember, ConsumerGroup]:
-    """The member that beats, and the group with the place it takes. Raises KafkaError."""
+    """The member of the heartbeat, and the group with its place taken. Raises KafkaError."""
     if beat.epoch == JOINING_EPOCH:
         return _joining(group, beat, settings)
     if beat.instance_id is not None:
@@ -127,10 +128,10 @@ def _joining(
         if known is not None and known.instance_id != beat.instance_id:
             raise _invalid(f"member {beat.member_id} is there with another instance id.")
     if known is not None:
-        # One that was away is back by itself: it has what it had, and no epoch.
+        # A static member that was away has returned: it owns what it had, without an epoch.
         return (replace(known, epoch=JOINING_EPOCH) if known.is_away else known), group
     if len(group.members) >= settings.size_max:
-        message = f"the group has its {settings.size_max} members"
+        message = f"the group has reached its maximum of {settings.size_max} members"
         raise KafkaError(ErrorCode.group_max_size_reached, message)
     return ConsumerMember(member_id=beat.member_id, instance_id=beat.instance_id), group
 
@@ -138,7 +139,7 @@ def _joining(
 def take_place(
     group: ConsumerGroup, holder: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, ConsumerGroup]:
-    """The next process of a static member that is away: the same member under a new id."""
+    """Give the place of a static member that is away to its next process, under a new id."""
     successor = replace(
         holder, member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH
     )
@@ -162,7 +163,7 @@ def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
 
 
 def _renewed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
-    """With what the heartbeat says anew; the same object where it says nothing."""
+    """The member with the changes in the heartbeat; the same object if there are none."""
     is_joining = beat.epoch == JOINING_EPOCH
     timeout_ms = beat.rebalance_timeout_ms
     renewed = replace(
@@ -182,8 +183,10 @@ def _renewed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
 def of_its_epoch(
     group: ConsumerGroup, topics: Topics, has_changed: bool, may_read_else: bool
 ) -> ConsumerGroup:
-    """The group in its next epoch where something calls for one, and with a target for its
-    epoch. Who left has called for one already."""
+    """The group in its next epoch if something requires one, with the target assignment of its
+    epoch. A member that left has raised the epoch already."""
+    # The hash over all subscribed topics is the costly part: it is skipped while neither the
+    # topics nor this member's subscription changed since the last heartbeat.
     is_due = group.target_epoch != group.epoch
     if is_due or may_read_else:
         read_hash = metadata_hash(group.members, topics)

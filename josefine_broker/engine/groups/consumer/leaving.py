@@ -1,9 +1,9 @@
-"""Members go: they leave, are lost, or were told to give up and did not in time; and a group that
-nobody is in ends.
+"""The departure of members: they leave, are lost, or did not revoke in time. A group without
+members is empty.
 
-Rules: who is gone has nothing any more, and what it had is free; the group's epoch says so. The
-next heartbeat of another member makes the target for it. A static member that only goes away keeps
-what it has, as long as its session lasts.
+Rules: a member that is gone owns nothing, its partitions are free, and the group's epoch grows. The
+next heartbeat of another member computes the target assignment. A static member that is only away
+keeps its partitions until its session ends.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from josefine_broker.engine.groups.consumer.values import (
 
 
 def without(group: ConsumerGroup, gone: Collection[str]) -> ConsumerGroup:
-    """The group when these members are gone; the same where none of them is of it."""
+    """The group without these members; the same object if none of them is in it."""
     if not any(member_id in group.members for member_id in gone):
         return group
     members = {key: each for key, each in group.members.items() if key not in gone}
@@ -31,7 +31,8 @@ def without(group: ConsumerGroup, gone: Collection[str]) -> ConsumerGroup:
 
 
 def leave(group: ConsumerGroup, beat: Beat) -> tuple[ConsumerGroup, BeatAnswer]:
-    """A heartbeat of epoch -1 or -2. Raises KafkaError(unknown_member_id | fenced_instance_id)."""
+    """Handle a heartbeat of epoch -1 or -2. Raises KafkaError(unknown_member_id |
+    fenced_instance_id)."""
     member = _leaving(group, beat)
     answer = BeatAnswer(member_id=member.member_id, epoch=beat.epoch)
     if beat.epoch == AWAY_EPOCH:
@@ -49,7 +50,7 @@ def _leaving(group: ConsumerGroup, beat: Beat) -> ConsumerMember:
 
 
 def static_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """The static member that says it is. Raises KafkaError(unknown_member_id |
+    """The static member with this identity. Raises KafkaError(unknown_member_id |
     fenced_instance_id): another process has its instance id."""
     member = group.static_member(instance_id)
     if member is None:
@@ -65,5 +66,5 @@ def static_of(group: ConsumerGroup, instance_id: str, member_id: str) -> Consume
 
 
 def unknown_member(member_id: str) -> KafkaError:
-    """It is told to begin anew."""
-    return KafkaError(ErrorCode.unknown_member_id, f"member {member_id} is not of the group")
+    """The error after which a client joins again."""
+    return KafkaError(ErrorCode.unknown_member_id, f"member {member_id} is not in the group")

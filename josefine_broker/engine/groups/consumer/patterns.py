@@ -17,7 +17,7 @@ CHARS_MAX = 4_000
 MEMORY_BYTES_MAX = 1 << 20
 """Of one compiled expression and the automaton that its matches build."""
 COMPILED_MAX = 256
-"""Expressions kept compiled."""
+"""Number of cached compiled expressions."""
 
 
 class Pattern:
@@ -69,7 +69,8 @@ def compiled(expression: str) -> Pattern:
 
 def matches(expression: str, name: str) -> bool:
     """Whether the whole name matches an expression that a member has. One that another version of
-    the broker took, and this one would refuse, matches nothing, as in Kafka: the group goes on."""
+    the broker took, and this one would refuse, matches nothing, as in Kafka: the group
+    continues."""
     pattern = _of_member(expression)
     return pattern is not None and pattern.matches(name)
 

@@ -1,12 +1,14 @@
-"""A member on its way from what it has to what the target gives it: KIP-848's reconciliation.
+"""The reconciliation of one member: from the partitions it owns to its target (KIP-848).
 
-Rules: what a member is to lose it is told first, and nobody gets it before that member said that it
-does not have it any more, left, or was lost; until then it stays in its epoch. Then it comes to the
-target's epoch with all that is free, and gets the rest when others released it.
+Rules: a member first has to revoke partitions that are not in its target. Nobody else gets them
+before that member has confirmed it, left, or was lost; until then it stays in its epoch. Then it
+moves to the target's epoch with all partitions that are free, and gets the rest when others have
+released them.
 
-A member that begins anew has nothing, but a join may be an old one, of a connection that its client
-gave up long ago: then its member has what it was told since. No join tells the one from the other,
-a heartbeat in the epoch that it is answered with does: only who heard that answer can say it.
+A member that joins again owns nothing. But the join may be an old one, from a connection that its
+client has given up, and then the member owns what it was assigned since. The join itself does not
+show the difference; a heartbeat in the epoch of its answer does, because only a client that got the
+answer knows the epoch.
 """
 
 from josefine_broker.engine.groups.consumer.states import ConsumerMemberEvent, ConsumerMemberState
@@ -20,8 +22,8 @@ from josefine_broker.engine.groups.consumer.values import (
 
 
 def reconciled(group: ConsumerGroup, member: ConsumerMember, owned: Parts | None) -> ConsumerMember:
-    """The member one step further, the same object where there is none to go. `owned` is what it
-    says that it has; None: it does not say."""
+    """The member one step further, or the same object if there is no step. `owned` is what it
+    reports to own; None: it reports nothing."""
     if member.epoch == group.target_epoch and member.state is ConsumerMemberState.STABLE:
         return member
     if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _has_any(
@@ -33,14 +35,14 @@ def reconciled(group: ConsumerGroup, member: ConsumerMember, owned: Parts | None
 
 
 def begun_anew(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
-    """The member that joins, in the target's epoch at once; the same object where it is as it was.
-    What it is not to have any more is free with its first heartbeat there. If it is in that epoch
-    already, it keeps what it has, and its next heartbeat adds to it."""
+    """The member after it joined again, at once in the target's epoch; the same object if nothing
+    changes. Its first heartbeat in that epoch frees what is no longer in its target. If it is in
+    that epoch already, it keeps what it owns, and its next heartbeat adds to it."""
     target = group.target_of(member.member_id)
     had = member.assigned | member.revoking
     if member.epoch == group.target_epoch:
-        # If the join is an old one, nobody hears its answer, and the client goes on in this epoch.
-        # It is only notified of what its own heartbeats add, so those must add what is free.
+        # If the join is an old one, its answer is lost, and the client continues in this epoch. It
+        # only learns of partitions that its own heartbeats add, so those must add the free ones.
         has = had & target
     else:
         has = target - group.held_by_others(member.member_id)
@@ -52,8 +54,8 @@ def begun_anew(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
 
 
 def joined_again(group: ConsumerGroup, member: ConsumerMember, owned: Parts) -> ConsumerMember:
-    """The member after a JoinGroup by which it has `owned`: in the target's epoch, or in its own,
-    where it is still to give some of that up. It waits until it asks what it has."""
+    """The member after a JoinGroup that reports `owned`: in the target's epoch, or in its own while
+    it still has to revoke some of that. It waits until it requests its assignment."""
     target = group.target_of(member.member_id)
     had = member.assigned | member.revoking
     if member.epoch != JOINING_EPOCH and (had & owned) - target:
@@ -65,7 +67,7 @@ def joined_again(group: ConsumerGroup, member: ConsumerMember, owned: Parts) -> 
 
 
 def asked(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
-    """The member after a SyncGroup in its epoch: what it had before it joined for that is free."""
+    """The member after a SyncGroup in its epoch, which frees what it owned before that join."""
     if member.state is not ConsumerMemberState.UNRELEASED_PARTITIONS:
         return member
     is_of_target = member.epoch == group.target_epoch
@@ -90,5 +92,5 @@ def _towards_target(
 
 
 def _has_any(owned: Parts | None, parts: Parts) -> bool:
-    """Who does not say what it has has all that it had."""
+    """Whether it owns any of these; a member that reports nothing is assumed to own all."""
     return owned is None or not owned.isdisjoint(parts)

@@ -1,9 +1,11 @@
-"""A group of the consumer protocol in `__consumer_offsets`: Kafka's keys 3 and 5 to 8 (KIP-848).
+"""The records of a consumer-protocol group in `__consumer_offsets`: Kafka's keys 3 and 5 to 8
+(KIP-848).
 
-Rules: what is written is what lies between a group before and after, so a replay of the log gives
-the group; a null value deletes. Values are of version 0, with the tagged fields that we know. Of
-each group: its epoch (3) and the target's (6); of each member: what it said (5), its target (7),
-and what it has (8). Expressions are matched anew by each coordinator: key 16 is not written.
+Rules: the records written are the difference between the group before and after a change, so a
+replay of the log gives the group; a null value deletes. Values have version 0, with the tagged
+fields that we know. For each group: its epoch (3) and the epoch of its target (6); for each member:
+its subscription (5), its target (7) and its current assignment (8). Each coordinator matches
+regular expressions again: key 16 is not written.
 """
 
 from josefine_broker.engine.groups.consumer.values import (
@@ -32,19 +34,19 @@ VALUE_VERSION = 0
 HASH_TAG = 0
 CLASSIC_TAG = 0
 PRESENT = 1
-"""Of a field that may be null."""
+"""Marks a nullable field as present."""
 
 Entry = tuple[bytes, bytes | None]
 
 
 def is_consumer_key(key: bytes | None) -> bool:
-    """Whether it is the key of such a group, and not of an offset, say."""
+    """Whether it is the key of such a group, not of an offset for example."""
     return key is not None and len(key) > 2 and key[0] == 0 and key[1] in _KEYS
 
 
 def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[Entry]:
-    """What the log is to be told; None: there is no such group. Members come before what names
-    them, and go behind it."""
+    """The records that lead from `before` to `after`; None: there is no such group. A member's own
+    record is written before the records that refer to it, and deleted after them."""
     if before is after:
         return []
     group_id = (before or after).group_id  # type: ignore[union-attr]

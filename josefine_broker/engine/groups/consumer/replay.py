@@ -1,7 +1,7 @@
-"""Makes groups of the consumer protocol of the records that `records.py` writes.
+"""The replay of consumer-protocol groups from the records that `records.py` writes.
 
-Rules: records of a group count in their order, the last of each key; a group is there whose epoch
-is; its state follows from the rest. Unknown tagged fields are stepped over (KIP-482).
+Rules: records of a group apply in order, the last one of each key; a group exists if its epoch
+does; its state is derived from the rest. Unknown tagged fields are skipped (KIP-482).
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ _OF_MEMBERS = (MEMBER_KEY, TARGET_KEY, CURRENT_KEY)
 
 @dataclass(slots=True)
 class _Pieces:
-    """Of one group, what the log said so far."""
+    """The records of one group so far."""
 
     epoch: int | None = None
     metadata_hash: int = 0
@@ -59,7 +59,7 @@ class _Pieces:
 
 
 class ConsumerReplay:
-    """Mutable: makes groups of the records of a partition, in their order."""
+    """The replay of one partition: collects records in order. Mutable."""
 
     __slots__ = ("_groups",)
 
@@ -67,7 +67,7 @@ class ConsumerReplay:
         self._groups: dict[str, _Pieces] = {}
 
     def take(self, key: bytes, value: bytes | None) -> None:
-        """One record whose key is of this kind. Raises CorruptData."""
+        """Take one record whose key is of this kind. Raises CorruptData."""
         try:
             self._take(key, value)
         except (*MALFORMED, ValueError) as error:
@@ -90,7 +90,7 @@ class ConsumerReplay:
             _PIECES[kind](pieces, member_id, value)
 
     def groups(self) -> dict[str, ConsumerGroup]:
-        """The groups that are there, by id."""
+        """The groups that exist, by id."""
         found = {key: _group(key, each) for key, each in self._groups.items()}
         return {key: each for key, each in found.items() if each is not None}
 
@@ -149,7 +149,7 @@ def _group(group_id: str, pieces: _Pieces) -> ConsumerGroup | None:
 
 
 def state_of(group: ConsumerGroup) -> ConsumerGroupState:
-    """The state that follows from what a group is."""
+    """The state of a group, derived from its epochs and members."""
     if not group.members:
         return ConsumerGroupState.EMPTY
     if group.target_epoch != group.epoch:
@@ -183,6 +183,7 @@ def _read_member(member_id: str, value: bytes) -> ConsumerMember:
     regex, pos = read_nullable_compact_string(value, pos)
     rebalance_timeout_ms, pos = read_int32(value, pos)
     assignor, pos = read_nullable_compact_string(value, pos)
+    # The one tagged field: its presence makes the member a classic one (KIP-848).
     classic = None
     count, pos = read_varint(value, pos)
     for _ in range(count):

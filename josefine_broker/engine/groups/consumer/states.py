@@ -1,7 +1,7 @@
-"""The states of a group of the consumer protocol and of its members, each with its one table.
+"""The states of a consumer-protocol group and of its members, each with its transition table.
 
-Rules: nothing moves but by a table; a pair that is not listed is a broken invariant. The states and
-their names are KIP-848's, for clients are told the group's and the log has the member's.
+Rules: every transition is in a table; a pair that is not listed is a broken invariant. The states
+and their names are KIP-848's, because clients see the group's and the log has the member's.
 """
 
 from enum import Enum
@@ -11,25 +11,25 @@ from josefine_broker.base.errors import Fatal
 
 
 class ConsumerGroupState(Enum):
-    """What a group does."""
+    """The state of a group."""
 
     EMPTY = "Empty"  # has no members; it stays for its committed offsets
     ASSIGNING = "Assigning"  # its epoch is newer than its target assignment
-    RECONCILING = "Reconciling"  # some member does not have what the target gives it yet
-    STABLE = "Stable"  # every member has what the target gives it
-    DEAD = "Dead"  # is gone from here: deleted, expired, or became a classic group
+    RECONCILING = "Reconciling"  # some members do not have their target assignment yet
+    STABLE = "Stable"  # every member has its target assignment
+    DEAD = "Dead"  # removed here: deleted, expired, or became a classic group
 
 
 class ConsumerGroupEvent(Enum):
-    """What moves a group."""
+    """The events that change a group's state."""
 
-    CHANGED = "changed"  # members or what they read are others than the target was made for
-    ASSIGNED = "assigned"  # the target assignment is made for the group's epoch
-    CONVERGED = "converged"  # the last member has what the target gives it
-    REJOINED = "rejoined"  # a classic member sent another JoinGroup, and its SyncGroup is to come
-    EMPTIED = "emptied"  # nobody is left
-    REMOVED = "removed"  # deleted, expired, or a classic member took the name over
-    LEFT = "left to classic"  # only classic members are left: they go on as a classic group
+    CHANGED = "changed"  # members or subscriptions differ from those of the target assignment
+    ASSIGNED = "assigned"  # the target assignment is computed for the group's epoch
+    CONVERGED = "converged"  # the last member has got its target assignment
+    REJOINED = "rejoined"  # a classic member sent another JoinGroup, and its SyncGroup is due
+    EMPTIED = "emptied"  # the last member is gone
+    REMOVED = "removed"  # deleted, expired, or a classic member took the group id
+    LEFT = "left to classic"  # only classic members are left: they become a classic group
 
 
 GROUP_TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupEvent], ConsumerGroupState] = {
@@ -51,19 +51,19 @@ GROUP_TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupEvent], ConsumerG
 
 
 class ConsumerMemberState(Enum):
-    """How far a member is on its way to its target assignment. The numbers are the log's."""
+    """A member's progress towards its target assignment. The numbers are those in the log."""
 
-    STABLE = 1  # has what the target of its epoch gives it
-    UNREVOKED_PARTITIONS = 2  # was told to give partitions up, and did not say yet that it did
-    UNRELEASED_PARTITIONS = 3  # of its epoch; what is its, or was before it began anew, is not free
+    STABLE = 1  # has the target assignment of its epoch
+    UNREVOKED_PARTITIONS = 2  # has to revoke partitions, and has not confirmed that it did
+    UNRELEASED_PARTITIONS = 3  # in its epoch; waits, or has yet to release what it owned
 
 
 class ConsumerMemberEvent(Enum):
-    """What moves a member: what its target says of what it has."""
+    """The events that change a member's state: its target compared with what it owns."""
 
-    MUST_GIVE_UP = "must give up"  # it has partitions that the target does not give it
-    MUST_WAIT = "must wait"  # others have what the target gives it, or it began anew and lost some
-    HAS_ALL = "has all"  # it has what the target gives it
+    MUST_GIVE_UP = "must give up"  # it owns partitions that are not in its target
+    MUST_WAIT = "must wait"  # others own part of its target, or it rejoined and lost partitions
+    HAS_ALL = "has all"  # it owns its target
 
 
 _State: TypeAlias = ConsumerMemberState
@@ -83,7 +83,7 @@ MEMBER_TRANSITIONS: dict[tuple[_State, _Event], _State] = {
 
 
 def next_group_state(state: ConsumerGroupState, event: ConsumerGroupEvent) -> ConsumerGroupState:
-    """Raises Fatal for a pair that the table does not list."""
+    """The state after an event. Raises Fatal for a pair that the table does not list."""
     after = GROUP_TRANSITIONS.get((state, event))
     if after is None:
         raise Fatal(f"a consumer group that is {state.value} cannot take {event.value}")
@@ -93,5 +93,5 @@ def next_group_state(state: ConsumerGroupState, event: ConsumerGroupEvent) -> Co
 def next_member_state(
     state: ConsumerMemberState, event: ConsumerMemberEvent
 ) -> ConsumerMemberState:
-    """Every pair is listed: a target can change at any time."""
+    """The state after an event. Every pair is listed: a target can change at any time."""
     return MEMBER_TRANSITIONS[state, event]

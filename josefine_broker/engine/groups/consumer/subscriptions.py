@@ -1,7 +1,7 @@
-"""Which topics the members of a group read, and a number that says whether those changed.
+"""The topics that a group's members read, and a hash that changes with them.
 
-Names of topics that do not exist count from when they do. An expression that the broker's own
-topics match reads them, too, as in Kafka: a client that must not see them says so in it.
+A subscription to a topic that does not exist applies once it does. A regular expression that
+matches internal topics reads them as well, as in Kafka: clients can exclude them in the expression.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ Topics = Mapping[str, TopicEntry]
 
 
 def names_read(members: Iterable[ConsumerMember], topics: Topics) -> frozenset[str]:
-    """Of the topics that exist."""
+    """The existing topics that the members read."""
     named: set[str] = set()
     expressions: set[str] = set()
     for member in members:
@@ -30,7 +30,7 @@ def names_read(members: Iterable[ConsumerMember], topics: Topics) -> frozenset[s
 
 
 def reads(members: Mapping[str, ConsumerMember], topics: Topics) -> dict[str, frozenset[UUID]]:
-    """By member id, the topics that it reads; found once for members that read the same."""
+    """Member id → the topics that it reads; computed once for members with equal subscriptions."""
     known: dict[tuple[frozenset[str], str | None], frozenset[UUID]] = {}
     found = {}
     for member_id, member in members.items():
@@ -43,8 +43,8 @@ def reads(members: Mapping[str, ConsumerMember], topics: Topics) -> dict[str, fr
 
 
 def metadata_hash(members: Mapping[str, ConsumerMember], topics: Topics) -> int:
-    """Of the topics that are read, their ids and their numbers of partitions: 64 bits, signed. 0
-    for none. It is in the log: the next coordinator knows what the target was made for."""
+    """A hash of the topics that are read, their ids and partition counts: 64 bits, signed; 0 for
+    none. It is stored in the log, so the next coordinator knows what the target was made for."""
     kinds = {(each.topics, each.regex): each for each in members.values()}
     names = names_read(kinds.values(), topics)
     if not names:

@@ -1,8 +1,8 @@
-"""A group of the consumer protocol and its members as values; what a heartbeat says and is told.
+"""The values of consumer-protocol groups: groups, members, heartbeats and their answers.
 
-Rules: a group is never changed, `heartbeats.py` and `leaving.py` make the next one; what lies
-between two of them is what the log is told (`records.py`), so the log is the group. Epochs only
-grow; a partition is had by one member at most. Times are milliseconds.
+Rules: a group is never changed, `heartbeats.py` and `leaving.py` make the next one; the difference
+between two of them is written to the log (`records.py`), so log and group are equal. Epochs only
+grow; a partition has one owner at most. Times are milliseconds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,17 +24,17 @@ from josefine_broker.engine.groups.consumer.states import (
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 AWAY_EPOCH = -2
-"""A static member's process went, and its next one is to come (KIP-848)."""
+"""A static member's process has stopped, and its next one is expected (KIP-848)."""
 NO_MEMBER = ""
 WAITING_MS = 2_000
-"""Between two heartbeats of a member that waits for partitions; by default others have 5,000. No
-less: librdkafka gives a heartbeat no more time than that to be answered."""
+"""Heartbeat interval of a member that waits for partitions; the default for others is 5,000. Not
+less: librdkafka waits no longer than this for the answer to a heartbeat."""
 WAITING_MEMBER_MS = 20
-"""For each member of its group: all together are heard 50 times a second at most."""
+"""Per member of its group: the whole group sends at most 50 heartbeats a second."""
 
 
 class Part(NamedTuple):
-    """A partition by its topic's id: a topic made anew under a name is another one."""
+    """A partition by its topic's id: a topic that is created again has another id."""
 
     topic_id: UUID
     partition: int
@@ -46,7 +46,7 @@ NO_PARTS: Parts = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A ConsumerGroupHeartbeat. None, and -1 for the timeout: as it was said before."""
+    """A ConsumerGroupHeartbeat. None, and -1 for the timeout, mean unchanged."""
 
     member_id: str
     epoch: int
@@ -55,41 +55,41 @@ class Beat:
     rebalance_timeout_ms: int = -1
     topics: frozenset[str] | None = None
     regex: str | None = None
-    """Empty: none any more."""
+    """Empty: the regular expression is removed."""
     assignor: str | None = None
     owned: Parts | None = None
-    """What it has."""
+    """The partitions that it owns."""
     client_id: str = ""
     client_host: str = ""
 
     @property
     def is_full(self) -> bool:
-        """It says everything, as one does that is not sure what its last answer was."""
+        """Whether it reports everything, as after a lost answer."""
         says_topics = self.topics is not None or self.regex is not None
         return self.owned is not None and self.rebalance_timeout_ms != -1 and says_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeatAnswer:
-    """What a heartbeat is told. `parts`: what it may have now; None: as it was told before."""
+    """The answer to a heartbeat. `parts`: its assignment; None: unchanged."""
 
     member_id: str = NO_MEMBER
     epoch: int = 0
     parts: Parts | None = None
     waits_among: int = 0
-    """Of one that is to have what others have not given up yet: members of its group; else 0."""
+    """For a member that waits for partitions of others: the size of its group; else 0."""
 
     def interval_ms(self, configured_ms: int) -> int:
-        """In how long it is to be heard again. Who waits sooner: what it waits for is free at any
-        moment, and only its next heartbeat gives it that."""
+        """The heartbeat interval of the member. A waiting member gets a shorter one: its partitions
+        may be free at any moment, and only its next heartbeat assigns them."""
         if not self.waits_among:
             return configured_ms
         return min(configured_ms, max(WAITING_MS, WAITING_MEMBER_MS * self.waits_among))
 
 
 class ClassicSide(NamedTuple):
-    """What a member has that speaks the classic protocol: its session, which it chooses itself, and
-    the assignors that it offered, with what it said for each."""
+    """The classic part of a member: the session timeout that it chose, and its assignors with the
+    metadata for each."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -97,7 +97,7 @@ class ClassicSide(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """One member as it is now."""
+    """One member."""
 
     member_id: str
     instance_id: str | None = None
@@ -110,14 +110,14 @@ class ConsumerMember:
     rebalance_timeout_ms: int = -1
     epoch: int = JOINING_EPOCH
     previous_epoch: int = JOINING_EPOCH
-    """The one before: a member that was not told of the newer one still says it."""
+    """The previous epoch: a member that did not get the newer one still reports it."""
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Parts = NO_PARTS
-    """What it was told that it may have."""
+    """The partitions that it was assigned."""
     revoking: Parts = NO_PARTS
-    """What it was told to give up; it has them until it says that it did."""
+    """The partitions that it has to revoke; it owns them until it reports that it did."""
     classic: ClassicSide | None = None
-    """None: it speaks the consumer protocol."""
+    """None: it uses the consumer protocol."""
 
     @property
     def is_away(self) -> bool:
@@ -126,7 +126,7 @@ class ConsumerMember:
     def moved(
         self, event: ConsumerMemberEvent, epoch: int, assigned: Parts, revoking: Parts
     ) -> "ConsumerMember":
-        """This member after `event`, in an epoch, with what it has there."""
+        """The member after `event`, with its epoch and partitions."""
         previous = self.previous_epoch if epoch == self.epoch else max(self.epoch, JOINING_EPOCH)
         return replace(
             self,
@@ -148,30 +148,30 @@ def _nothing() -> Mapping[str, Parts]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroup:
-    """One group as it is now."""
+    """One group."""
 
     group_id: str
     epoch: int = 0
-    """Grows with every change of its members, of what they read, or of those topics."""
+    """Grows with every change of its members, their subscriptions, or the subscribed topics."""
     metadata_hash: int = 0
-    """Of the topics that are read, with their partitions (`subscriptions.py`)."""
+    """Hash of the subscribed topics and their partitions (`subscriptions.py`)."""
     target_epoch: int = 0
-    """The epoch that `target` was made for."""
+    """The epoch that `target` was computed for."""
     members: Mapping[str, ConsumerMember] = field(default_factory=_nobody)
     target: Mapping[str, Parts] = field(default_factory=_nothing)
-    """What each member is to have in the end."""
+    """The target assignment: what each member will own in the end."""
     state: ConsumerGroupState = ConsumerGroupState.EMPTY
 
     def moved(self, event: ConsumerGroupEvent, **changes: object) -> "ConsumerGroup":
-        """This group after `event`. Raises Fatal where the table does not list it."""
+        """The group after `event`. Raises Fatal where the table does not list it."""
         return replace(self, state=next_group_state(self.state, event), **changes)  # type: ignore[arg-type]
 
     def with_member(self, member: ConsumerMember) -> "ConsumerGroup":
-        """A new member, or a member as it is now."""
+        """The group with this member added or replaced."""
         return replace(self, members={**self.members, member.member_id: member})
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """Who has that instance id."""
+        """The member with that instance id."""
         found = (each for each in self.members.values() if each.instance_id == instance_id)
         return next(found, None)
 
@@ -179,7 +179,7 @@ class ConsumerGroup:
         return self.target.get(member_id, NO_PARTS)
 
     def held_by_others(self, member_id: str) -> set[Part]:
-        """What other members have, or were not heard to have given up."""
+        """The partitions that other members own, or have not confirmed to have revoked."""
         held: set[Part] = set()
         for key, each in self.members.items():
             if key != member_id:
@@ -188,7 +188,7 @@ class ConsumerGroup:
         return held
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
-        """Whether it has what the target gives it; also while it is away."""
+        """Whether it owns its target; also while it is away."""
         if member.state is not ConsumerMemberState.STABLE:
             return False
         if member.is_away:
@@ -200,28 +200,28 @@ class ConsumerGroup:
         return all(self.is_reconciled(each) for each in self.members.values())
 
     def settled(self) -> "ConsumerGroup":
-        """Stable, if the last member has what the target gives it now."""
+        """The group, stable if every member owns its target now."""
         if self.state is ConsumerGroupState.RECONCILING and self.is_converged:
             return self.moved(ConsumerGroupEvent.CONVERGED)
         return self
 
 
 class Settings(NamedTuple):
-    """What the decisions need to know of the broker's configuration."""
+    """The broker's settings that the decisions need."""
 
     size_max: int
-    """Members of a group."""
+    """The largest number of members."""
 
 
 def parts_of(topics: Iterable[tuple[UUID | None, Iterable[int]]]) -> Parts:
-    """From the wire's shape: partitions by topic."""
+    """The set of partitions from the wire format's topics."""
     return frozenset(
         Part(topic_id, index) for topic_id, indexes in topics if topic_id for index in indexes
     )
 
 
 def by_topic(parts: Parts) -> list[tuple[UUID, tuple[int, ...]]]:
-    """The wire's shape, in one order for equal sets."""
+    """The wire format's topics, in one order for equal sets."""
     found: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(parts):
         found.setdefault(topic_id, []).append(index)

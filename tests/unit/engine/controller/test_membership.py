@@ -79,8 +79,8 @@ def test_last_voter_stays() -> None:
     ("voters", "live", "reason"),
     [
         ({1, 2, 3}, {2, 3}, ""),
-        ({1, 2, 3}, {1, 2, 3}, "broker 1 serves, so it has its data"),
-        ({1, 2, 3}, {2}, "a majority of the voters that stay must be there: start broker 3 first"),
+        ({1, 2, 3}, {1, 2, 3}, "broker 1 is live, so it has its data"),
+        ({1, 2, 3}, {2}, "a majority of the remaining voters must be live: start broker 3 first"),
         ({1}, {2, 3}, "broker 1 is the only voter"),
         ({1, 2, 3, 4, 5}, {2, 3, 4}, ""),
         ({1, 2, 3, 4, 5}, {2, 3}, "start broker 4, 5 first"),
