@@ -1,4 +1,4 @@
-"""The decoder in plain Python, record by record: what `decoder.py` must equal, and its fallback."""
+"""The decoder in plain Python, record by record: the oracle of `decoder.py`, and its fallback."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from josefine_broker.records.reader import read_records
 
 
 class PythonDecoder:
-    """Same surface as `decode.Decoder`."""
+    """Has the interface of `decoder.Decoder`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PythonDecoder:
         )
 
     def end_offset(self, records: memoryview) -> int:
-        """The offset behind the last whole batch, -1 when there is none."""
+        """The largest end offset of a complete batch, -1 when there is none."""
         return max([-1, *(header.end_offset for _, header in iter_batches(records))])
 
     def _row(self, record: Any, header: BatchHeader) -> dict[str, Any]:
@@ -88,5 +88,5 @@ class PythonDecoder:
 
 
 def _int64(number: int) -> int:
-    """Numbers of the compiled loops wrap."""
+    """Wrap to 64 bits, as the compiled kernels do."""
     return (number + 2**63) % 2**64 - 2**63

@@ -33,7 +33,6 @@ WORDS = {
 """What we do not write → what we write instead."""
 
 LEFT: dict[str, int] = {
-    "josefine_arrow": 30,
     "josefine_broker": 4,
     "josefine_broker/api": 100,
     "josefine_broker/base": 32,
