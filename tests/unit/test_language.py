@@ -46,7 +46,6 @@ LEFT: dict[str, int] = {
     "josefine_broker/text": 34,
     "josefine_broker/wire": 22,
     "josefine_cli": 244,
-    "josefine_journal": 146,
     "pipelines": 587,
     "raft": 94,
 }
