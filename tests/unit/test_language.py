@@ -45,7 +45,7 @@ LEFT: dict[str, int] = {
     "josefine_broker/records": 24,
     "josefine_broker/text": 34,
     "josefine_broker/wire": 22,
-    "josefine_cli": 244,
+    "josefine_cli": 54,
     "pipelines": 587,
     "raft": 94,
 }
