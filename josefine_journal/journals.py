@@ -82,6 +82,7 @@ class Journals:
         assert client is not None or log is not None
         self.topic: Log = log or TopicLog(client, topic, readers)  # type: ignore[arg-type]
         self._store = store
+        # Opened at the first use: only then the topic's id is known, by which stores are checked.
         self._opened: tuple[object, Store] | None = None
         self.origin = origin
         self.version = version

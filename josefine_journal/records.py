@@ -102,6 +102,7 @@ def encode_append(
         checked = Events(events=tuple(events), metadata=metadata.payload)
     except ValueError as error:
         raise JournalError(str(error)) from error
+    # Every reader would refuse such an append; refused here, it never reaches the topic.
     first = checked.events[0].seq_nr
     if expected_seq_nr is not None and first <= expected_seq_nr:
         raise JournalError(f"event {first} is not after the expected number {expected_seq_nr}")

@@ -49,6 +49,7 @@ class PythonDecoder:
                 break
             if self._check_crcs:
                 verify(records, position, header)
+            # Skipped batches advance the offset too: otherwise they would be fetched for ever.
             next_offset = max(next_offset, header.end_offset)
             if skip or header.is_control or not self._rows.may_be_in(header.max_timestamp_ms):
                 continue

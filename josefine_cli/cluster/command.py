@@ -101,6 +101,7 @@ def up(
         cluster.add(count, port, fast=fast, replication=min(3, count))
     elif fast or port is not None:
         note("--fast and --port are for new brokers: existing ones keep their settings")
+    # Old brokers start first: new ones join them and need their majority.
     try:
         cluster.start(stopped, keep=True)
         new = [id_ for id_ in sorted(cluster.brokers) if id_ not in old]

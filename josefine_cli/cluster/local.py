@@ -191,12 +191,14 @@ class LocalCluster:
         for id_ in new:
             if self.home(id_).exists():
                 raise UsageError(
-                    f"{self.home(id_)} is there already, and is no broker of this cluster:"
+                    f"{self.home(id_)} exists already and is not a broker of this cluster:"
                     " choose another --directory"
                 )
             self.brokers[id_] = LocalBroker(
                 id=id_, port=ports[id_][0], raft_port=ports[id_][1], admin_port=ports[id_][2]
             )
+        # The first brokers form the cluster as its voters. Later ones only know where to join:
+        # with voters of their own they would form a second cluster.
         for id_ in new:
             if old:
                 seeds = [f"{HOST}:{self.brokers[each].raft_port}" for each in old]

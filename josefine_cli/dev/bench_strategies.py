@@ -132,6 +132,8 @@ def _write(
                 producer.send(topic, None, (marker + b"%020d" % number).ljust(size, b"."))
             producer.flush()
         except KafkaError:
+            # Some of these records may be stored, so they count neither as acknowledged nor as
+            # lost. A new producer starts with clean sequence numbers (KIP-98).
             outcome.in_doubt += len(numbers)
             producer = BlockingProducer(client, acks=ACKS_NUMBER[outcome.acks])
         else:

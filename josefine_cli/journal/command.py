@@ -104,6 +104,8 @@ def append(
     )
     headers = parse_headers(header)
     with _journal(bootstrap, store, topic, journal_id, "appending to") as (journal, _):
+        # Numbers that were derived from the last one are only valid if nobody appends in between:
+        # then `expect` is set, and the append is refused.
         events, expect = _numbered(journal, found, expect)
         at = journal.append(events, metadata, headers, expect)
         if (warning := journal.retention_warning()) is not None:

@@ -123,6 +123,7 @@ async def _opened(
     topic_id = await _topic_id(log, asked.partitions)
     count = await log.partition_count()
     store = DeltaStore(asked.store, topic, topic_id, partition_count=count, at=asked.at)
+    # A restored store is reported before its range is replicated again: later it is not visible.
     partitions = asked.partitions or range(count)
     tell_restored(topic, await asyncio.to_thread(store.taken_back, partitions))
     letters = asked.dead_letters and asked.dead_letters.replace("{topic}", topic)

@@ -160,6 +160,7 @@ def remove(
         if not found:
             print("no rule matches")
             return
+        # The rules are listed before the question: a filter may match more than was meant.
         agree(f"remove {plural(len(found), 'rule')}: {'; '.join(map(_sentence, found))}?", yes,
               "removing rules")  # fmt: skip
         for each in filters:

@@ -166,6 +166,7 @@ def reset_offsets(
             raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
         earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
         planned = moves(client, target, committed, earliest, latest)
+        # The coordinator refuses the commit if a member has joined since the check above.
         if execute:
             _commit(client, group, planned)
     _tell_moves(group, planned, execute, as_json)
@@ -297,6 +298,7 @@ def _description(client: BlockingClient, group: str) -> dict[str, Any]:
     owners = {tp: member for member in described.members for tp in member.assigned}
     tps = sorted({*committed, *owners})
     known = client.metadata(sorted({tp.topic for tp in tps})) if tps else client.metadata([])
+    # A partition without a leader has no end offset: ListOffsets would fail for all of them.
     led = [tp for tp in tps if (p := known.partition(tp)) is not None and p.leader != NO_LEADER]
     ends = _listed(client, led, LATEST) if led else {}
     partitions: list[dict[str, Any]] = []

@@ -45,6 +45,8 @@ def lines_and_pauses(stream: BinaryIO, stop: int | None = None) -> Iterator[byte
         chunk = os.read(descriptor, READ_BYTES)
         if not chunk:
             break
+        # `oldest` starts with the first chunk after a pause, so that slow lines do not wait for
+        # ever for a pause that never comes.
         oldest = time.monotonic() if oldest is None else oldest
         first, *others = chunk.split(b"\n")
         rest.append(first)

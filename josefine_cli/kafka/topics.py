@@ -235,6 +235,7 @@ def _description(client: BlockingClient, name: str, all_configs: bool) -> dict[s
     topic = client.metadata([name]).topics[name]
     if topic.error_code is not ErrorCode.none:
         raise partition_error(TopicPartition(name, 0), topic.error_code, None)
+    # A partition without a leader has no offsets: ListOffsets would fail for all of them.
     led = [
         TopicPartition(name, p.partition)
         for p in topic.partitions.values()

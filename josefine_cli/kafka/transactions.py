@@ -206,6 +206,8 @@ def commit(
             yes,
             "committing",
         )
+        # Taking the id over shows which transaction is open now. Between the question and the
+        # answer another one may have replaced the one that was shown: that one is not committed.
         kept = _keep(client, transactional_id)
         if kept.wrote != ProducerIdentity(txn.producer_id, txn.producer_epoch):
             now = "nothing is open" if kept.wrote is None else "another one is open"

@@ -148,6 +148,7 @@ def limit_bytes(
         return dict(ends)
     names = sorted(waiting)
     turn = sum(begins.values()) % len(names)
+    # The rotation is derived from the positions, not from state: a replay gets the same ranges.
     taken = dict.fromkeys(ends, 0)
     left = float(bytes_max)
     for place, tp in enumerate(names[turn:] + names[:turn]):

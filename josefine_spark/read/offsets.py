@@ -106,6 +106,8 @@ def resolve_start(
         if position.topic_ids is None:
             _all_named(position, bounds, " (-2 is its earliest, -1 its latest)")
         return {tp: _named(position, tp, bound, fail_on_data_loss) for tp, bound in bounds.items()}
+    # What is left are timestamps. "10m ago" is lenient: without records since then, the end is the
+    # right start; for a fixed time it would silently skip everything, so it must be asked for.
     late = [str(tp) for tp in sorted(bounds) if found[tp] < 0]
     if late and missing is MissingStrategy.ERROR and not position.lenient:
         raise OptionError(

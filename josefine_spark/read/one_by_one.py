@@ -102,6 +102,7 @@ class OneByOne:
         return decoded
 
     def _one(self, batch: memoryview, header: BatchHeader, offset: int) -> Sequence[Any]:
+        # The checksum decides first: a batch that disk or network changed must never be skipped.
         tp, end = self._wanted.partition, self._wanted.end
         try:
             verify(batch, 0, header)

@@ -65,6 +65,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
             f"got {compression!r}"
         )
     delivery = options.choice("delivery", Delivery.AT_LEAST_ONCE)
+    # Before the values are used: a contradiction must fail, not be resolved silently.
     idempotent = _is_idempotent(options, acks)
     _check_exactly_once(options, delivery, idempotent)
     return SinkOptions(

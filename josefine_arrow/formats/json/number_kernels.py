@@ -103,6 +103,7 @@ def double_of(mantissa, exponent, powers):
         return (number / power if exponent < 0 else number * power), True
     if exponent < POWER_MIN or exponent > POWER_MAX:
         return 0.0, False
+    # Normalized to 64 bits, the product has 53 digits and at least 10 more for the rounding.
     zeros = 0
     while mantissa < np.uint64(1 << 63):
         mantissa = mantissa << np.uint64(1)
