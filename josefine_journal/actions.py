@@ -150,8 +150,8 @@ def partitions_of(header: bytes) -> int | None:
 def with_partitions(header: bytes, partitions: int) -> bytes:
     """The same action with another count; all other fields are kept. Raises JournalError."""
     kinds = parse_object(header, ACTION_HEADER)
-    said = {kind: {**fields, "partitions": partitions} for kind, fields in kinds.items()}
-    return compact(said).encode()
+    by_kind = {kind: {**fields, "partitions": partitions} for kind, fields in kinds.items()}
+    return compact(by_kind).encode()
 
 
 def _decode_append(fields: Mapping[str, Any]) -> Append:

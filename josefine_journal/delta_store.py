@@ -240,12 +240,12 @@ class DeltaStore:
 
     def _read_properties(self, table: DeltaTable) -> None:
         """Check the newest version's properties: RESTORE restores them too. Raises StoreError."""
-        said = table.metadata().configuration
-        version, topic_id = said.get(VERSION_KEY, ""), said.get(TOPIC_ID_KEY, "")
+        properties = table.metadata().configuration
+        version, topic_id = properties.get(VERSION_KEY, ""), properties.get(TOPIC_ID_KEY, "")
         if not version.isdigit():
             raise StoreError(f"{self.path} is a Delta table, but not a store of journals")
         self._layout = int(version)
-        self._is_migrated = MIGRATED_KEY in said
+        self._is_migrated = MIGRATED_KEY in properties
         if self._layout > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} is a store of version {version}; this program knows up to "
@@ -263,11 +263,11 @@ class DeltaStore:
         count = self._partition_count
         if count is None:
             return
-        said = table.metadata().configuration.get(PARTITIONS_KEY)
-        if said is not None:
-            if int(said) != count:
+        recorded = table.metadata().configuration.get(PARTITIONS_KEY)
+        if recorded is not None:
+            if int(recorded) != count:
                 where = f"as the store {self.path} records"
-                raise TopicWidened(self.topic, count, recorded=int(said), where=where)
+                raise TopicWidened(self.topic, count, recorded=int(recorded), where=where)
             return
         for partition, listed in files.items():
             for key in sorted(
@@ -281,8 +281,8 @@ class DeltaStore:
         """The recorded count; None: no table, or not recorded. Raises StoreError."""
         with self._lock:
             table = self._refreshed()
-            said = None if table is None else table.metadata().configuration.get(PARTITIONS_KEY)
-        return None if said is None else int(said)
+            recorded = None if table is None else table.metadata().configuration.get(PARTITIONS_KEY)
+        return None if recorded is None else int(recorded)
 
     def set_partition_count(self, count: int) -> None:
         """Record the count after a move; a process that has the table open with another count then
@@ -292,8 +292,8 @@ class DeltaStore:
             if table is None:
                 return
             try:
-                said = {PARTITIONS_KEY: str(count)}
-                table.alter.set_table_properties(said, raise_if_not_exists=False)
+                properties = {PARTITIONS_KEY: str(count)}
+                table.alter.set_table_properties(properties, raise_if_not_exists=False)
             except CommitFailedError as error:
                 raise Overtaken(f"{self.path}: {error}") from error
             except DeltaError as error:
@@ -316,9 +316,9 @@ class DeltaStore:
             if missing:
                 table.alter.add_columns(missing)
             if self._layout < SCHEMA_VERSION:
-                said = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
-                said |= self._count_property()
-                table.alter.set_table_properties(said, raise_if_not_exists=False)
+                properties = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
+                properties |= self._count_property()
+                table.alter.set_table_properties(properties, raise_if_not_exists=False)
             self._migrate_ends()
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
@@ -357,16 +357,16 @@ class DeltaStore:
         return sorted(found)
 
     def _created(self) -> DeltaTable:
-        said = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
-        said |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
-        said |= self._count_property()
+        properties = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
+        properties |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
+        properties |= self._count_property()
         self.at("before_create")
         try:
             DeltaTable.create(
                 self.path,
                 Schema.from_arrow(SCHEMA),
                 partition_by=["partition"],
-                configuration=said,
+                configuration=properties,
                 raise_if_key_not_exists=False,
             )
         except DeltaError as error:

@@ -29,9 +29,9 @@ class Notifier:
             where = topic, partition
             self._ends[where] = end
             waiting = self._waiting.pop(where, [])
-            for offset, told in waiting:
-                if offset < end and not told.done():
-                    told.set_result(None)
+            for offset, waiter in waiting:
+                if offset < end and not waiter.done():
+                    waiter.set_result(None)
             if rest := [each for each in waiting if not each[1].done()]:
                 self._waiting[where] = rest
 
@@ -40,11 +40,11 @@ class Notifier:
         where = topic, place.partition
         if place.offset < self._ends.get(where, 0):
             return
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(where, []).append((place.offset, told))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(where, []).append((place.offset, waiter))
         try:
             async with asyncio.timeout(timeout_s):
-                await told
+                await waiter
         except TimeoutError:
             raise _late(topic, place, timeout_s, self._ends.get(where, 0)) from None
 

@@ -59,8 +59,8 @@ def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
     if not security.protocol.is_sasl or not _is_private(url):
         return {}
     if security.token is None:
-        said = base64.b64encode(f"{security.username}:{security.password}".encode()).decode()
-        return {"Authorization": f"Basic {said}"}
+        credentials = base64.b64encode(f"{security.username}:{security.password}".encode()).decode()
+        return {"Authorization": f"Basic {credentials}"}
     try:
         return {"Authorization": f"Bearer {security.token.read(env).strip()}"}
     except ValueError as error:

@@ -29,7 +29,7 @@ def look_at_files(
 
 def _soon(config: BrokerConfig, now_ms: int) -> list[str]:
     """Warnings about certificates that expire within SOON_DAYS."""
-    told = []
+    expiring = []
     of_listeners = {
         f"tls.by_listener.{name}.certificate": own.certificate
         for name, own in config.tls.by_listener.items()
@@ -44,5 +44,5 @@ def _soon(config: BrokerConfig, now_ms: int) -> list[str]:
         until_ms = 1_000 * valid_until_s(first_of_pem(certificate.read_text("ascii", "replace")))
         if now_ms <= until_ms < now_ms + SOON_DAYS * DAY_MS:
             day = datetime.fromtimestamp(until_ms / 1_000, UTC).date()
-            told.append(f"{name} {certificate} expires on {day}")
-    return told
+            expiring.append(f"{name} {certificate} expires on {day}")
+    return expiring

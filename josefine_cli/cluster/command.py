@@ -276,14 +276,14 @@ def list_brokers(
     josefine cluster brokers --admin broker-1:9292 --json
     """
     view = first_view(admin_urls(admin, directory))
-    told = [_broker_told(view, broker) for broker in view["brokers"]]
+    shown = [_broker_told(view, broker) for broker in view["brokers"]]
     if as_json:
-        print_json(told)
+        print_json(shown)
         return
     columns = ("id", "place", "role", "rack", "address", "raft", "leads", "copies", "epoch")
     print_table(
         [{"id": "broker"}.get(each, each) for each in columns],
-        [["-" if each[name] is None else each[name] for name in columns] for each in told],
+        [["-" if each[name] is None else each[name] for name in columns] for each in shown],
     )
 
 

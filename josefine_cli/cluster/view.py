@@ -238,17 +238,17 @@ def problems(found: Survey) -> list[str]:
     best = found.best
     if not found.formed:
         return [_not_formed(id_, view) for id_, view in _known(found)]
-    said = []
+    sentences = []
     for broker in best["brokers"]:
         id_ = broker["id"]
         view = found.views.get(id_)
         if view is None:
-            said.append(f"broker {id_} does not answer, and is {place(broker)} in the image")
+            sentences.append(f"broker {id_} does not answer, and is {place(broker)} in the image")
         elif view["waits_for"]:
-            said.append(f"broker {id_} does not serve: {view['waits_for']}")
+            sentences.append(f"broker {id_} does not serve: {view['waits_for']}")
         elif place(broker) != "serving":
-            said.append(f"broker {id_} is {place(broker)}")
-    said += _disagreements(found)
+            sentences.append(f"broker {id_} is {place(broker)}")
+    sentences += _disagreements(found)
     counts = best["counts"]
     for name, words in (
         ("offline", "without a leader"),
@@ -256,8 +256,8 @@ def problems(found: Survey) -> list[str]:
     ):
         if counts[name]:
             noun = "partition" if counts[name] == 1 else "partitions"
-            said.append(f"{counts[name]} {noun} {words}")
-    return said
+            sentences.append(f"{counts[name]} {noun} {words}")
+    return sentences
 
 
 def _not_formed(id_: int, view: View) -> str:
@@ -266,21 +266,21 @@ def _not_formed(id_: int, view: View) -> str:
 
 
 def _disagreements(found: Survey) -> list[str]:
-    said = []
+    sentences = []
     leaders = {id_: view["raft"]["leader"] for id_, view in _known(found)}
     if set(leaders.values()) == {-1}:
-        said.append("there is no controller: fewer than a majority of the voters are there")
+        sentences.append("there is no controller: fewer than a majority of the voters are there")
     elif len(set(leaders.values())) > 1:
         named = ", ".join(f"{id_} names {leader}" for id_, leader in sorted(leaders.items()))
-        said.append(f"brokers name different controllers: {named}")
+        sentences.append(f"brokers name different controllers: {named}")
     if len({view["cluster_id"] for _, view in _known(found)}) > 1:
-        said.append("brokers name different clusters")
+        sentences.append("brokers name different clusters")
     if found.images_equal is False:
-        said.append(f"images differ at height {found.common_height}")
+        sentences.append(f"images differ at height {found.common_height}")
     elif found.images_equal is None:
         heights = ", ".join(f"{id_} at {view['image']['height']}" for id_, view in _known(found))
-        said.append(f"images were never seen at one height: {heights}")
-    return said
+        sentences.append(f"images were never seen at one height: {heights}")
+    return sentences
 
 
 def _known(found: Survey) -> list[tuple[int, View]]:

@@ -154,7 +154,7 @@ def _changed_partitions(before: Scene, after: Scene) -> Iterator[str]:
         yield f"and {plural(len(moved) - PARTITIONS_SHOWN_MAX, 'more partition')} changed"
 
 
-class Looks:
+class Poller:
     """The repeated polls. Mutable: it learns the addresses of brokers, and so continues when the
     first one fails."""
 
@@ -165,7 +165,7 @@ class Looks:
         self._learn(first)
         self._urls.setdefault(first["broker_id"], next(iter(urls)))
 
-    def look(self) -> dict[int, Answer]:
+    def poll(self) -> dict[int, Answer]:
         """Query every known broker."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._urls))) as pool:
             found = dict(zip(self._urls, pool.map(_ask, self._urls.values()), strict=True))
@@ -208,28 +208,28 @@ def watch(
     josefine cluster watch
     josefine cluster watch --every 1 --json
     """
-    looks = Looks(admin_urls(admin, directory))
+    poller = Poller(admin_urls(admin, directory))
     try:
         if is_terminal(sys.stdout) and not as_json:
-            _in_place(looks, every)
+            _in_place(poller, every)
         else:
-            _as_lines(looks, every, as_json=as_json)
+            _as_lines(poller, every, as_json=as_json)
     except KeyboardInterrupt:
         return
 
 
-def _as_lines(looks: Looks, every_s: float, *, as_json: bool) -> None:
-    scene = scene_of(looks.look(), None)
+def _as_lines(poller: Poller, every_s: float, *, as_json: bool) -> None:
+    scene = scene_of(poller.poll(), None)
     _tell([summary(scene)], as_json=as_json)
     while True:
         time.sleep(every_s)
-        before, scene = scene, scene_of(looks.look(), scene)
+        before, scene = scene, scene_of(poller.poll(), scene)
         _tell(changes(before, scene), as_json=as_json)
 
 
-def _tell(said: Iterable[str], *, as_json: bool) -> None:
+def _tell(sentences: Iterable[str], *, as_json: bool) -> None:
     now = iso_time(time.time_ns() // 1_000_000)
-    for each in said:
+    for each in sentences:
         if as_json:
             print_json({"time": now, "change": each})
         else:
@@ -237,33 +237,33 @@ def _tell(said: Iterable[str], *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _in_place(looks: Looks, every_s: float) -> None:
+def _in_place(poller: Poller, every_s: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
     console = Console(highlight=False)
-    said: deque[str] = deque(maxlen=CHANGES_KEPT)
-    answers = looks.look()
+    sentences: deque[str] = deque(maxlen=CHANGES_KEPT)
+    answers = poller.poll()
     scene = scene_of(answers, None)
-    with Live(_shown(scene, answers, said, console.height), console=console) as live:
+    with Live(_shown(scene, answers, sentences, console.height), console=console) as live:
         while True:
             time.sleep(every_s)
-            answers = looks.look()
+            answers = poller.poll()
             before, scene = scene, scene_of(answers, scene)
             now = datetime.now().strftime("%H:%M:%S")
-            said.extend(f"{now} {each}" for each in changes(before, scene))
-            live.update(_shown(scene, answers, said, console.height), refresh=True)
+            sentences.extend(f"{now} {each}" for each in changes(before, scene))
+            live.update(_shown(scene, answers, sentences, console.height), refresh=True)
 
 
 def _shown(
-    scene: Scene, answers: Mapping[int, Answer], said: Sequence[str], height: int
+    scene: Scene, answers: Mapping[int, Answer], sentences: Sequence[str], height: int
 ) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     room = max(1, height - len(scene.brokers) - 4)
-    told = Text("\n".join(list(said)[-room:]), overflow="ellipsis", no_wrap=True)
-    return Group(summary(scene), table_of(COLUMNS, rows(scene, answers)), "", told)
+    recent = Text("\n".join(list(sentences)[-room:]), overflow="ellipsis", no_wrap=True)
+    return Group(summary(scene), table_of(COLUMNS, rows(scene, answers)), "", recent)
 
 
 COLUMNS = ("broker", "place", "role", "answers", "leads", "in sync")

@@ -102,9 +102,9 @@ def shown(record: Record) -> dict[str, Any]:
         found[f"{name}_bytes"] = None if data is None else len(data)
     found["headers"] = []
     for header, value in record.headers:
-        told: dict[str, Any] = {"name": header}
-        put_bytes(told, "value", _cut(value))
-        found["headers"].append(told)
+        shown: dict[str, Any] = {"name": header}
+        put_bytes(shown, "value", _cut(value))
+        found["headers"].append(shown)
     return found
 
 

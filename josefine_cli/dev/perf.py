@@ -44,8 +44,8 @@ def perf(
     between = Between(before, after, took)
     whole, apis = between.whole(), between.apis()
     if as_json:
-        told = {"seconds": round(took, 3), **whole._asdict()}
-        print_json({**told, "apis": [each._asdict() for each in apis]})
+        totals = {"seconds": round(took, 3), **whole._asdict()}
+        print_json({**totals, "apis": [each._asdict() for each in apis]})
         return
     for line in lines_of(whole):
         print(line)

@@ -114,9 +114,9 @@ def append(
     if as_json:
         print_json({**_place(topic, journal_id, at), "first_seq_nr": first, "last_seq_nr": last})
     else:
-        said = f"appended {plural(len(events), 'event')} to {journal_id}: "
+        summary = f"appended {plural(len(events), 'event')} to {journal_id}: "
         numbers = f"{first}" if first == last else f"{first} to {last}"
-        print(f"{said}{numbers}, partition {at.partition} offset {at.offset}")
+        print(f"{summary}{numbers}, partition {at.partition} offset {at.offset}")
 
 
 @app.command()

@@ -101,14 +101,14 @@ def as_object(record: EventRecord) -> dict[str, Any]:
         "time": iso_time(record.timestamp_ms),
     }
     expire_after = metadata.payload.expire_after
-    said = {
+    values = {
         "origin": record.origin,
         "version": record.version,
         "metadata": metadata.header,
         "payload_metadata": metadata.payload.data,
         "expire_after": None if expire_after is None else write_duration(expire_after),
     }
-    fields |= {name: value for name, value in said.items() if value is not None}
+    fields |= {name: value for name, value in values.items() if value is not None}
     if record.headers:
         fields["headers"] = [_header(name, value) for name, value in record.headers]
     return fields

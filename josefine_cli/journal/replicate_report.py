@@ -69,8 +69,8 @@ class Telling:
         if self._last is None:
             return
         lag = "nothing" if not self._last.lag else plural(self._last.lag, "record")
-        said = f"{plural(self._records, 'record')}, {plural(self._rows, 'row')} stored"
-        sentence = f"{self._topic}: {said}, {lag} to be replicated"
+        done = f"{plural(self._records, 'record')}, {plural(self._rows, 'row')} stored"
+        sentence = f"{self._topic}: {done}, {lag} to be replicated"
         if sentence != self._said:
             self._said = sentence
             note(sentence)

@@ -45,7 +45,7 @@ def describe(
     josefine configs describe --topic orders --all
     josefine configs describe --broker 1
     """
-    kind, name, said = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker)
     with connect(bootstrap_of(bootstrap)) as client:
         if kind == RESOURCE_BROKER:
             _check_broker(int(name), {each.broker_id for each in client.describe_cluster().brokers})
@@ -54,7 +54,7 @@ def describe(
     if as_json:
         print_json([asdict(each) for each in shown])
     elif not shown:
-        print(f"{said} has defaults alone; --all shows them")
+        print(f"{label} has defaults alone; --all shows them")
     else:
         rows = [
             (each.name, each.value, each.source, "yes" if each.may_change else "at a start")
@@ -72,11 +72,11 @@ def set_configs(
     \b
     josefine configs set --topic orders retention.ms=7d cleanup.policy=compact
     """
-    kind, name, said = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker)
     changes: dict[str, str | None] = {**parse_configs(pairs, "")}
     with connect(bootstrap_of(bootstrap)) as client:
         client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
-    print(f"{said}: {plural(len(changes), 'configuration')} set")
+    print(f"{label}: {plural(len(changes), 'configuration')} set")
 
 
 @app.command()
@@ -88,14 +88,14 @@ def remove(
     \b
     josefine configs remove --topic orders retention.ms
     """
-    kind, name, said = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker)
     if kind == RESOURCE_BROKER:
         raise UsageError("a broker's settings are in its file: they cannot be removed here")
     changes: dict[str, str | None] = dict.fromkeys(names)
     with connect(bootstrap_of(bootstrap)) as client:
         check_known(names, client.describe_configs([name])[name], "")
         client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
-    print(f"{said}: {plural(len(changes), 'configuration')} back to the default")
+    print(f"{label}: {plural(len(changes), 'configuration')} back to the default")
 
 
 def _resource(topic: str | None, broker: int | None) -> tuple[int, str, str]:

@@ -25,7 +25,7 @@ from josefine_spark.read.input_partitions import input_partitions, read_task
 from josefine_spark.read.lag import LAG, backlog, lag_of
 from josefine_spark.read.offsets import Bounds, parse_offset, to_dict
 from josefine_spark.read.record_sizes import Sample, offset_bytes
-from josefine_spark.read.topic_metadata import Looks
+from josefine_spark.read.topic_metadata import MetadataCache
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -62,7 +62,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             delay_ms_max=options.max_trigger_delay_ms,
         )
         self._initial: TopicOffsets | None = None
-        self._looks = Looks(options.subscription, read_committed=options.read.read_committed)
+        self._metadata = MetadataCache(
+            options.subscription, read_committed=options.read.read_committed
+        )
         self._last_end: TopicOffsets | None = None
         self._reached: TopicOffsets | None = None
         self._reported: set[Loss] = set()
@@ -126,7 +128,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The end offsets that `latestOffset` last saw on the brokers, and the query's lag, for its
         progress (`lag.py`)."""
-        latest = self._looks.latest
+        latest = self._metadata.latest
         if latest is None:
             return None
         reached = self._reached or latest
@@ -160,8 +162,8 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Mapping[str, Any]) -> None:
         """Used for group commits only: the checkpoint is authoritative, and this call comes one
         batch late."""
-        if self._looks.latest is not None:
-            self._commit_group(parse_offset(end), self._looks.latest)
+        if self._metadata.latest is not None:
+            self._commit_group(parse_offset(end), self._metadata.latest)
 
     def stop(self) -> None:
         """Does nothing: Spark seldom calls it, so no cleanup may depend on it."""
@@ -172,7 +174,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client_for(self._options.read.connection)
 
     def _look(self, reached: TopicOffsets | None = None) -> TopicOffsets:
-        return self._looks.look(self._client(), _now_ms(), reached)
+        return self._metadata.look(self._client(), _now_ms(), reached)
 
     def _bounds(
         self, begin: TopicOffsets, now: TopicOffsets

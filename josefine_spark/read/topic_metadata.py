@@ -23,7 +23,7 @@ MISSING = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
 """A known topic or partition no longer exists: the metadata show which one."""
 
 
-class Looks:
+class MetadataCache:
     """The metadata requests of one reader, with a cache of the last answer. Mutable."""
 
     def __init__(self, subscription: Subscription, *, read_committed: bool) -> None:
