@@ -236,7 +236,7 @@ def test_retention_without_a_store_is_warned_of_and_what_it_takes_is_named(
 
     assert (warned.code, stored.code, stored.err) == (0, 0, "")
     assert "warning: topic" in warned.err
-    assert "has retention.ms=3600000 and no store is named" in warned.err
+    assert "has retention.ms=3600000 and no store is given" in warned.err
     for each in lost:
         assert (each.code, each.out) == (1, ""), each
         assert f"partition {topic}-0: the records from 0 to 1 left the topic" in each.err

@@ -19,7 +19,7 @@ def store(tmp_path: Path) -> Path:
         done = snapshot("save", tmp_path, stdin=line)
         assert (done.code, done.out) == (
             0,
-            f"saved the state of alice behind event {number}\n",
+            f"saved the state of alice after event {number}\n",
         ), done
     return tmp_path
 

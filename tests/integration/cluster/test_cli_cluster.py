@@ -286,7 +286,7 @@ def test_chain_is_drawn_and_told(local: Local) -> None:
     ("arguments", "said"),
     [
         (("kill", "9"), "there is no broker 9"),
-        (("reassign", "t", "--to", "1,x"), "'1,x' is no list of broker numbers"),
+        (("reassign", "t", "--to", "1,x"), "'1,x' is not a list of broker numbers"),
         (("reassign", "t", "--to", "1,1"), "names a broker twice"),
         (("reassign", "t"), "give one of --to"),
         (("reassign", "--to", "1"), "name the TOPIC[:PARTITION]"),
