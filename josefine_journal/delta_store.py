@@ -155,6 +155,8 @@ class DeltaStore:
             end = StoredEnd(partition=batch.partition, end=batch.end, lost_to=lost_to)
             actions += self._end_replaced(there, end)
         self.at("before_commit")
+        # A concurrent commit of the same transaction makes this one fail as a whole, so rows and
+        # end offset can never come from two replicators.
         transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
         self._commit(table, actions, transactions)
         self.at("after_commit")
@@ -168,6 +170,8 @@ class DeltaStore:
         with self._lock:
             table = self._refreshed()
             assert table is not None, "it has files"
+            # A transaction of its own makes two concurrent merges conflict, but not a merge and a
+            # replicator's commit.
             merges = f"{self._app_id(partition)}:merges"
             number = (table.transaction_version(merges) or 0) + 1
             if not set(old) <= set(self._seen.files.get(partition, ())):

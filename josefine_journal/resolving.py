@@ -53,9 +53,11 @@ def settle(records: Sequence[ActionRecord], last: Last | None, lost_to: int = 0)
             case Append():
                 record = described(record)
             case Purge():
+                # Its condition was met here: a reader of the store must not judge it again.
                 record = replace(record, action=replace(record.action, expected_offset=None))
                 lost_to = 0
             case Delete(to=to) if last is not None:
+                # Clamped to what existed, so that it cannot remove events appended after it.
                 clamped = replace(record.action, to=SeqNr(min(to, last.seq_nr)))
                 record = replace(record, action=clamped)
             case Delete() | Mark():

@@ -116,6 +116,7 @@ class Viewer:
             try:
                 window = await self.window(before, mark, kept_bytes_max, rewinds=True)
             except RecordsGone:
+                # Retention overtook this read: a newer snapshot of the store may have the records.
                 if stored is not None:
                     await self._check_nothing_is_lost(mark.partition)
                 continue

@@ -31,6 +31,8 @@ def aborted_batches(
     open_producers: set[int] = set()
     skipped = []
     for base_offset, attributes, producer_id, position, size in batches:
+        # A producer id can have several aborted transactions in one response; each is opened by its
+        # first offset and closed by its own abort marker.
         while waiting and waiting[-1].first_offset <= base_offset:
             open_producers.add(waiting.pop().producer_id)
         if attributes & CONTROL_BIT:

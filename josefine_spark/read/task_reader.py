@@ -202,6 +202,8 @@ class _RangeReader:
                 self._skip_lost()
                 continue
             self._refuse_old_format(fetched.records)
+            # A response may start before the offset and may end with a partial batch: progress is
+            # the end of its last complete batch.
             offset, end = self._offset, self._decoder.end_offset(fetched.records)
             if end <= offset:
                 if not self._wait_on(fetched):

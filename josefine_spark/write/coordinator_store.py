@@ -284,6 +284,8 @@ class _RecordReader:
             fetched = client.fetch({tp: self._offset}, timeout_ms=timeout_ms).get(tp)
             if fetched is None:
                 continue
+            # An offset below the log's start and offsets removed by compaction are no errors here:
+            # only the newest record of each sink matters.
             before = self._offset
             if fetched.error_code is ErrorCode.offset_out_of_range:
                 self._offset = fetched.log_start_offset

@@ -197,6 +197,7 @@ def relation(decided: Batch | None, batch: Batch) -> Relation:
         return Relation.FIRST
     if decided.query_id != batch.query_id:
         return Relation.OTHER
+    # Each batch write is a new query, so its number 0 never means a repeated batch.
     if batch.query_id == BATCH_WRITE or batch.batch_id > decided.batch_id:
         return Relation.NEXT
     if batch.batch_id < decided.batch_id:

@@ -122,6 +122,8 @@ class TaskWriter:
         if error is None:
             counts.acknowledged(batch.records, len(batch.data))
             return True
+        # The broker has rejected the whole batch, so its records and sequence numbers can be sent
+        # again in smaller batches.
         if error.code in TOO_LARGE:
             self._split(tp, batch, error)
             counts.splits += 1
