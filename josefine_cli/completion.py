@@ -1,4 +1,4 @@
-"""`josefine completion`: the lines that let a shell complete this command."""
+"""`josefine completion`: the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 class Shell(StrEnum):
-    """Those that can."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -21,8 +21,8 @@ class Shell(StrEnum):
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument(help="Whose lines.")]) -> None:
-    """Print what makes a shell complete verbs and options.
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+    """Print the script with which a shell completes verbs and options.
 
     Example: eval "$(josefine completion bash)"
     """

@@ -1,7 +1,7 @@
-"""The `josefine` command's front door.
+"""The entry point of the `josefine` command.
 
-Every user error ends here as one sentence on stderr and a non-zero exit, never a stack trace. This
-module imports nothing that takes time: a Ctrl-C while the verbs are loaded finds its handler.
+Every user error ends here as one sentence on stderr and a non-zero exit code, never a stack trace.
+This module imports nothing slow, so that Ctrl-C is handled even while the verbs are being loaded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fill_closed_streams() -> None:
-    """Whoever started this may have closed some of the three: no socket or file shall get their
-    numbers, and what is said on a closed stderr goes nowhere, not to stdout. A verb that needs the
-    input or the output says that it is closed: `sys.stdin` and `sys.stdout` stay None."""
+    """Open the null device for closed standard streams, so that no socket or file gets their
+    numbers and output to a closed stderr does not reach stdout. `sys.stdin` and `sys.stdout` stay
+    None: a verb that needs one of them reports that it is closed."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -35,7 +35,7 @@ def _fill_closed_streams() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line; returns the exit code."""
     try:
         with nothing_collected():
             import typer.main
@@ -56,9 +56,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _after_flushing(code: int) -> int:
-    """Flush stdout now, while its errors can still be told, or passed over in silence.
+    """Flush stdout now, while its errors can still be reported, or ignored for a closed pipe.
 
-    It is None when whoever started this closed it, though typeshed does not know.
+    It is None if the parent process closed it, which typeshed does not know.
     """
     if sys.stdout is None:
         return code

@@ -1,4 +1,4 @@
-"""The verbs of the `josefine` command: named here, each module loaded when its verb is used."""
+"""The table of the `josefine` command's verbs; each module is loaded when its verb is used."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "transactions": (
         "josefine_cli.kafka.transactions",
-        "List and describe transactions, find those that hang, end one of those.",
+        "List and describe transactions, find hanging ones, end one of them.",
     ),
     "sinks": (
         "josefine_cli.kafka.sinks",
-        "List Spark's exactly-once sinks, end what one decided, forget it.",
+        "List Spark's exactly-once sinks, settle or forget a decision.",
     ),
     "users": ("josefine_cli.kafka.users", "List users, set their passwords, remove them."),
-    "acls": ("josefine_cli.kafka.acls", "List, add and remove rules that say who may do what."),
-    "quotas": ("josefine_cli.kafka.quotas", "List, set and remove how much clients may do."),
+    "acls": ("josefine_cli.kafka.acls", "List, add and remove access rules."),
+    "quotas": ("josefine_cli.kafka.quotas", "List, set and remove quotas of clients."),
     "features": ("josefine_cli.kafka.features", "List, raise and lower the levels of features."),
     "cluster": (
         "josefine_cli.cluster.command",
-        "Run a local cluster; look at and change any cluster.",
+        "Run a local cluster; inspect and change any cluster.",
     ),
     "dashboard": (
         "josefine_cli.dashboard.command",
-        "Show a cluster as it lives, in a browser.",
+        "Show a live view of a cluster in a browser.",
     ),
     "delete-records": (
         "josefine_cli.kafka.delete_records",
@@ -56,27 +56,27 @@ VERBS: dict[str, tuple[str, str]] = {
         "josefine_cli.kafka.configs",
         "Describe, set and remove configurations of topics and brokers.",
     ),
-    "config": ("josefine_cli.broker.config", "Check a broker's configuration without a start."),
+    "config": ("josefine_cli.broker.config", "Check a broker's configuration without starting it."),
     "completion": ("josefine_cli.completion", "Let a shell complete this command."),
     "doctor": (
         "josefine_cli.broker.doctor",
-        "Check this machine for a broker, and say what to mend.",
+        "Check this machine for a broker, and report what to fix.",
     ),
-    "bench": ("josefine_cli.dev.bench", "Measure how fast records are taken and given."),
-    "perf": ("josefine_cli.dev.perf", "Look where a running broker's time goes."),
-    "text": ("josefine_cli.kafka.text", "Say lines of the text protocol to a broker."),
+    "bench": ("josefine_cli.dev.bench", "Measure the throughput of writes and reads."),
+    "perf": ("josefine_cli.dev.perf", "Show where a running broker's time goes."),
+    "text": ("josefine_cli.kafka.text", "Send lines of the text protocol to a broker."),
     "log": ("josefine_cli.broker.log", "Verify a stopped broker's files against their checksums."),
-    "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check what landed."),
+    "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check the result."),
     "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),
 }
 """Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""
 
 
 class LazyGroup(TyperGroup):
-    """A group that imports a verb's module when the verb is invoked or its help asked for.
+    """A group that imports a verb's module when the verb is invoked or its help is requested.
 
-    Contexts and commands are `Any`: typer brings its own copy of click from 0.27 on, so their
-    classes have no name that holds for every version of it.
+    Contexts and commands are `Any`: typer has its own copy of click from 0.27 on, so their classes
+    have no name that is valid for every version.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -1,9 +1,9 @@
-"""The header `journal.action`: what one record does to its journal, as JSON.
+"""The header `journal.action`: the action of a record on its journal, as JSON.
 
 Field-compatible with kafka-journal; `expectedSeqNr` of an append, `expectedOffset` of a purge and
-`partitions` of any action are ours, and others ignore them. Rules: absent optionals are left out;
-fields that are not known are ignored; an unknown kind of action is None, for a later version may
-have more; everything else that does not fit is a JournalError.
+`partitions` of any action are our additions, which other programs ignore. Rules: absent optional
+fields are omitted; unknown fields are ignored; an unknown kind of action is None, because a later
+version may have more; everything else that does not match is a JournalError.
 """
 
 import json
@@ -42,21 +42,21 @@ class SeqRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """The record's value holds these events."""
+    """The record's value contains these events."""
 
     range: SeqRange
     payload_type: PayloadType
     origin: str | None = None
     version: str | None = None
     metadata: JsonObject | None = None
-    """The header's `metadata.data`. An append from before there was metadata has none either."""
+    """The header's `metadata.data`; None also for appends of versions without metadata."""
     expected_seq_nr: int | None = None
-    """The journal's last sequence number that the writer knew, 0: none; None: it did not ask."""
+    """The last sequence number that the writer expects, 0: no event; None: no expectation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """The events up to and with `to` that are there now are gone."""
+    """Deletes the existing events up to and including `to`."""
 
     to: SeqNr
     origin: str | None = None
@@ -65,7 +65,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Nothing: a place in the log that a reader can wait for."""
+    """Changes nothing; its offset is a position that a reader can read up to."""
 
     id: str
     origin: str | None = None
@@ -74,20 +74,20 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purge:
-    """The journal is gone, its sequence number with it."""
+    """Deletes the journal, including its sequence number."""
 
     origin: str | None = None
     version: str | None = None
     expected_offset: int | None = None
-    """Where the journal's last append stands as the writer knew it; None: it did not ask."""
+    """The offset of the journal's last append that the writer expects; None: no expectation."""
 
 
 Action = Append | Delete | Mark | Purge
 
 
 def encode_action(action: Action, partitions: int | None = None) -> bytes:
-    """The header's value. `partitions`: how many the topic has, which is why the record is in its
-    partition. Raises JournalError for metadata that is not valid JSON."""
+    """The header's value. `partitions`: the topic's partition count, by which the record's
+    partition was chosen. Raises JournalError for metadata that is not valid JSON."""
     match action:
         case Append():
             kind, fields = "append", _append_fields(action)
@@ -120,7 +120,7 @@ def _origin_fields(action: Action) -> dict[str, Any]:
 
 
 def decode_action(header: bytes) -> Action | None:
-    """The reverse; None for a kind of action that is not known here. Raises JournalError."""
+    """The reverse; None for an unknown kind of action. Raises JournalError."""
     kinds = parse_object(header, ACTION_HEADER)
     for kind, decode in _DECODERS.items():
         if kind in kinds:
@@ -137,8 +137,8 @@ def decode_action(header: bytes) -> Action | None:
 
 
 def partitions_of(header: bytes) -> int | None:
-    """The topic's partition count as the action's writer recorded it; None: it recorded none, or
-    the header cannot be read."""
+    """The topic's partition count as recorded by the action's writer; None: not recorded, or the
+    header cannot be read."""
     try:
         kinds = parse_object(header, ACTION_HEADER)
         (fields,) = kinds.values()
@@ -148,10 +148,10 @@ def partitions_of(header: bytes) -> int | None:
 
 
 def with_partitions(header: bytes, partitions: int) -> bytes:
-    """The same action with another count; what else it has stays. Raises JournalError."""
+    """The same action with another count; all other fields are kept. Raises JournalError."""
     kinds = parse_object(header, ACTION_HEADER)
-    said = {kind: {**fields, "partitions": partitions} for kind, fields in kinds.items()}
-    return compact(said).encode()
+    by_kind = {kind: {**fields, "partitions": partitions} for kind, fields in kinds.items()}
+    return compact(by_kind).encode()
 
 
 def _decode_append(fields: Mapping[str, Any]) -> Append:
@@ -197,7 +197,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Action]] = {
 
 def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     return value
 
 

@@ -1,7 +1,8 @@
-"""The journals of a topic for code without an event loop: the same calls, which wait.
+"""The blocking API of a topic's journals, for code without an event loop.
 
-Rules: one thread at a time; an event loop of its own runs only within a call, so not within
-another's event loop; a stream that is not read to its end is closed with its generator.
+Rules: one thread at a time; an event loop of its own runs during each call, so calls are not
+possible inside another event loop; a stream that is not read to its end is closed with its
+generator.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from josefine_journal.records import EventRecord, Headers, PartitionOffset, Reco
 
 
 class BlockingJournals:
-    """Opens a client of its own; `close` it, or use it as a context."""
+    """The journals of a topic, with a client of its own; `close` it, or use a `with` statement."""
 
     def __init__(
         self,
@@ -30,8 +31,8 @@ class BlockingJournals:
         security: Security = PLAINTEXT,
         **options: Any,
     ) -> None:
-        """`options` are `Journals`'s. Raises ValueError for a malformed bootstrap, and for files of
-        `security` that do not serve."""
+        """`options` are those of `Journals`. Raises ValueError for a malformed bootstrap and for
+        unusable files of `security`."""
         self._runner = asyncio.Runner()
         self._client = AsyncClient(
             bootstrap, client_id="josefine-journal", policy=policy, security=security
@@ -54,11 +55,11 @@ class BlockingJournals:
         self._runner.close()
 
     def replicated(self, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
-        """When the store has that place of the topic. Raises JournalError after so long."""
+        """Wait until the store has that offset of the topic; JournalError after the timeout."""
         self._runner.run(self._journals.replicated(place, timeout_s))
 
     def retention_warning(self) -> str | None:
-        """What will be lost, where the topic does not keep its records and no store has them."""
+        """A warning if the topic's retention will delete records that no store has; else None."""
         return self._runner.run(self._journals.retention_warning())
 
     def journal(self, key: str) -> "BlockingJournal":
@@ -66,7 +67,7 @@ class BlockingJournals:
 
 
 class BlockingJournal:
-    """`Journal`'s methods, which say what they do."""
+    """The methods of `Journal`, blocking; they are documented there."""
 
     def __init__(
         self, runner: asyncio.Runner, journal: Journal, journals: BlockingJournals
@@ -106,5 +107,5 @@ class BlockingJournal:
 
 
 async def _next(chunks: AsyncIterator[list[EventRecord]]) -> list[EventRecord]:
-    """Empty at the end: no chunk is."""
+    """The next chunk; empty at the end, as no chunk is empty."""
     return await anext(chunks, [])

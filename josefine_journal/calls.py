@@ -1,5 +1,5 @@
-"""What a process's calls of journals cost: Prometheus counters, with kafka-journal's names where it
-has them, and a warning for a call that took long. Never an event's bytes.
+"""Prometheus metrics of a process's journal calls, with kafka-journal's names where it has them,
+and a warning for slow calls. They never contain an event's bytes.
 """
 
 import logging
@@ -11,10 +11,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Calls:
-    """Of any number of topics; give it to each `Journals`."""
+    """Metrics of any number of topics; pass it to each `Journals`."""
 
     def __init__(self, registry: CollectorRegistry | None = None, slow_s: float = SLOW_S) -> None:
-        """A registry takes one of these only."""
+        """A registry accepts only one of these."""
         self.registry = registry or CollectorRegistry()
         self._slow_s = slow_s
         self._latency = Summary(
@@ -32,7 +32,7 @@ class Calls:
         )
 
     def ended(self, topic: str, kind: str, seconds: float, error: BaseException | None) -> None:
-        """A call did."""
+        """Count a finished call."""
         self._latency.labels(topic, kind).observe(seconds)
         self._results.labels(topic, kind, "success" if error is None else "failure").inc()
         if seconds > self._slow_s:

@@ -1,8 +1,8 @@
-"""The records of fetched batches, and the first gap between their offsets. Values, no I/O.
+"""Gap detection: the records of fetched batches up to the first missing offset. Values, no I/O.
 
-Rules: in a log that is not compacted each offset is a record or a transaction marker (KIP-98: the
-only record of a control batch); an offset that is neither is a gap, whether whole batches are gone
-or records within one, also where the batch still spans them as compaction leaves it.
+Rules: in a log without compaction each offset is a record or a transaction marker (KIP-98: the only
+record of a control batch); an offset that is neither is a gap. Whole batches may be missing, or
+records within one, also if the batch's header still spans them, as after compaction.
 """
 
 from dataclasses import dataclass, field
@@ -17,17 +17,18 @@ class Continuous:
     """The records from an offset on, without a gap."""
 
     next_offset: int
-    """Where to go on; a gap begins there if `gap_end` is known."""
+    """The offset to read next; a gap starts there if `gap_end` is set."""
     records: list[Record] = field(default_factory=list)
     gap_end: int | None = None
-    """Exclusive; None: there is no gap."""
+    """End of the gap (exclusive); None: there is no gap."""
 
 
 def continuous(batches: memoryview, begin: int, end: int) -> Continuous:
-    """The records from `begin` to `end` (exclusive) of whole batches, CRCs verified, up to a gap.
+    """The records from `begin` to `end` (exclusive) of complete batches, up to a gap. CRCs are
+    verified.
 
-    Batches may begin before. Raises CorruptData, and UnreadableBatchError for one that was stored
-    although nobody can read it.
+    Batches may start before `begin`. Raises CorruptData, and UnreadableBatchError for a batch that
+    was stored with content that cannot be decoded.
     """
     found = Continuous(next_offset=begin)
     for pos, header in iter_batches(batches):
@@ -52,7 +53,7 @@ def continuous(batches: memoryview, begin: int, end: int) -> Continuous:
 
 
 def _is_gap(found: Continuous, offset: int, end: int) -> bool:
-    """Whether something is missing before `offset`; nobody asked for what is behind `end`."""
+    """Whether records are missing before `offset`; those from `end` on were not requested."""
     reached = min(offset, end)
     if found.next_offset >= reached:
         return False

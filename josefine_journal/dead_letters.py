@@ -1,7 +1,7 @@
-"""Dead letters: the topic that takes records of a journal's topic which nobody can read.
+"""The dead-letter topic for unreadable records of a topic of journals.
 
-Rule: a letter is the record as it was, with one header more that says where it stood and why it is
-here; a replicator that died meanwhile writes it again, and the place tells such copies.
+Rule: a dead letter is the original record with one more header, which has its place and the reason.
+A replicator that crashed in between writes it again; such copies have the same place.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,11 +14,11 @@ from josefine_journal.topic import TopicLog
 
 HEADER = "journal.dead-letter"
 SUFFIX = ".dead-letters"
-"""Of the topic's name, unless another one is asked for. No topic of that name is replicated."""
+"""Suffix of the default topic name. No topic with this suffix is replicated."""
 
 
 def letter(dead: DeadLetter) -> Record:
-    """The record that is written."""
+    """The record of a dead letter."""
     record = dead.record
     place = {"topic": dead.topic, "partition": dead.partition, "offset": record.offset}
     header = compact({**place, "error": str(dead.error)}).encode()
@@ -26,7 +26,7 @@ def letter(dead: DeadLetter) -> Record:
 
 
 def burying(client: AsyncClient, topic: str) -> Callable[[DeadLetter], Awaitable[None]]:
-    """What writes letters to that topic, which must exist."""
+    """A function that writes a dead letter to that topic, which must exist."""
     log = TopicLog(client, topic, holds_journals=False)
 
     async def bury(dead: DeadLetter) -> None:

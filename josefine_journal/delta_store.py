@@ -1,10 +1,10 @@
-"""The store of one topic's journals: a Delta table, by delta-rs. No JVM.
+"""The store of one topic's journals: a Delta table, written by delta-rs without a JVM.
 
-Rules: rows and replicated offsets are one Delta commit, so no reader sees one without the other; an
-offset is the name of a file (`store_ends`), which RESTORE takes back with the rows, and the version
-of the partition's Delta transaction (`txn`), by which a commit that another replicator overtook
-fails whole; the table's properties have its layout's version and its topic's id, and a table with
-others is left alone.
+Rules: rows and replicated offsets are one Delta commit, so no reader sees one without the other. An
+offset is stored twice: in the name of a file (`store_ends`), which RESTORE restores with the rows,
+and as the version of the partition's Delta transaction (`txn`), which makes the commit of an
+overtaken replicator fail as a whole. The table's properties have the version of its layout and the
+topic's id; a table with other values is never written.
 """
 
 import json
@@ -42,11 +42,11 @@ TOPIC_KEY = "josefine.journal.topic"
 TOPIC_ID_KEY = "josefine.journal.topicId"
 PARTITIONS_KEY = "josefine.journal.partitions"
 MARKS_ONLY_MAX = 64
-"""Partitions after the last one with rows that are asked for an end when a layout is migrated."""
+"""Partitions after the last one with rows whose ends are looked up when a layout is migrated."""
 MIGRATED_KEY = "josefine.journal.migratedFrom"
-"""Of a table that was made with an older layout: that one."""
+"""The older layout with which a migrated table was created."""
 STATISTIC_CHARS_MAX = 256
-"""A longer id of a journal is not in the statistics of the log, only in the file's own."""
+"""A longer journal id is not in the Delta log's statistics, only in the file's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +55,15 @@ class _Seen:
 
     version: int
     stamp: tuple[int, int, int] | None = None
-    """Of the version's entry in the log: another table may have been put in its place."""
+    """File stamp of the version's log entry: it shows that the table was replaced by another."""
     files: dict[int, tuple[PartFile, ...]] = field(default_factory=dict)
     ends: dict[int, list[StoredEnd]] = field(default_factory=dict)
     transactions: dict[str, int | None] = field(default_factory=dict)
-    """As far as it was asked: the log is searched for each."""
+    """Cache of looked-up transactions: each lookup searches the Delta log."""
 
 
 class DeltaStore:
-    """Of one topic, in a folder of its own below `root`. For any number of threads."""
+    """The store of one topic, in a folder of its own below `root`. Thread-safe."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class DeltaStore:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """Opens nothing. `partition_count` is the topic's, which the table must have been written
-        over (None: not asked); `at` is called at each step of a commit, with its name."""
+        """Opens nothing. `partition_count` is the topic's; the table must have been written with
+        the same (None: not checked). `at` is called with the name of each step of a commit."""
         self.topic = topic
         self.path = root.absolute() / topic
         self._topic_id = "" if topic_id is None else str(topic_id)
@@ -91,7 +91,7 @@ class DeltaStore:
         self._open_files = OpenFiles()
 
     def snapshot(self, partitions: Sequence[int]) -> DeltaSnapshot:
-        """Of these partitions. A table that is not there is an empty one. Raises StoreError."""
+        """The newest snapshot of these partitions; a missing table is empty. Raises StoreError."""
         with self._lock:
             table = self._refreshed()
             seen = self._seen
@@ -105,14 +105,14 @@ class DeltaStore:
         )
 
     def partitions(self) -> Sequence[int]:
-        """Those that have rows."""
+        """The partitions that have rows."""
         with self._lock:
             self._refreshed()
             return sorted(self._seen.files)
 
     def taken_back(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Partitions whose table was restored since their last commit: the end that was committed,
-        and the one of the restored version."""
+        """Partitions whose table was restored since their last commit: the committed end and the
+        end of the restored version."""
         found = {}
         with self._lock:
             table = self._refreshed()
@@ -125,19 +125,19 @@ class DeltaStore:
         return found
 
     def commit(self, batches: Sequence[Batch]) -> None:
-        """All of it or nothing. Raises Overtaken, StoreError, OSError."""
+        """Commit all batches or none. Raises Overtaken, StoreError, OSError."""
         with self._lock:
             table = self._ready(batches)
             self.at("before_files")
             self._commit_rows(table, batches, [self.written(b) for b in batches if b.records])
 
     def commit_files(self, batches: Sequence[Batch], files: Sequence[AddAction]) -> None:
-        """The same for batches whose rows were `written` by others, into this folder."""
+        """As `commit`, for batches whose rows were `written` into this folder before."""
         with self._lock:
             self._commit_rows(self._ready(batches), batches, files)
 
     def _ready(self, batches: Sequence[Batch]) -> DeltaTable:
-        """The table, for a commit that begins where it ends. Raises Overtaken."""
+        """The table, if each batch starts at the stored end. Raises Overtaken."""
         table = self._migrated(self._refreshed() or self._created())
         for batch in batches:
             there = self._end(table, batch.partition)
@@ -155,23 +155,27 @@ class DeltaStore:
             end = StoredEnd(partition=batch.partition, end=batch.end, lost_to=lost_to)
             actions += self._end_replaced(there, end)
         self.at("before_commit")
+        # A concurrent commit of the same transaction makes this one fail as a whole, so rows and
+        # end offset can never come from two replicators.
         transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
         self._commit(table, actions, transactions)
         self.at("after_commit")
 
     def written(self, batch: Batch) -> AddAction:
-        """A new file with the rows of a batch; nothing names it yet."""
+        """A new file with the rows of a batch, not yet part of the table."""
         return self._written(batch.partition, table_of(batch.records))
 
     def replace(self, partition: int, old: Sequence[PartFile], rows: pa.Table) -> None:
-        """Put rows in the place of files that amount to the same. Raises as `commit` does."""
+        """Replace files by equivalent rows. Raises as `commit` does."""
         with self._lock:
             table = self._refreshed()
-            assert table is not None, "there are files of it"
+            assert table is not None, "it has files"
+            # A transaction of its own makes two concurrent merges conflict, but not a merge and a
+            # replicator's commit.
             merges = f"{self._app_id(partition)}:merges"
             number = (table.transaction_version(merges) or 0) + 1
             if not set(old) <= set(self._seen.files.get(partition, ())):
-                raise Overtaken(f"partition {self.topic}-{partition}: its files were merged before")
+                raise Overtaken(f"partition {self.topic}-{partition}: its files are merged already")
             self.at("before_merge")
             actions: list[AddAction | RemoveAction] = []
             if rows.num_rows:
@@ -182,7 +186,7 @@ class DeltaStore:
             self.at("after_merge")
 
     def vacuum(self, retention_hours: int) -> int:
-        """Delete files that no version of so many hours names; how many."""
+        """Delete files that no version of the last hours contains; returns how many."""
         with self._lock:
             table = self._refreshed()
             if table is None:
@@ -195,9 +199,9 @@ class DeltaStore:
     # -- the table
 
     def _refreshed(self) -> DeltaTable | None:
-        """The table at its newest version; None: there is none."""
+        """The table at its newest version; None: it does not exist."""
         if self._table is not None and self._stamp(self._seen.version) != self._seen.stamp:
-            self._table = None  # cleaned up long ago, or another table is in its place
+            self._table = None  # the version's log entry was cleaned up, or the table was replaced
         if self._table is None:
             self._table = self._opened()
             if self._table is None:
@@ -217,7 +221,7 @@ class DeltaStore:
         return self._table
 
     def _stamp(self, version: int) -> tuple[int, int, int] | None:
-        """Of an entry of the log; None: it is not there."""
+        """File stamp of a log entry; None: it does not exist."""
         try:
             found = self._entry(version).stat()
         except FileNotFoundError:
@@ -225,7 +229,7 @@ class DeltaStore:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _entry(self, version: int) -> Path:
-        """Of the table's log: looking for it costs less than asking delta-rs."""
+        """Path of a log entry: to look for the file is cheaper than to ask delta-rs."""
         return self.path / "_delta_log" / f"{version:020}.json"
 
     def _opened(self) -> DeltaTable | None:
@@ -239,13 +243,13 @@ class DeltaStore:
         return table
 
     def _read_properties(self, table: DeltaTable) -> None:
-        """Of the newest version: RESTORE takes them back, too. Raises StoreError."""
-        said = table.metadata().configuration
-        version, topic_id = said.get(VERSION_KEY, ""), said.get(TOPIC_ID_KEY, "")
+        """Check the newest version's properties: RESTORE restores them too. Raises StoreError."""
+        properties = table.metadata().configuration
+        version, topic_id = properties.get(VERSION_KEY, ""), properties.get(TOPIC_ID_KEY, "")
         if not version.isdigit():
-            raise StoreError(f"{self.path} is a Delta table, but no store of journals")
+            raise StoreError(f"{self.path} is a Delta table, but not a store of journals")
         self._layout = int(version)
-        self._is_migrated = MIGRATED_KEY in said
+        self._is_migrated = MIGRATED_KEY in properties
         if self._layout > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} is a store of version {version}; this program knows up to "
@@ -253,21 +257,21 @@ class DeltaStore:
             )
         if topic_id and self._topic_id and topic_id != self._topic_id:
             raise StoreError(
-                f"{self.path} is the store of another topic '{self.topic}': of id {topic_id}, the "
-                f"brokers have {self._topic_id}; the topic was deleted and made again. Move the "
-                "store away to begin anew"
+                f"{self.path} is the store of another topic '{self.topic}': its id is {topic_id}, "
+                f"the brokers have {self._topic_id}; the topic was deleted and created again. Move "
+                "the store away to start with an empty one"
             )
 
     def _check_placement(self, table: DeltaTable, files: Mapping[int, Sequence[PartFile]]) -> None:
-        """Raises TopicWidened where the rows were written over another partition count."""
+        """Raises TopicWidened if the rows were written with another partition count."""
         count = self._partition_count
         if count is None:
             return
-        said = table.metadata().configuration.get(PARTITIONS_KEY)
-        if said is not None:
-            if int(said) != count:
+        recorded = table.metadata().configuration.get(PARTITIONS_KEY)
+        if recorded is not None:
+            if int(recorded) != count:
                 where = f"as the store {self.path} records"
-                raise TopicWidened(self.topic, count, recorded=int(said), where=where)
+                raise TopicWidened(self.topic, count, recorded=int(recorded), where=where)
             return
         for partition, listed in files.items():
             for key in sorted(
@@ -278,22 +282,22 @@ class DeltaStore:
                     raise TopicWidened(self.topic, count, recorded=None, where=where)
 
     def recorded_partition_count(self) -> int | None:
-        """None: there is no table, or it has no record of it. Raises StoreError."""
+        """The recorded count; None: no table, or not recorded. Raises StoreError."""
         with self._lock:
             table = self._refreshed()
-            said = None if table is None else table.metadata().configuration.get(PARTITIONS_KEY)
-        return None if said is None else int(said)
+            recorded = None if table is None else table.metadata().configuration.get(PARTITIONS_KEY)
+        return None if recorded is None else int(recorded)
 
     def set_partition_count(self, count: int) -> None:
-        """When journals were moved: who has the table open with another count is stopped. A table
-        that is not there needs none. Raises Overtaken, StoreError."""
+        """Record the count after a move; a process that has the table open with another count then
+        fails. Does nothing without a table. Raises Overtaken, StoreError."""
         with self._lock:
             table = self._refreshed()
             if table is None:
                 return
             try:
-                said = {PARTITIONS_KEY: str(count)}
-                table.alter.set_table_properties(said, raise_if_not_exists=False)
+                properties = {PARTITIONS_KEY: str(count)}
+                table.alter.set_table_properties(properties, raise_if_not_exists=False)
             except CommitFailedError as error:
                 raise Overtaken(f"{self.path}: {error}") from error
             except DeltaError as error:
@@ -302,10 +306,10 @@ class DeltaStore:
                 self._table = None
 
     def _migrated(self, table: DeltaTable) -> DeltaTable:
-        """The table of an older layout with this one's columns and number; its files stay.
+        """Migrate the table to this layout's version and columns; its files are kept.
 
-        The number comes first, for programs of the older layout must not commit in between; what
-        is missing after a death here is made up for by the next commit.
+        The version comes first, because programs of the older layout must not commit in between.
+        After a crash here, the next commit completes the migration.
         """
         if self._layout == SCHEMA_VERSION and not self._ends_are_due(table):
             return table
@@ -316,9 +320,9 @@ class DeltaStore:
             if missing:
                 table.alter.add_columns(missing)
             if self._layout < SCHEMA_VERSION:
-                said = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
-                said |= self._count_property()
-                table.alter.set_table_properties(said, raise_if_not_exists=False)
+                properties = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
+                properties |= self._count_property()
+                table.alter.set_table_properties(properties, raise_if_not_exists=False)
             self._migrate_ends()
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
@@ -335,7 +339,7 @@ class DeltaStore:
         return self._is_migrated and self._transaction(table, self._layout_id) is None
 
     def _migrate_ends(self) -> None:
-        """The ends of all partitions that have rows or a transaction, as files."""
+        """Store the ends of all partitions that have rows or a transaction as files."""
         self._table = None
         table = self._refreshed()
         assert table is not None, "it was there"
@@ -347,7 +351,7 @@ class DeltaStore:
         self._commit(table, actions, [Transaction(self._layout_id, SCHEMA_VERSION)])
 
     def _partitions_of(self, table: DeltaTable) -> list[int]:
-        """Also those of which only an end is stored."""
+        """All partitions of the table, also those with an end and no rows."""
         found = set(self._seen.files)
         partition = 0
         while partition <= max(found, default=-1) + MARKS_ONLY_MAX:
@@ -357,20 +361,20 @@ class DeltaStore:
         return sorted(found)
 
     def _created(self) -> DeltaTable:
-        said = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
-        said |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
-        said |= self._count_property()
+        properties = {VERSION_KEY: str(SCHEMA_VERSION), TOPIC_KEY: self.topic}
+        properties |= {TOPIC_ID_KEY: self._topic_id} if self._topic_id else {}
+        properties |= self._count_property()
         self.at("before_create")
         try:
             DeltaTable.create(
                 self.path,
                 Schema.from_arrow(SCHEMA),
                 partition_by=["partition"],
-                configuration=said,
+                configuration=properties,
                 raise_if_key_not_exists=False,
             )
         except DeltaError as error:
-            if (table := self._refreshed()) is not None:  # another replicator did
+            if (table := self._refreshed()) is not None:  # another replicator has created it
                 return table
             raise self._broken(error) from error
         created = self._refreshed()
@@ -382,7 +386,7 @@ class DeltaStore:
         return {} if count is None else {PARTITIONS_KEY: str(count)}
 
     def _written(self, partition: int, rows: pa.Table, *, data_change: bool = True) -> AddAction:
-        """A new file with these rows; nothing names it yet."""
+        """A new file with these rows, not yet part of the table."""
         least, most = pc.min_max(rows["offset"]).as_py().values()
         name = f"partition={partition}/{least:020}-{uuid4().hex}.parquet"
         size = store_files.write(self.path / name, rows)
@@ -404,7 +408,7 @@ class DeltaStore:
     def _end_replaced(
         self, old: StoredEnd | None, new: StoredEnd
     ) -> list[AddAction | RemoveAction]:
-        """The actions that put one end in the place of another. Writes the new file."""
+        """The actions that replace one end by another. Writes the new file."""
         name = new.named()
         size = store_files.write(self.path / name, NO_ROWS)
         added = AddAction(
@@ -420,7 +424,7 @@ class DeltaStore:
         return [added, self._removed(old.partition, old.path, old.size)]
 
     def _removed(self, partition: int, path: str, size: int) -> RemoveAction:
-        """Of a file whose rows are elsewhere."""
+        """The removal of a file whose rows are in another file now."""
         return RemoveAction(path, False, self._clock_ms(), size, {"partition": str(partition)})
 
     def _commit(
@@ -441,7 +445,7 @@ class DeltaStore:
             raise self._broken(error) from error
 
     def _end(self, table: DeltaTable | None, partition: int) -> StoredEnd | None:
-        """How far the partition is stored; None: nothing of it is. Raises StoreError."""
+        """The stored end of a partition; None: nothing of it is stored. Raises StoreError."""
         if table is None:
             return None
         found = self._seen.ends.get(partition, [])
@@ -451,15 +455,15 @@ class DeltaStore:
         is_older = self._layout < SCHEMA_VERSION or self._is_migrated
         if found or (files and not is_older):
             raise StoreError(
-                f"store {self.path}: partition {partition} has rows, but no record of how far it "
-                "is stored: another program rewrote its files (OPTIMIZE), or restored a part of "
-                "them; restore a whole version, or move the store away to begin anew"
+                f"store {self.path}: partition {partition} has rows, but no stored end offset: "
+                "another program rewrote its files (OPTIMIZE), or restored a part of them; restore "
+                "a whole version, or move the store away to start with an empty one"
             )
         if not is_older:
             return None
         if self._transaction(table, self._layout_id) is None:
             end = self._transaction(table, self._app_id(partition))
-        else:  # restored to a version of the older layout: its rows alone tell
+        else:  # restored to a version of the older layout: only its rows show the end
             end = max((each.last_offset + 1 for each in files), default=None)
         return None if end is None else StoredEnd(partition=partition, end=end, lost_to=0)
 
@@ -474,7 +478,7 @@ class DeltaStore:
 
     @property
     def _layout_id(self) -> str:
-        """The transaction that says, also after a RESTORE, that the layout had ends as files."""
+        """The transaction that marks, even after a RESTORE, that the layout has ends as files."""
         return f"josefine-journal:{self.topic}:layout"
 
     def _broken(self, error: Exception) -> StoreError:

@@ -1,8 +1,8 @@
-"""What an append's value says beside its events: their tags, and when the journal expires.
+"""Tags and expiry of an append, extracted from its value.
 
-Rules (expiry, as kafka-journal's): the last append that counts rules, one without `expire_after`
-takes the expiry away; the time is the append's own plus the duration. A value that cannot be read
-says nothing here: it harms its own journal only, when its events are read.
+Rules (expiry as in kafka-journal): the last valid append decides, and one without `expire_after`
+removes the expiry; the time is the append's own plus the duration. An unreadable value has neither
+tags nor expiry here: it harms only its own journal, when its events are read.
 """
 
 import re
@@ -15,11 +15,11 @@ from josefine_journal.payloads import decode_payload
 from josefine_journal.records import ActionRecord
 
 _SPOKEN = re.compile(rb'expireAfter|"tags"\s*:\s*\[\s*"|\\u')
-"""A JSON value without any of these says neither; the last may be part of an escaped name."""
+"""A JSON value without any of these has neither; the last may be part of an escaped name."""
 
 
 def described(record: ActionRecord) -> ActionRecord:
-    """An append with its tags and its expiry."""
+    """The record of an append, with its tags and its expiry."""
     action, value = record.action, record.value
     if not isinstance(action, Append) or value is None:
         return record

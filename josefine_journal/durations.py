@@ -1,8 +1,8 @@
-"""Durations as kafka-journal writes them (`1 day`, Scala's FiniteDuration) and reads them (that, or
-a number of milliseconds).
+"""Durations in kafka-journal's format: `1 day` (Scala's FiniteDuration), when read also a number of
+milliseconds.
 
-Written is the largest unit that takes no fraction: `24 hours` comes back as `1 day`, which Scala
-holds for equal. Nanoseconds are rounded to whole microseconds.
+The largest unit without a fraction is written: `24 hours` becomes `1 day`, which is equal in Scala.
+Nanoseconds are rounded to whole microseconds.
 """
 
 import re
@@ -35,7 +35,7 @@ def write_duration(duration: timedelta) -> str:
         if duration % unit == timedelta():
             count = duration // unit
             return f"{count} {name}" if count == 1 else f"{count} {name}s"
-    raise AssertionError("every timedelta is whole in microseconds")
+    raise AssertionError("every timedelta is a whole number of microseconds")
 
 
 def read_duration(value: object) -> timedelta:
@@ -52,4 +52,4 @@ def read_duration(value: object) -> timedelta:
                 return count * _BY_WORD[word]
     except OverflowError as error:
         raise JournalError(f"duration {value!r} is too long") from error
-    raise JournalError(f"{value!r} is no duration such as '1 day', nor a number of milliseconds")
+    raise JournalError(f"{value!r} is not a duration such as '1 day' or a number of milliseconds")

@@ -1,9 +1,9 @@
-"""A snapshot of an entity: its state behind the event of a sequence number, so that its recovery
-begins there. Values and rules, no I/O.
+"""Snapshots of an entity: its state after the event of a sequence number, from which its recovery
+starts. Values and rules, no I/O.
 
-Rules: a row saves a snapshot, or names rows that are gone, or both; a snapshot is there if a row
-saves it and none says that it is gone, in whatever order the rows came; a number has one snapshot.
-The value is encoded as that of an append whose one event has the number.
+Rules: a row saves a snapshot, or deletes rows, or both; a snapshot exists if a row saves it and no
+row deletes it, in whatever order the rows arrived; a sequence number has one snapshot. The value
+is encoded like that of an append with one event of that number.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,13 @@ from josefine_journal.events import (
 from josefine_journal.payloads import decode_payload, encode_payload
 
 KEPT_MAX = 10
-"""Of a journal: a save past that takes the ones with the smallest numbers away."""
+"""Snapshots per journal: a save beyond that deletes those with the smallest numbers."""
 TIME_MS_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntitySnapshot:
-    """As it was saved; the time is its writer's."""
+    """A snapshot as it was saved; the time is the writer's."""
 
     seq_nr: SeqNr
     timestamp_ms: int
@@ -39,7 +39,7 @@ class EntitySnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """The same, its value encoded."""
+    """A snapshot with its value encoded."""
 
     seq_nr: int
     timestamp_ms: int
@@ -49,19 +49,19 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one save or deletion wrote."""
+    """The row of one save or deletion."""
 
     key: str
     id: str
-    """Its own: no other row has it."""
+    """Unique id of the row."""
     saved: Saved | None = None
     gone: frozenset[str] = field(default_factory=frozenset)
-    """Ids of rows whose snapshots it took."""
+    """Ids of the rows whose snapshots it deletes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """Which of a journal's snapshots; all bounds inclusive."""
+    """A selection of a journal's snapshots; all bounds are inclusive."""
 
     min_seq_nr: int = 0
     max_seq_nr: int = SEQ_NR_MAX
@@ -77,7 +77,7 @@ ALL = Criteria()
 
 
 def encoded(snapshot: EntitySnapshot) -> Saved:
-    """Raises JournalError for what cannot be encoded."""
+    """Encode a snapshot. Raises JournalError if that is not possible."""
     try:
         event = Event(seq_nr=snapshot.seq_nr, payload=snapshot.payload)
     except ValueError as error:
@@ -101,7 +101,8 @@ def decoded(saved: Saved) -> EntitySnapshot:
 
 
 def there(rows: Iterable[Row]) -> list[tuple[str, Saved]]:
-    """Of one journal, each with its row's id: the largest number first, then the latest."""
+    """The existing snapshots of one journal with their row ids: largest number first, then the
+    latest."""
     found = list(rows)
     gone = frozenset().union(*(row.gone for row in found))
     left = [(row.id, row.saved) for row in found if row.saved is not None and row.id not in gone]
@@ -109,7 +110,7 @@ def there(rows: Iterable[Row]) -> list[tuple[str, Saved]]:
 
 
 def given(rows: Iterable[Row], criteria: Criteria) -> list[Saved]:
-    """Those that a reader gets: one of each number, which two writers at once may have saved."""
+    """The snapshots for a reader: one per number, even if two writers saved it concurrently."""
     found: dict[int, Saved] = {}
     for _, saved in there(rows):
         if criteria.takes(saved):
@@ -118,7 +119,7 @@ def given(rows: Iterable[Row], criteria: Criteria) -> list[Saved]:
 
 
 def replaced(rows: Iterable[Row], saved: Saved, kept_max: int) -> frozenset[str]:
-    """What a save takes away: its number's older snapshot, and those that are too many."""
+    """The rows that a save deletes: the older snapshot of its number, and those above the limit."""
     others = there(rows)
     same = {row_id for row_id, each in others if each.seq_nr == saved.seq_nr}
     rest = [row_id for row_id, _ in others if row_id not in same]
@@ -126,13 +127,13 @@ def replaced(rows: Iterable[Row], saved: Saved, kept_max: int) -> frozenset[str]
 
 
 def deleted(rows: Iterable[Row], criteria: Criteria) -> frozenset[str]:
-    """What a deletion takes away."""
+    """The rows that a deletion deletes."""
     return frozenset(row_id for row_id, saved in there(rows) if criteria.takes(saved))
 
 
 def least(rows: Sequence[Row], *, is_whole: bool) -> list[Row]:
-    """The least of these rows that amounts to the same beside any others; `is_whole`: there are
-    none."""
+    """The smallest equivalent of these rows, whatever other rows exist; `is_whole`: there are no
+    others."""
     gone = frozenset().union(*(row.gone for row in rows))
     here = {row.id for row in rows}
     found = []

@@ -1,13 +1,13 @@
-"""What the journal can say went wrong."""
+"""The errors of the journal."""
 
 
 class JournalError(Exception):
-    """Bytes of a journal record that are not what the encoding says; the message names the place in
-    them. Who reads a record adds its topic, partition and offset."""
+    """Base of the journal's errors; by itself, bytes of a record that violate the encoding. The
+    message names the place in them; the record's reader adds topic, partition and offset."""
 
 
 class ConcurrentWriter(JournalError):
-    """An append expected another last sequence number than the journal had: it is not there."""
+    """An append was refused: it expected another last sequence number than the journal had."""
 
     def __init__(self, journal: str, *, expected: int, found: int) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class ConcurrentWriter(JournalError):
 
 
 class RecordsGone(JournalError):
-    """The topic has no record at an offset any more: retention or a deletion took it."""
+    """The topic no longer has a record at an offset: retention or a deletion removed it."""
 
 
 LEFT = "left the topic before they were replicated"
@@ -29,7 +29,7 @@ MISSING = (
 
 
 class RecordsLost(JournalError):
-    """Records are in the topic no more and were never stored: nobody can read them again."""
+    """Records left the topic and were never stored: they cannot be read any more."""
 
     def __init__(
         self, topic: str, partition: int, *, begin: int, end: int, reason: str = LEFT
@@ -45,8 +45,8 @@ class RecordsLost(JournalError):
 
 
 class TopicWidened(JournalError):
-    """The topic has another number of partitions than its journals were written over: events of an
-    id would be looked for where they are not."""
+    """The topic has another partition count than its journals were written with, so that ids map to
+    the wrong partitions."""
 
     def __init__(self, topic: str, count: int, *, recorded: int | None, where: str) -> None:
         written = "other numbers of partitions" if recorded is None else f"{recorded}"
@@ -61,7 +61,7 @@ class TopicWidened(JournalError):
 
 
 class JournalMoved(JournalError):
-    """The journal is in another partition since the topic was moved to more of them."""
+    """The journal is in another partition since the topic's journals were moved."""
 
     def __init__(self, topic: str, key: str, *, count: int, partition: int) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ class JournalMoved(JournalError):
 
 
 class TopicCompacted(JournalError):
-    """The topic's cleanup keeps the last record of each id only."""
+    """The topic's cleanup policy keeps only the last record of each id."""
 
     def __init__(self, topic: str, policy: str) -> None:
         super().__init__(
@@ -103,8 +103,9 @@ class ReadersBusy(JournalError):
 
 
 class StoreError(JournalError):
-    """The store cannot be used: it is not ours, of another topic, newer than this code, broken."""
+    """The store cannot be used: it is another kind of table, of another topic, newer than this
+    code, or damaged."""
 
 
 class Overtaken(JournalError):
-    """Another replicator committed first: nothing of this commit is there."""
+    """Another replicator committed first: nothing of this commit was stored."""

@@ -1,7 +1,7 @@
-"""Events as a journal's user sees them. Values only.
+"""The events of a journal as its user sees them. Values only.
 
-A sequence number is 64-bit, at least 1, and need not follow its predecessor by one. Tags keep their
-order, for the encoding has one; a tag is there once.
+A sequence number has 64 bits, is at least 1, and may skip numbers after its predecessor. Tags keep
+their order, because the encoding has one; a tag occurs once.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A payload of any JSON value, as `json.loads` gives it."""
+    """A payload of any JSON value, as returned by `json.loads`."""
 
     value: Any
 
@@ -41,7 +41,7 @@ Payload = Json | Text | Binary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of a journal. Raises ValueError for a sequence number or tags that cannot be."""
+    """One event of a journal. Raises ValueError for an invalid sequence number or invalid tags."""
 
     seq_nr: SeqNr
     tags: tuple[str, ...] = ()
@@ -50,12 +50,12 @@ class Event:
     def __post_init__(self) -> None:
         check_seq_nr(self.seq_nr)
         if len(set(self.tags)) != len(self.tags):
-            raise ValueError(f"event {self.seq_nr}: a tag is there twice: {', '.join(self.tags)}")
+            raise ValueError(f"event {self.seq_nr}: duplicate tag: {', '.join(self.tags)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadMetadata:
-    """What travels with the events of one append, in the record's value."""
+    """Metadata of one append, stored in the record's value with its events."""
 
     expire_after: timedelta | None = None
     data: JsonObject | None = None

@@ -1,8 +1,8 @@
-"""The job that purges journals which expired. The store says which, the topic takes the purges.
+"""The job that purges expired journals: it finds them in the store and writes purges to the topic.
 
-Rule: a purge counts only if the append that says so is still the journal's last at the purge's
-place in the log, so whatever was written meanwhile, replicated or not, keeps its journal; two of
-these at work, or one that died on the way, purge nothing twice.
+Rule: a purge is valid only if the append with the expiry is still the journal's last one at the
+purge's offset. So any append in between, replicated or not, keeps its journal alive; two concurrent
+jobs, or one that crashed, purge nothing twice.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from josefine_journal.queries import expired
 def expiring(
     client: AsyncClient, store: DeltaStore, partitions: Sequence[int]
 ) -> Callable[[], Awaitable[int]]:
-    """The job for the topic of a store, to be called now and then."""
+    """The job for the topic of a store, to be called periodically."""
     journals = Journals(client, store.topic, origin="josefine-expiry")
 
     async def job() -> int:
@@ -33,8 +33,8 @@ async def expire(
     over: Callable[[int], Iterator[tuple[str, int]]],
     partitions: Sequence[int],
 ) -> int:
-    """How many journals were asked to go. `over` gives those of a partition that are over, and
-    where the last append of each stands."""
+    """Purge expired journals; returns how many purges were written. `over` returns a partition's
+    expired journals with the offset of the last append of each."""
     count = 0
     for partition in partitions:
         found = await asyncio.to_thread(list, over(partition))

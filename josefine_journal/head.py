@@ -1,9 +1,9 @@
-"""The head of a journal: what its actions that are not replicated yet amount to.
+"""The head of a journal: the summary of its actions that are not replicated yet.
 
 A monoid: `combine` is associative with `EMPTY` as identity, so a head may be folded in any pieces.
-Rules: a delete takes what is there at its place in the log and never what comes later, however far
-ahead its number is; a purge takes everything before it, the last sequence number too. What stands
-before the head (the store) is not known here: `deleted_to` and `pointer` are told.
+Rules: a delete removes only events before its offset, however large its number is; a purge removes
+everything before it, including the last sequence number. The state before the head (the store) is
+not known here: `deleted_to` and `pointer` take it as an argument.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from josefine_journal.events import SeqNr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The appends of a head, behind its last purge."""
+    """The appends of a head, after its last purge."""
 
     first_offset: int
     first_seq_nr: SeqNr
@@ -23,29 +23,30 @@ class Appended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """See the module."""
+    """The summary of a journal's unreplicated actions (see the module)."""
 
     purged_offset: int | None = None
-    """Of the last purge; nothing before it counts."""
+    """Offset of the last purge; actions before it have no effect."""
     deletes_before: SeqNr | None = None
-    """The furthest delete that came before the first append: of what stands before the head."""
+    """The largest delete before the first append: it applies to events before the head."""
     appended: Appended | None = None
     deletes_within: SeqNr | None = None
-    """The furthest delete behind an append, clamped to what was there at its place."""
+    """The largest delete after an append, clamped to the last event at its offset."""
 
     def pointer(self, before: SeqNr | None) -> SeqNr | None:
-        """The journal's last sequence number, `before` being the one of what stands before."""
+        """The journal's last sequence number; `before` is the one before the head."""
         if self.purged_offset is not None:
             before = None
         return _furthest(before, None if self.appended is None else self.appended.last_seq_nr)
 
     def deleted_to(self, before: SeqNr | None) -> SeqNr | None:
-        """Up to where events are gone, `before` being the last one of what stands before."""
+        """The sequence number up to which events are deleted; `before` is the last number before
+        the head."""
         deletes = self.deletes_before
         if deletes is None or before is None:
             return self.deletes_within
         there = before
-        if self.appended is not None:  # what stands before may have some of this head already
+        if self.appended is not None:  # the store may have a part of this head already
             there = SeqNr(min(there, self.appended.first_seq_nr - 1))
         reached = SeqNr(min(deletes, there))
         return _furthest(reached if reached > 0 else None, self.deletes_within)
@@ -55,7 +56,7 @@ EMPTY = Head()
 
 
 def head_of(action: Action, offset: int) -> Head:
-    """The head that one action at that offset makes."""
+    """The head of one action at that offset."""
     match action:
         case Append(range=numbers):
             return Head(
@@ -76,7 +77,7 @@ def combine(earlier: Head, later: Head) -> Head:
     if later.purged_offset is not None:
         return later
     if earlier.appended is None:
-        is_bare = earlier.purged_offset is not None  # a delete behind a purge finds nothing
+        is_bare = earlier.purged_offset is not None  # a delete after a purge has no effect
         deletes = None if is_bare else _furthest(earlier.deletes_before, later.deletes_before)
         return replace(later, purged_offset=earlier.purged_offset, deletes_before=deletes)
     last = earlier.appended.last_seq_nr

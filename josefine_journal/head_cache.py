@@ -1,9 +1,9 @@
-"""What stands in a topic's partitions behind their store, by journal: so that readers of a process
-read it once, and not each of them all of it. Values and bounded tables, no I/O.
+"""The head cache: unreplicated records of a topic's partitions, by journal, so that the readers of
+a process read them once. Values and bounded tables, no I/O.
 
-Rules: what is kept of a partition is a run of its log without a gap, from `begin` to `end`; a
-journal that was put out to make room is missed, never taken for one without records; records of
-others and damaged ones are kept or passed over unread, so they stall nobody.
+Rules: the cached records of a partition are a contiguous part of its log, from `begin` to `end`; an
+evicted journal is a cache miss, never a journal without records; foreign and damaged records are
+cached or skipped without being decoded, so they stop nobody.
 """
 
 from collections import OrderedDict, deque
@@ -15,45 +15,46 @@ from josefine_broker.records.builder import Record
 from josefine_journal.actions import ACTION_HEADER
 
 BYTES_MAX = 4 * 1024 * 1024
-"""Of all journals of a topic, each record counting RECORD_BYTES more than its key and value."""
+"""Size of the cache of one topic; each record counts RECORD_BYTES more than its key and value."""
 RECORD_BYTES = 512
 IDLE_MS_MAX = 600_000
-"""A partition that nobody asked for so long is forgotten."""
+"""A partition without a reader for this long is evicted."""
 JOURNAL_SHARE = 4
-"""A journal of a larger part is put out at once: its readers stream it from the topic."""
+"""A journal that takes more than one part in four of the cache is evicted at once: its readers
+stream it from the topic."""
 EVICTED_SHARE = 10
-"""One in so many journals makes room, those that were not written longest."""
+"""An eviction removes one in ten journals, those with the oldest last record."""
 
 
 @dataclass(slots=True)
 class _Journal:
-    """A journal's records, oldest first, and what they count."""
+    """A journal's records, oldest first, and their size."""
 
     since: int
-    """All of its records from there on are here."""
+    """All of its records from this offset on are cached."""
     records: deque[Record] = field(default_factory=deque)
     size: int = 0
 
 
 @dataclass(slots=True)
 class _Part:
-    """A run of a partition's log."""
+    """The cached part of a partition's log."""
 
     topic_id: UUID | None
     begin: int
     end: int
     used_ms: int
     missed_to: int = 0
-    """Below it, journals may have been put out."""
+    """Journals may be evicted below this offset."""
     journals: OrderedDict[bytes, _Journal] = field(default_factory=OrderedDict)
-    """Written last, last."""
+    """The most recently written journal comes last."""
     order: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """Offset and journal of each record, also of some that were put out."""
+    """Offset and journal of each record, also of some evicted ones."""
     size: int = 0
 
 
 class HeadCache:
-    """Of the partitions of one topic."""
+    """The cache of one topic's partitions. Mutable."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -61,16 +62,16 @@ class HeadCache:
 
     @property
     def size(self) -> int:
-        """Bytes, as they are counted."""
+        """Counted bytes."""
         return sum(part.size for part in self._parts.values())
 
     def resume(
         self, partition: int, topic_id: UUID | None, begin: int, now_ms: int, *, rewinds: bool
     ) -> int:
-        """From where on to read for somebody who wants what stands behind `begin`.
+        """The offset from which to read on for a reader that needs the records from `begin`.
 
-        What is kept begins anew there if it ends before, is of another topic, or was idle, and
-        with `rewinds` also if it begins behind.
+        The cached part is dropped and starts again at `begin` if it ends before it, is of another
+        topic, or was idle, and with `rewinds` also if it starts after it.
         """
         self._expire(now_ms)
         part = self._parts.get(partition)
@@ -82,7 +83,7 @@ class HeadCache:
         return part.end
 
     def replicated(self, partition: int, end: int) -> None:
-        """The store has what stands before `end`: nobody will ask for it."""
+        """Drop the records before `end`: the store has them now."""
         part = self._parts.get(partition)
         if part is None or end <= part.begin:
             return
@@ -94,10 +95,10 @@ class HeadCache:
         part.begin, part.end = end, max(end, part.end)
 
     def take(self, partition: int, records: Sequence[Record]) -> None:
-        """The records that follow what is there; the partition was resumed before."""
+        """Add the records that follow the cached ones; the partition was resumed before."""
         part = self._parts[partition]
         for record in records:
-            if record.offset < part.end:  # replicated while it was read
+            if record.offset < part.end:  # it was replicated during the read
                 continue
             part.end = record.offset + 1
             if record.key and any(name == ACTION_HEADER for name, _ in record.headers):
@@ -113,8 +114,8 @@ class HeadCache:
         part.end = max(part.end, end)
 
     def head(self, partition: int, key: bytes, begin: int, end: int) -> tuple[list[Record], int]:
-        """The journal's records from `begin` on, and up to where these are all: `begin` where it
-        is not known, `end` at most."""
+        """The journal's records from `begin` on, and the offset up to which they are complete:
+        `begin` for a cache miss, `end` at most."""
         part = self._parts.get(partition)
         if part is None or begin < part.begin or part.end <= begin:
             return [], begin
@@ -155,7 +156,7 @@ class HeadCache:
             del part.journals[key]
 
     def _evict(self) -> None:
-        """Of the largest partition."""
+        """Evict journals of the largest partition."""
         part = max(self._parts.values(), key=lambda each: each.size)
         for _ in range(1 + len(part.journals) // EVICTED_SHARE):
             self._put_out(part, next(iter(part.journals)))

@@ -1,8 +1,8 @@
-"""Fills the head cache as readers ask: the shell around `head_cache.py`.
+"""The loader of the head cache: the I/O shell around `head_cache.py`.
 
-Rules: one reader at a time reads on in a partition, the others wait for it and find what it read; a
-reader waits for the cache a second at most and goes on by itself from where the cache is; an error
-of the log is left to who reads without the cache, which says it with its place.
+Rules: one reader at a time loads a partition, the others wait and use the records it loads; a
+reader waits for the cache at most a second and then reads by itself from the cache's end; an error
+of the log is not raised here but by the read without the cache, which reports its place.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ WAIT_S_MAX = 1.0
 
 
 class Heads:
-    """Of one topic, for one event loop."""
+    """The head cache of one topic, for one event loop."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Heads:
         self._turns: dict[int, asyncio.Lock] = {}
 
     def replicated(self, partition: int, end: int) -> None:
-        """The store has what stands before `end`."""
+        """The store has the records before `end` now."""
         self._cache.replicated(partition, end)
 
     async def records(
         self, partition: int, key: bytes, begin: int, end: int, *, rewinds: bool
     ) -> tuple[list[Record], int]:
-        """A journal's records from `begin` on, and up to where these are all, which is before `end`
-        where the cache does not know it. `rewinds`: others will want what stands there, too."""
+        """A journal's records from `begin` on, and the offset up to which they are complete, which
+        is before `end` on a cache miss. `rewinds`: other readers will need this part too."""
         turn = self._turns.setdefault(partition, asyncio.Lock())
         try:
             async with asyncio.timeout(self._wait_s), turn:

@@ -1,9 +1,9 @@
-"""A partition's actions as a move takes them: those that count, each as the record that would stand
-for it elsewhere. Values, no I/O but the store's snapshot.
+"""The valid actions of a partition during a move, each as the record to write into the new
+partition. Values, no I/O except the store's snapshot.
 
-Rules: an append that was refused is not there; an expectation that was met stays, for it is met by
-the copies, too; a conditional purge that counted has no condition; what cannot be read is copied as
-it is, for it harms its own journal only.
+Rules: refused appends are left out; an expectation that was met is kept, because the copies meet it
+too; a valid conditional purge loses its condition; an unreadable record is copied as it is, because
+it harms only its own journal.
 """
 
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ class Item:
     key: str
     offset: int
     record: Record
-    """Without the header of a move."""
+    """The record without the header of a move."""
     is_alive: bool
-    """Whether the journal is there after it."""
+    """Whether the journal exists after it."""
     is_left: bool = False
-    """The purge by which this move ended it here: it is no part of the journal's history."""
+    """The purge with which this move ended the journal here; it is not part of its history."""
     copied: Copied | None = None
 
     def copy(self, moved: Copied) -> Record:
@@ -49,27 +49,27 @@ class Item:
 
 @dataclass(slots=True)
 class Partition:
-    """One of a topic that is moved, and its journals' last numbers as far as it was read."""
+    """A partition of a moved topic, with its journals' last sequence numbers so far."""
 
     number: int
     move: Move
     snapshot: Snapshot | None = None
     lasts: dict[str, tuple[Last | None, int]] = field(default_factory=dict)
-    """Of journals in the topic's part; with how far the log's loss matters."""
+    """(last, end of the lost range that matters) of journals in the topic's part."""
 
     def target(self, key: str) -> int:
         return partition_for_key(key.encode(), self.move.count)
 
     def is_moving(self, key: str) -> bool:
-        """Whether its old partition is this one, and its new one is not."""
+        """Whether the journal moves from this partition to another one."""
         return self._source(key) == self.number != self.target(key)
 
     def is_strange(self, key: str) -> bool:
-        """Whether it is here where it belongs now, and did not before."""
+        """Whether the journal belongs here now and belonged elsewhere before."""
         return self._source(key) != self.number == self.target(key)
 
     def is_written_by_others(self, topic: str, record: Record) -> bool:
-        """Whether it is an action of a journal that moves, and not the purge of its move."""
+        """Whether a record is an action of a moving journal, other than the purge of its move."""
         key = None if record.key is None else _text(record.key)
         if not key or not self.is_moving(key):
             return False
@@ -86,7 +86,7 @@ class Partition:
         return partition_for_key(key.encode(), self.move.count_before)
 
     def know(self, records: Sequence[Record]) -> None:
-        """Ask the store for the last numbers of journals that are met first."""
+        """Query the store for the last sequence numbers of journals not seen before."""
         if self.snapshot is None:
             return
         keys = {_text(each.key) for each in records if each.key} - {None}
@@ -97,7 +97,7 @@ class Partition:
             self.lasts[key] = last, lost_to_of(self.snapshot, self.number, key, last)
 
     def items(self, topic: str, records: Sequence[Record]) -> list[Item]:
-        """Those of the topic."""
+        """The items of the topic's records."""
         found = (self._item(topic, each) for each in records)
         return [each for each in found if each is not None]
 
@@ -126,7 +126,7 @@ class Partition:
 
 
 def items_of_rows(rows: Sequence[tuple[str, ActionRecord]], part: Partition) -> list[Item]:
-    """Those of the store. Whether a journal is there is known as far as rows say."""
+    """The items of the store's rows. Whether a journal exists follows from its rows only."""
     count = part.move.count_before
     return [
         _item_of(key, row, _encoded(row, key, count), not isinstance(row.action, Purge), part.move)
@@ -148,27 +148,27 @@ def _item_of(key: str, action: ActionRecord, record: Record, is_alive: bool, mov
 
 
 def _settled(action: Action, last: Last | None) -> Action:
-    """An action that counts, without a condition that its copy would not meet."""
+    """A valid action, without an expectation that its copy would not meet."""
     if isinstance(action, Purge) and action.expected_offset is not None:
         return replace(action, expected_offset=None)
     if isinstance(action, Append) and action.expected_seq_nr is not None:
         unconditional = replace(action, expected_seq_nr=None)
         is_met = counts(Placed(offset=0, action=action), last)
-        return action if is_met else unconditional  # it counts after a loss only
+        return action if is_met else unconditional  # it was valid only because records were lost
     return action
 
 
 def _encoded(row: ActionRecord, key: str, count: int) -> Record:
-    """The record that a row was, but for what the store does not keep."""
+    """The original record of a row, except for what the store does not keep."""
     value = row.value
     if value is None and isinstance(row.action, Append):
-        value = b""  # a delete took its events; its number stays, and nobody decodes it
+        value = b""  # its events are deleted: only its number is needed
     headers = ((ACTION_HEADER, encode_action(row.action, count)), *row.headers)
     return Record(key.encode(), value, headers, row.timestamp_ms, row.offset)
 
 
 def _stamped(record: Record, count: int) -> Record:
-    """With the count of the move in place of an earlier one, else as it is."""
+    """The record with the move's partition count, if it has an older one; else unchanged."""
     headers = tuple(
         (name, with_partitions(value, count) if name == ACTION_HEADER and value else value)
         for name, value in record.headers

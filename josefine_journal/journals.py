@@ -1,12 +1,12 @@
-"""The journals of a topic, for asyncio: append, read, pointer, delete, purge, mark.
+"""The asyncio API of a topic's journals: append, read, pointer, delete, purge, mark.
 
-A read begins with a mark of its own: it sees every append that was acknowledged before, whoever
-wrote it, and ends there. How far a journal was read is remembered with its last sequence number,
-and the next call begins there if it can. An append that expects a sequence number is refused by
-every reader where the journal has another one at its place in the log; its writer reads up to there
-before it answers. With a store beside the topic, the topic may lose what is replicated; without one
-it must keep its records (no retention, no compaction). A topic that got more partitions is refused
-until its journals were moved (`moving.py`).
+A read first writes a mark: it sees every append of any writer that was acknowledged before, and
+ends at the mark. The end of the last read is remembered with the last sequence number, and the next
+call starts there if possible. An append with an expected sequence number is refused by every reader
+if the journal has another one at that offset; its writer reads up to the append before it returns.
+With a store, the topic may lose replicated records; without one it must keep all records (no
+retention, no compaction). A topic with more partitions than before is refused until its journals
+are moved (`moving.py`).
 """
 
 import asyncio
@@ -48,13 +48,13 @@ from josefine_journal.window import Reading, Window
 T = TypeVar("T")
 
 KEPT_BYTES_MAX = 1024 * 1024
-"""Of a journal's unreplicated appends; past that they are read twice, and memory stays as it is."""
+"""Memory for a journal's unreplicated appends; beyond it they are read twice."""
 
 
 class Journals:
     """Every journal of one topic; the topic must exist.
 
-    `origin` and `version` say in each action who wrote it.
+    `origin` and `version` are written into each action and identify its writer.
     """
 
     def __init__(
@@ -74,14 +74,15 @@ class Journals:
         unique_seq_nrs: bool = True,
         readers: Readers | None = None,
     ) -> None:
-        """Opens nothing; the client stays its owner's to close. `store` is the folder of a Delta
-        store (docs/journal.md); who gives a `log` needs no client; `head_cache_bytes_max` 0: each
-        reader reads the topic by itself; `calls` counts what is done; without `unique_seq_nrs` the
-        first event of a number is read where the store has others, else they are an error;
-        `readers` read the topic in the client's stead."""
+        """Opens nothing; the caller closes the client. `store`: the folder of a Delta store
+        (docs/journal.md); `log`: replaces the client; `head_cache_bytes_max` 0: no head cache;
+        `calls`: counts the calls; `unique_seq_nrs`: two different events of one number in the store
+        are an error, without it the first one is read; `readers`: read the topic instead of the
+        client."""
         assert client is not None or log is not None
         self.topic: Log = log or TopicLog(client, topic, readers)  # type: ignore[arg-type]
         self._store = store
+        # Opened at the first use: only then the topic's id is known, by which stores are checked.
         self._opened: tuple[object, Store] | None = None
         self.origin = origin
         self.version = version
@@ -96,13 +97,13 @@ class Journals:
         self.unique_seq_nrs = unique_seq_nrs
 
     async def store(self) -> Store | None:
-        """Of the topic as it is now. Raises KafkaError for one that does not exist."""
-        count = await self.topic.partition_count()  # the topic's id is known with it
+        """The store of the current topic. Raises KafkaError for a topic that does not exist."""
+        count = await self.topic.partition_count()  # this request also returns the topic's id
         if not isinstance(self._store, Path):
             return self._store
         opened = self.topic.topic_id, count
         if self._opened is None or self._opened[0] != opened:
-            from josefine_journal.delta_store import DeltaStore  # who has no store needs no Arrow
+            from josefine_journal.delta_store import DeltaStore  # without a store Arrow is optional
 
             topic = self.topic.topic
             store = DeltaStore(self._store, topic, opened[0], partition_count=count)
@@ -110,25 +111,25 @@ class Journals:
         return self._opened[1]
 
     async def replicated(self, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
-        """When the store has that place of the topic. Raises JournalError after so long."""
+        """Wait until the store has that offset of the topic; JournalError after the timeout."""
         store = await self.store()
         if store is None:
-            raise JournalError(f"no store of topic '{self.topic.topic}' is named")
+            raise JournalError(f"no store is given for topic '{self.topic.topic}'")
         await stored(store, self.topic.topic, place, timeout_s)
 
     async def retention_warning(self) -> str | None:
-        """What will be lost, where the topic does not keep its records and no store has them."""
+        """A warning if the topic's retention will delete records that no store has; else None."""
         finite = finite_retention(await self.topic.configs()) if self._store is None else []
         if not finite:
             return None
         return (
-            f"topic '{self.topic.topic}' has {' and '.join(finite)} and no store is named: events "
-            "that leave the topic are lost, and journals that began before them cannot be read; "
+            f"topic '{self.topic.topic}' has {' and '.join(finite)} and no store is given: events "
+            "that leave the topic are lost, and journals that started before them cannot be read; "
             "replicate it and name the store (--store), or set the retention to -1"
         )
 
     def journal(self, key: str) -> "Journal":
-        """The journal of that id. Raises JournalError for an id that cannot be."""
+        """The journal of that id. Raises JournalError for an invalid id."""
         return Journal(self, key)
 
 
@@ -150,9 +151,9 @@ class Journal:
     ) -> PartitionOffset:
         """Write all events or none of them, as one record.
 
-        `expected_seq_nr` is the journal's last sequence number as this writer knows it (0: there is
-        none); the events are behind it. Raises ConcurrentWriter where another writer was faster:
-        the events are not there.
+        `expected_seq_nr` is the journal's last sequence number as known to this writer (0: no
+        event); the new events must have larger ones. Raises ConcurrentWriter if another writer was
+        faster: then the events are not part of the journal.
         """
         with self._timed("append"):
             return await self._append(events, metadata, headers, expected_seq_nr)
@@ -187,14 +188,14 @@ class Journal:
         return at
 
     async def read(self, from_seq_nr: int = SEQ_NR_MIN) -> AsyncGenerator[EventRecord, None]:
-        """The events from that number on, in order, each once; ends at what is there now."""
+        """The current events from that number on, in order, each once."""
         async for chunk in self.chunks(from_seq_nr):
             for each in chunk:
                 yield each
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:
-        """A call, as it is counted."""
+        """Count a call with its duration."""
         calls, begun = self._journals.calls, time.perf_counter()
         error: BaseException | None = None
         try:
@@ -209,8 +210,8 @@ class Journal:
     async def chunks(
         self, from_seq_nr: int = SEQ_NR_MIN
     ) -> AsyncGenerator[list[EventRecord], None]:
-        """`read`, as many events at a time as come together; no list is empty."""
-        with self._timed("read"):  # up to its first event: the rest is its reader's time, too
+        """As `read`, in lists of events that arrive together; no list is empty."""
+        with self._timed("read"):  # up to the first event: later time includes the caller's own
             mark = await self._mark()
             viewer = await self._viewer()
             kept = self._journals.kept_bytes_max
@@ -237,8 +238,8 @@ class Journal:
                 yield found
 
     async def pointer(self) -> SeqNr | None:
-        """The last sequence number, also of events that are deleted; None: nothing was written
-        since the journal was purged, or ever."""
+        """The last sequence number, also if that event is deleted; None: the journal was never
+        written, or not since its purge."""
         with self._timed("pointer"):
             mark = await self._mark()
             view = await (await self._viewer()).look(mark, wanted=SEQ_NR_MAX + 1)
@@ -246,10 +247,10 @@ class Journal:
             return view.pointer
 
     async def delete(self, to: int = SEQ_NR_MAX) -> PartitionOffset | None:
-        """Delete the events up to and with `to` that are there now; None: the journal is empty,
-        and nothing was written."""
+        """Delete the existing events up to and including `to`; None: the journal is empty, and
+        nothing was written."""
         if to < SEQ_NR_MIN:
-            raise JournalError(f"{self._name}: {to} is no sequence number to delete up to")
+            raise JournalError(f"{self._name}: cannot delete up to {to}: not a sequence number")
         with self._timed("delete"):
             pointer = await self.pointer()
             if pointer is None:
@@ -260,9 +261,10 @@ class Journal:
             return await self._write(action)
 
     async def purge(self, *, expected_offset: int | None = None) -> PartitionOffset:
-        """Make it a journal that was never written.
+        """Delete the whole journal, as if it had never been written.
 
-        `expected_offset`: only if its last append still stands there; nobody is told if not.
+        `expected_offset`: only if its last append is still at that offset; otherwise the purge has
+        no effect, which is not reported.
         """
         origin, version = self._journals.origin, self._journals.version
         action = Purge(origin=origin, version=version, expected_offset=expected_offset)
@@ -270,7 +272,7 @@ class Journal:
             return await self._write(action)
 
     async def mark(self, name: str) -> PartitionOffset:
-        """Write a place in the log that changes nothing."""
+        """Write a mark, which changes nothing; returns its place."""
         origin, version = self._journals.origin, self._journals.version
         return await self._write(Mark(id=name, origin=origin, version=version))
 
@@ -289,7 +291,7 @@ class Journal:
         return PartitionOffset(partition=partition, offset=offset)
 
     async def _mark(self) -> PartitionOffset:
-        """Where this read ends."""
+        """Write the mark at which this read ends."""
         return await self.mark(f"{self._journals.rng.getrandbits(128):032x}")
 
     async def _viewer(self) -> Viewer:
@@ -298,7 +300,7 @@ class Journal:
         return Viewer(self._key, self._topic, store, journals.remembered, journals.heads)
 
     def _remember(self, folded: Folded) -> None:
-        """The journal as it is there."""
+        """Remember how far the journal is read."""
         self._journals.remembered.put(self._key, self._topic.topic_id, folded)
 
 
@@ -310,7 +312,7 @@ def _encoded(key: str) -> bytes:
     try:
         encoded = key.encode()
     except UnicodeEncodeError as error:
-        raise JournalError(f"journal id {key!r} is no UTF-8") from error
+        raise JournalError(f"journal id {key!r} is not valid UTF-8") from error
     if not encoded:
-        raise JournalError("a journal's id has at least one character")
+        raise JournalError("a journal's id must not be empty")
     return encoded

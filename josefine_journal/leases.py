@@ -1,9 +1,9 @@
-"""Who of several replicators has which topic: locks on files beside the stores (flock).
+"""Topic leases of several replicators: file locks (flock) in the folder of the stores.
 
-Rules: a lock ends with its process, however that ends, so there is no time in it and nobody waits
-for a dead one; each replicator keeps a place of its own, so that others can count; a share is a
-topic's part of the whole, rounded up. Locks save work only: two replicators of one topic would do
-no harm, for the store takes each commit from one of them.
+Rules: a lock ends with its process, however it ends, so a lease has no timeout and nobody waits for
+a dead process; each replicator holds a lock of its own, so that the others can count members; a
+share is the number of topics per member, rounded up. Leases only save work: two replicators of one
+topic do no harm, because the store accepts each commit from only one of them.
 """
 
 import fcntl
@@ -19,16 +19,16 @@ MEMBERS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a replicator does next about its topics."""
+    """The next change of a replicator's set of topics."""
 
     drop: Sequence[str]
     take: Sequence[str]
-    """As many of them as `room` says, those that can be had."""
+    """Candidates, of which at most `room` are taken: those whose lease is free."""
     room: int
 
 
 def share(topics: Collection[str], held: Collection[str], members: int) -> Share:
-    """Of all topics that are there; `members` counts this replicator, too."""
+    """The share of all existing topics; `members` includes this replicator."""
     most = -(-len(topics) // max(1, members))
     mine = sorted(set(held) & set(topics))
     gone = sorted(set(held) - set(topics))
@@ -40,7 +40,7 @@ def share(topics: Collection[str], held: Collection[str], members: int) -> Share
 
 
 class Leases:
-    """Of one replicator, below the folder of the stores. Raises OSError."""
+    """The leases of one replicator, in the folder of the stores. Raises OSError."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root.absolute() / FOLDER
@@ -53,7 +53,7 @@ class Leases:
         return tuple(self._held)
 
     def members(self) -> int:
-        """Replicators that are alive, this one among them."""
+        """Number of live replicators, including this one."""
         self._join()
         count = 1
         for number in range(MEMBERS_MAX):
@@ -65,7 +65,7 @@ class Leases:
         return count
 
     def take(self, topic: str) -> bool:
-        """Whether this one has it now."""
+        """Try to take the lease; whether this replicator holds it now."""
         if topic not in self._held:
             found = self._locked(topic)
             if found is None:

@@ -1,12 +1,11 @@
-"""What a partition's log has lost of the records that no store has: the beginning, and gaps."""
+"""The offset ranges that a partition's log has lost and no store has: its start, and gaps."""
 
 from josefine_journal.errors import RecordsGone, RecordsLost
 from josefine_journal.ports import Log
 
 
 async def lost_ranges(log: Log, partition: int, begin: int, end: int) -> list[tuple[int, int]]:
-    """Of the offsets from `begin` to `end` (exclusive), each range exclusive of its end; reads
-    all records between the two."""
+    """The lost ranges between `begin` and `end` (ends exclusive); reads all records in between."""
     found: list[tuple[int, int]] = []
     while begin < end:
         try:
@@ -19,7 +18,7 @@ async def lost_ranges(log: Log, partition: int, begin: int, end: int) -> list[tu
         except RecordsGone:
             start = await log.start_offset(partition)
             if start <= begin:
-                break  # the log is another one
+                break  # the log was replaced by another one
             found.append((begin, start))
             begin = start
     return found

@@ -1,9 +1,8 @@
-"""Keeps the store's files few: neighbours in the log become one file, and what deletes and purges
-took goes away with it.
+"""Compaction of the store: adjacent files are merged into one, without deleted and purged rows.
 
-Rules: files are merged with their neighbours only, so the order of the log stays; four or more of a
-size or less are merged when that makes a larger size, so a row is written once per size (as in an
-LSM tree): ten times for a million rows; nothing that a reader can tell changes.
+Rules: only adjacent files are merged, so the order of the log is kept; four or more files of a size
+tier or below are merged when the result reaches the next tier, so a row is written once per tier
+(as in an LSM tree): ten times for a million rows; readers see no difference.
 """
 
 from collections.abc import Sequence
@@ -21,12 +20,12 @@ from josefine_journal.store_snapshot import PartFile
 FAN_IN = 4
 MERGED_BYTES_MAX = 64 * 1024 * 1024
 MERGED_ROWS_MAX = 2_000_000
-"""Of the files of one merge, which is done in memory: some hundred bytes a row. The bytes are
-compressed ones; several times that much is taken meanwhile."""
+"""Size limit of one merge, which is done in memory: some hundred bytes per row. The bytes are
+compressed; the merge takes several times as much memory."""
 
 
 def chosen(files: Sequence[PartFile], bytes_max: int = MERGED_BYTES_MAX) -> Sequence[PartFile]:
-    """Which of a partition's files, in the order of the log, are to be one; none of them: ()."""
+    """The files of a partition, in the order of the log, that should be merged; () if none."""
     best: Sequence[PartFile] = ()
     for tier in range(_tier(max((each.rows for each in files), default=0)) + 1):
         suffix = _suffix(files, tier, bytes_max)
@@ -36,7 +35,7 @@ def chosen(files: Sequence[PartFile], bytes_max: int = MERGED_BYTES_MAX) -> Sequ
 
 
 def _tier(rows: int) -> int:
-    """Sizes, each FAN_IN times the one below it."""
+    """The size tier of a file; each tier is FAN_IN times the one below it."""
     tier = 0
     while rows >= FAN_IN:
         rows //= FAN_IN
@@ -45,7 +44,7 @@ def _tier(rows: int) -> int:
 
 
 def _suffix(files: Sequence[PartFile], tier: int, bytes_max: int) -> Sequence[PartFile]:
-    """The newest files, as far as they are of that size or less, and fit."""
+    """The newest files of that tier or below, as many as fit."""
     begin, size, rows = len(files), 0, 0
     while begin and _tier(files[begin - 1].rows) <= tier:
         size += files[begin - 1].size
@@ -57,25 +56,25 @@ def _suffix(files: Sequence[PartFile], tier: int, bytes_max: int) -> Sequence[Pa
 
 
 def merge(store: DeltaStore, partition: int) -> int:
-    """Merge once if that is due; how many files became one. Raises StoreError, OSError."""
+    """Merge once if due; returns the number of merged files. Raises StoreError, OSError."""
     snapshot = store.snapshot((partition,))
     files = snapshot.files(partition)
     old = chosen(files)
     if not old:
         return 0
     tables = [snapshot.everything(partition, each) for each in old]
-    # A purge after lost records says that the journal's number is known: it stays.
+    # A purge after lost records shows that the journal's number is known, so it is kept.
     is_whole = len(old) == len(files) and not snapshot.lost_to(partition)
     rows = merged(store.topic, partition, pa.concat_tables(tables), is_whole=is_whole)
     try:
         store.replace(partition, old, rows)
-    except Overtaken:  # another replicator merges: its work is as good
+    except Overtaken:  # another replicator has merged them, with the same result
         return 0
     return len(old)
 
 
 def merged(topic: str, partition: int, rows: pa.Table, *, is_whole: bool) -> pa.Table:
-    """The least of these rows that amounts to the same; `is_whole`: nothing stands before them."""
+    """The smallest equivalent of these rows; `is_whole`: there are no rows before them."""
     rows = rows.select(FILE_SCHEMA.names).sort_by([("key", "ascending"), ("offset", "ascending")])
     special = pc.unique(rows.filter(pc.not_equal(rows["kind"], APPEND))["key"])
     if not len(special):
@@ -94,7 +93,7 @@ def merged(topic: str, partition: int, rows: pa.Table, *, is_whole: bool) -> pa.
 def _taken(
     topic: str, partition: int, rows: pa.Table, is_whole: bool
 ) -> tuple[list[int], list[int]]:
-    """Offsets of the rows that go away, and of those whose values do."""
+    """Offsets of the rows to remove, and of the rows that lose their values."""
     marker = pa.array([b""] * rows.num_rows, pa.binary())
     light = rows.set_column(
         FILE_SCHEMA.get_field_index("value"), FILE_SCHEMA.field("value"), marker

@@ -1,4 +1,4 @@
-"""A replicator's counters as Prometheus text, with kafka-journal's names where it has them."""
+"""The metrics of a replicator as Prometheus text, with kafka-journal's names where it has them."""
 
 from collections.abc import Collection
 
@@ -15,7 +15,7 @@ from josefine_journal.replicator import Round
 
 
 class Metrics:
-    """Of all topics of one replicator."""
+    """The metrics of all topics of one replicator."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -26,13 +26,15 @@ class Metrics:
             registry=self.registry,
         )
         self._records = self._counter("records", "Records of the log")
-        self._rows = self._counter("rows", "Rows that were stored")
+        self._rows = self._counter("rows", "Stored rows")
         self._commits = self._counter("commits", "Commits of the store")
         self._dead = self._counter("dead_letters", "Records that became dead letters")
         self._lost = self._counter("lost", "Records that left the topic before they were stored")
-        self._failed = self._counter("failures", "Failures of a topic, each with a new beginning")
-        self._lag = self._gauge("lag", "Records that are to be replicated")
-        self._stalled = self._gauge("stalled", "Partitions that a record stopped")
+        self._failed = self._counter(
+            "failures", "Failures of a topic; each is followed by a restart"
+        )
+        self._lag = self._gauge("lag", "Records that are not replicated yet")
+        self._stalled = self._gauge("stalled", "Partitions that an unreadable record has stopped")
 
     def _counter(self, name: str, meaning: str) -> Counter:
         return Counter(f"replicator_{name}", meaning, ("topic",), registry=self.registry)
@@ -41,7 +43,7 @@ class Metrics:
         return Gauge(f"replicator_{name}", meaning, ("topic",), registry=self.registry)
 
     def round(self, topic: str, found: Round, stalled: Collection[int], now_ms: int) -> None:
-        """What a round did."""
+        """Count the results of a round."""
         self._lag.labels(topic).set(found.lag)
         self._stalled.labels(topic).set(len(stalled))
         self._lost.labels(topic).inc(sum(each.end - each.begin for each in found.lost))
@@ -61,6 +63,6 @@ class Metrics:
         return generate_latest(self.registry).decode()
 
     def serve(self, port: int) -> int:
-        """Over HTTP on this machine alone, on a thread; the port. Raises OSError."""
+        """Serve HTTP on the loopback address, in a thread; returns the port. Raises OSError."""
         server, _ = start_http_server(port, "127.0.0.1", self.registry)
         return int(server.server_port)

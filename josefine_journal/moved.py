@@ -1,8 +1,8 @@
-"""The header `journal.moved`: which record of an old partition another one stands for. Values only.
+"""The header `journal.moved` of records that a move has written. Values only.
 
-A copy says where it is from, and by which move, so that a move which died finds what it has copied;
-the purge that ends a journal in its old partition says where it went, so that who still looks there
-is told.
+A copy has its original's place and the move, so that a restarted move finds its own copies. The
+purge that ends a journal in its old partition has the new partition, so that readers of the old one
+get a clear error.
 """
 
 import json
@@ -18,7 +18,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """From one number of partitions to another."""
+    """A move from one partition count to another."""
 
     count_before: int
     count: int
@@ -26,7 +26,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What a copy stands for."""
+    """The header of a copy: the place of its original."""
 
     move: Move
     partition: int
@@ -35,11 +35,11 @@ class Copied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a purge says that ends a journal in its old partition."""
+    """The header of the purge that ends a journal in its old partition."""
 
     move: Move
     partition: int
-    """Where it went."""
+    """The journal's new partition."""
 
 
 def encode_moved(moved: Copied | Left) -> bytes:
@@ -51,7 +51,7 @@ def encode_moved(moved: Copied | Left) -> bytes:
 
 
 def moved_of(headers: Headers) -> Copied | Left | None:
-    """None: the record was not moved, or the header is somebody else's."""
+    """The header's value; None: the record was not moved, or the header is foreign."""
     for name, value in headers:
         if name != MOVED_HEADER:
             continue

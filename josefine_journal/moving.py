@@ -1,11 +1,11 @@
-"""Moves the journals of a widened topic to the partitions where their ids belong now.
+"""The move of a widened topic's journals to the partitions to which their ids map now.
 
-Rules: a journal's actions are copied in their order and as they were written, with their place
-(`moved`), first those of the store and then those of the topic; when all are copied, a purge ends
-each journal in its old partition; then every partition gets a mark with the new count, and last
-the store. Until then the topic is refused by who opens it. Each step finds what was done of it
-before, so a move that died at any place is started again and ends as if it had not. Nothing is
-written to the store's rows: a replicator does that when the topic can be opened again.
+Rules: a journal's actions are copied in order and unchanged, with their place (`moved`), first
+those of the store and then those of the topic. When all are copied, a purge ends each journal in
+its old partition; then every partition gets a mark with the new count, and last the store. Until
+then the topic cannot be opened, so no writer sees half of a move. Each step finds its own earlier
+results, so a move that crashed anywhere is started again and ends with the same result. The store's
+rows are not written: a replicator does that once the topic can be opened again.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ MARK_KEY = b"josefine-journal-move"
 BATCH_BYTES = 256 * 1024
 BATCH_RECORDS = 500
 ATTEMPTS = 5
-"""Passes over the topic, each because somebody wrote during the one before."""
+"""Passes over the topic; another one is needed if records were written during the last one."""
 NAMED_MAX = 5
 """Journals that an error names."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Moved:
-    """What a run did; `count_before` None: there was nothing to do."""
+    """The result of a run; `count_before` None: there was nothing to do."""
 
     count_before: int | None
     count: int
@@ -44,24 +44,25 @@ class Moved:
 
 @dataclass(slots=True)
 class _Found:
-    """What one look at all partitions found."""
+    """The result of one scan of all partitions."""
 
     ends: dict[int, int] = field(default_factory=dict)
-    """Of the partitions, exclusive: what is after them was not looked at."""
+    """Partition → end of the scan (exclusive)."""
     alive: dict[int, set[str]] = field(default_factory=dict)
     """Journals that are still in their old partition."""
     left: set[str] = field(default_factory=set)
-    """Those that this move purged there: somebody may have written between copy and purge. One
-    that was purged otherwise has nothing to be copied, least of all the purge of an earlier move,
-    after which it is where it belongs."""
+    """Journals that this move purged in their old partition: records may have been written between
+    copy and purge. A journal with any other purge has nothing to copy; after the purge of an
+    earlier move it is where it belongs."""
     copied: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Old and new partition: the last offset of which a copy is there."""
+    """(old, new partition) → the last copied offset."""
     strangers: dict[str, int] = field(default_factory=dict)
-    """Journals that were written where they belong now, not by a move, and their partition."""
+    """Journals that were written to their new partition by something other than a move → that
+    partition."""
 
 
 class Mover:
-    """Of one topic, which nobody writes meanwhile."""
+    """The move of one topic, which must have no other writers meanwhile."""
 
     def __init__(
         self,
@@ -75,8 +76,9 @@ class Mover:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """`log` is not checked when it is opened; `stored_count`: as the store records; `count`:
-        as the topic has; `count_before`: as the user says, for records of older programs."""
+        """`log` is opened without the check of its partition count. `stored_count`: recorded in the
+        store; `count`: of the topic; `count_before`: given by the user, for records of older
+        programs."""
         self._log = log
         self._store = store
         self._count = count
@@ -87,8 +89,8 @@ class Mover:
         self._at = at
 
     async def run(self) -> Moved:
-        """Raises JournalError for a topic that cannot be moved, RecordsLost where neither store nor
-        topic have a journal whole; nothing is written then."""
+        """Raises JournalError for a topic that cannot be moved, and RecordsLost if neither store
+        nor topic have a journal complete; then nothing is written."""
         configs = await self._log.configs()
         check_cleanup(self._log.topic, configs)
         before = await self._recorded()
@@ -97,9 +99,9 @@ class Mover:
             return done
         if finite := finite_retention(configs):
             raise JournalError(
-                f"topic '{self._log.topic}' has {' and '.join(finite)}: records keep their times "
-                "when they are moved, so retention would take them before they are replicated; set "
-                "it to -1 until the topic was moved and replicated"
+                f"topic '{self._log.topic}' has {' and '.join(finite)}: moved records keep their "
+                "timestamps, so retention would delete them before they are replicated; set it to "
+                "-1 until the topic is moved and replicated"
             )
         move = Move(count_before=before, count=self._count)
         for _ in range(ATTEMPTS):
@@ -107,11 +109,11 @@ class Mover:
                 return done
         raise JournalError(
             f"topic '{self._log.topic}' was written during each of {ATTEMPTS} passes: stop its "
-            "writers, then move it again; it goes on where it ended"
+            "writers, then move it again; the move continues where it ended"
         )
 
     async def _recorded(self) -> int | None:
-        """The count that the journals were written over; None: it is the topic's."""
+        """The count that the journals were written with; None: it equals the topic's."""
         found = await tails(self._log, self._count)
         headers = (
             dict(each.headers).get(ACTION_HEADER) for part in found.values() for each in part
@@ -129,12 +131,12 @@ class Mover:
             check_placement(self._log.topic, self._count, found)
         except TopicWidened as error:
             raise JournalError(
-                f"{error}; its records do not say the count: name it with --from COUNT"
+                f"{error}; its records do not have the old count: pass it with --from COUNT"
             ) from error
         return None
 
     async def _pass(self, move: Move, done: Moved) -> bool:
-        """Whether all is done: False if somebody wrote meanwhile."""
+        """One pass; False if records were written meanwhile."""
         found = await self._look(move)
         self._check_split(found)
         for partition in range(move.count_before):
@@ -150,7 +152,7 @@ class Mover:
         return True
 
     async def _is_written(self, part: Partition, begin: int) -> bool:
-        """Whether somebody wrote to a journal that moves: before its purge, or after it."""
+        """Whether a moving journal was written by others, before or after its purge."""
         end = (await self._log.end_offsets((part.number,)))[part.number]
         async for records in self._log.read(part.number, begin, end):
             if any(part.is_written_by_others(self._log.topic, each) for each in records):
@@ -180,7 +182,7 @@ class Mover:
         return found
 
     def _check_split(self, found: _Found) -> None:
-        """Raises JournalError for journals that were written on both sides."""
+        """Raises JournalError for journals that were written in both partitions."""
         alive = {key: number for number, keys in found.alive.items() for key in keys}
         split = sorted(alive.keys() & found.strangers.keys())
         if not split:
@@ -191,12 +193,12 @@ class Mover:
         )
         raise JournalError(
             f"journals of topic '{self._log.topic}' were written before and after it was widened, "
-            f"by a program that did not see what they had: {named}; read both partitions, and "
-            'append a purge (header journal.action: {"purge":{}}) to the one that is not wanted'
+            f"by a program that did not see their earlier events: {named}; read both partitions, "
+            'and append a purge (header journal.action: {"purge":{}}) to the unwanted one'
         )
 
     async def _copy(self, move: Move, number: int, found: _Found, done: Moved) -> None:
-        """What of a partition is to be elsewhere and is not yet."""
+        """Copy the actions of a partition that belong elsewhere and are not copied yet."""
         part = Partition(number, move)
         waiting: dict[int, list[Record]] = {}
         concerned = {key for key in found.left if part.is_moving(key)}
@@ -218,7 +220,7 @@ class Mover:
             await self._write(target, records)
 
     async def _leave(self, move: Move, number: int, keys: Sequence[str]) -> None:
-        """The purges that end journals in their old partition."""
+        """Write the purges that end journals in their old partition."""
         part = Partition(number, move)
         for begin in range(0, len(keys), self._batch_records):
             records = []
@@ -229,7 +231,7 @@ class Mover:
             await self._write(number, records)
 
     async def _settle_count(self) -> None:
-        """From here on the topic can be opened: every partition says the new count."""
+        """Mark every partition with the new count: from here on the topic can be opened."""
         for number in range(self._count):
             headers = headers_of(Mark(id="moved"), (), self._count)
             mark = Record(MARK_KEY, None, headers, self._clock_ms())
@@ -244,7 +246,7 @@ class Mover:
         self._at("moved_some")
 
     async def _items(self, part: Partition, end: int) -> AsyncIterator[Sequence[Item]]:
-        """A partition's actions that count, in order: the store's, then the topic's."""
+        """The valid actions of a partition, in order: first the store's, then the topic's."""
         begin = 0
         if self._store is not None:
             part.snapshot = await asyncio.to_thread(self._store.snapshot, (part.number,))
@@ -258,7 +260,7 @@ class Mover:
     async def _topic_items(
         self, part: Partition, begin: int, end: int
     ) -> AsyncIterator[Sequence[Item]]:
-        """Raises RecordsLost where the topic begins later."""
+        """The valid actions of the topic's part. Raises RecordsLost if the log starts later."""
         try:
             async for records in self._log.read(part.number, begin, end):
                 await asyncio.to_thread(part.know, records)

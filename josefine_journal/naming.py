@@ -1,7 +1,7 @@
-"""Where the journal of a persistence id lives: its topic and its id there. Values only.
+"""The mapping of a persistence id to its topic and its journal id. Values only.
 
-As kafka-journal's plugin for Akka has it: all in one topic, or the topic before the last separator
-of the id.
+As in kafka-journal's plugin for Akka: all ids in one topic, or the topic is the part before the
+id's last separator.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ ToPlace = Callable[[str], Place]
 
 
 def constant_topic(topic: str) -> ToPlace:
-    """The whole id, in that topic."""
+    """Every id unchanged, in that topic."""
     return lambda persistence_id: Place(topic=topic, key=persistence_id)
 
 
 def split(otherwise: str, separator: str = SEPARATOR) -> ToPlace:
-    """`orders-eu-7` is `7` of topic `orders-eu`; an id without two such parts is as it is, in the
+    """`orders-eu-7` is `7` of topic `orders-eu`; an id without two such parts is unchanged, in the
     topic `otherwise`."""
 
     def place(persistence_id: str) -> Place:

@@ -1,7 +1,7 @@
-"""Tells who waits that the store has a place of the log.
+"""Notification of waiters that the store has an offset of the log.
 
-Rule: an end is told when a reader who opens the store then finds it there, so behind the commit and
-never before it; whose commit it was makes no difference.
+Rule: waiters are notified after the commit, never before it, so a reader that opens the store then
+finds the rows; it makes no difference which replicator committed.
 """
 
 import asyncio
@@ -13,44 +13,44 @@ from josefine_journal.records import PartitionOffset
 
 WAIT_S = 30.0
 POLL_S = 0.1
-"""Between looks at a store that a replicator of another process writes: one for a file's name."""
+"""Poll interval for a store that another process writes; one poll is one file lookup."""
 
 
 class Notifier:
-    """What the replicators of this process tell, for one event loop; any number of topics."""
+    """Notifications of this process's replicators, for one event loop and any number of topics."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, int], int] = {}
         self._waiting: dict[tuple[str, int], list[tuple[int, asyncio.Future[None]]]] = {}
 
     def replicated(self, topic: str, ends: Mapping[int, int]) -> None:
-        """The store has all of these partitions below their ends (exclusive)."""
+        """Notify: the store has these partitions up to their ends (exclusive)."""
         for partition, end in ends.items():
             where = topic, partition
             self._ends[where] = end
             waiting = self._waiting.pop(where, [])
-            for offset, told in waiting:
-                if offset < end and not told.done():
-                    told.set_result(None)
+            for offset, waiter in waiting:
+                if offset < end and not waiter.done():
+                    waiter.set_result(None)
             if rest := [each for each in waiting if not each[1].done()]:
                 self._waiting[where] = rest
 
     async def reached(self, topic: str, place: PartitionOffset, timeout_s: float = WAIT_S) -> None:
-        """When the store has that place. Raises JournalError after so long."""
+        """Wait until the store has that offset. Raises JournalError after the timeout."""
         where = topic, place.partition
         if place.offset < self._ends.get(where, 0):
             return
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(where, []).append((place.offset, told))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(where, []).append((place.offset, waiter))
         try:
             async with asyncio.timeout(timeout_s):
-                await told
+                await waiter
         except TimeoutError:
             raise _late(topic, place, timeout_s, self._ends.get(where, 0)) from None
 
 
 async def stored(store: Store, topic: str, place: PartitionOffset, timeout_s: float) -> None:
-    """The same of a store that any process writes."""
+    """As `Notifier.reached`, for a store that any process writes."""
     end = 0
     try:
         async with asyncio.timeout(timeout_s):

@@ -1,10 +1,10 @@
-"""The check of a topic when its journals are opened: is an id's partition what it was, and does the
-topic keep its records?
+"""The check of a topic when its journals are opened: whether ids still map to the same partitions,
+and whether the topic keeps its records.
 
-Rules: the partition count is recorded in the header of every action, so it is there as long as
-any record is, for each of a topic's journals, with a store or without, on any Kafka; the newest
-records of every partition are asked, because a widened topic says so in its old partitions only;
-records without the count (of older programs, of kafka-journal) are asked by their keys.
+Rules: the partition count is recorded in the header of every action, so it exists as long as any
+record does, for all journals of a topic, with or without a store, on any Kafka. The newest records
+of every partition are checked, because only the old partitions of a widened topic have the old
+count. Records without a count (of older programs, of kafka-journal) are checked by their keys.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from josefine_journal.errors import JournalError, TopicCompacted, TopicWidened
 from josefine_journal.ports import Log
 
 TAIL_RECORDS = 16
-"""Of a partition, newest first, that are asked: others may write into the topic, too."""
+"""Newest records of a partition that are checked: foreign records may be among them."""
 PARTITIONS_AT_ONCE = 32
 UNAUTHORIZED = {ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed}
 CLEANUP_POLICY = "cleanup.policy"
@@ -26,14 +26,13 @@ RETENTIONS = ("retention.ms", "retention.bytes")
 
 
 async def check_topic(log: Log, count: int) -> None:
-    """Raises TopicCompacted, and TopicWidened where `count` is not what the journals were written
-    over."""
+    """Raises TopicCompacted, and TopicWidened if the journals were written with another count."""
     check_cleanup(log.topic, await log.configs())
     check_placement(log.topic, count, await tails(log, count))
 
 
 def check_cleanup(topic: str, configs: Mapping[str, str]) -> None:
-    """Raises TopicCompacted."""
+    """Raises TopicCompacted for a compacted topic."""
     policy = configs.get(CLEANUP_POLICY, "")
     if "compact" in policy:
         raise TopicCompacted(topic, policy)
@@ -47,8 +46,8 @@ def finite_retention(configs: Mapping[str, str]) -> list[str]:
 
 
 def check_placement(topic: str, count: int, found: Mapping[int, Sequence[Record]]) -> None:
-    """Raises TopicWidened where the newest record of a partition that has a count has another one,
-    or where a record without a count is in a partition where its key does not belong."""
+    """Raises TopicWidened if a partition's newest record with a count has another one, or if the
+    key of a record without a count maps to another partition."""
     for partition, records in sorted(found.items()):
         for record in reversed(records):
             header = dict(record.headers).get(ACTION_HEADER)
@@ -68,7 +67,7 @@ def check_placement(topic: str, count: int, found: Mapping[int, Sequence[Record]
 
 
 def _is_action(header: bytes) -> bool:
-    """False for what no program of journals wrote: it may be anywhere."""
+    """Whether a journal program wrote this header; foreign records may be in any partition."""
     try:
         return decode_action(header) is not None
     except JournalError:
@@ -88,7 +87,7 @@ async def tails(log: Log, count: int) -> dict[int, list[Record]]:
 
 
 async def _tail(log: Log, partition: int, start: int, end: int) -> list[Record]:
-    """The newest record alone where it has the count, as each of ours has."""
+    """Only the newest record if it has the count, as all of ours do; otherwise more."""
     newest = await _records(log, partition, max(start, end - 1), end)
     if any(partitions_of(dict(each.headers).get(ACTION_HEADER) or b"") for each in newest):
         return newest
@@ -100,9 +99,9 @@ async def _records(log: Log, partition: int, begin: int, end: int) -> list[Recor
     try:
         async for records in log.read(partition, begin, end):
             found += records
-    except JournalError:  # who reads the journal meets it again, and says what it means
+    except JournalError:  # a read of the journal raises it again, with its meaning
         pass
     except KafkaError as error:
         if error.code not in UNAUTHORIZED:
-            raise  # a writer that has no right to read: its readers check the topic
+            raise  # a writer without the right to read: the topic's readers check it
     return found

@@ -1,6 +1,6 @@
-"""The value of an append: its events, as JSON or as bytes, the way kafka-journal has them.
+"""The encoding of an append's value: its events as JSON or as bytes, as in kafka-journal.
 
-JSON where no event is binary: `{"events":[{"seqNr":1,"tags":["0"],"payloadType":"json",
+JSON if no event is binary: `{"events":[{"seqNr":1,"tags":["0"],"payloadType":"json",
 "payload":1}],"metadata":{"expireAfter":"1 day","data":{}}}`; a payload without a type is JSON.
 
 Bytes, big-endian: version (0, 1) · int32 count · per event { int32 size · int64 seqNr · int32 bytes
@@ -30,14 +30,14 @@ from josefine_journal.json_text import compact, parse, parse_object
 
 VERSION = 1
 _NONE, _BINARY, _JSON, _TEXT = range(4)
-"""The kinds of payload, as one byte."""
+"""Kinds of payload, one byte."""
 
 _INT, _LONG = Struct(">i"), Struct(">q")
 _EVENT_BYTES_MIN = _LONG.size + _INT.size + 1 + _INT.size
 
 
 def encode_payload(events: Events) -> tuple[PayloadType, bytes]:
-    """JSON, unless an event is binary. Raises JournalError for what JSON cannot say."""
+    """JSON, unless an event is binary. Raises JournalError for values that are not JSON."""
     if any(isinstance(event.payload, Binary) for event in events.events):
         return PayloadType.BINARY, encode_binary(events)
     return PayloadType.JSON, encode_json(events)
@@ -48,7 +48,7 @@ def decode_payload(kind: PayloadType, value: bytes) -> Events:
     decode = decode_binary if kind is PayloadType.BINARY else decode_json
     try:
         return decode(value)
-    except ValueError as error:  # events that cannot be, such as two of one number
+    except ValueError as error:  # invalid events, such as two of one number
         raise JournalError(f"payload: {error}") from error
 
 
@@ -69,7 +69,7 @@ def _json_event(event: Event) -> dict[str, Any]:
         case Text(text):
             fields |= {"payloadType": "text", "payload": text}
         case Binary():
-            raise JournalError(f"event {event.seq_nr} is binary, which JSON cannot hold")
+            raise JournalError(f"event {event.seq_nr} is binary, which JSON cannot contain")
     return fields
 
 
@@ -78,7 +78,7 @@ def decode_json(value: bytes) -> Events:
     fields = parse_object(value, "payload")
     listed = fields.get("events")
     if not isinstance(listed, list):
-        raise JournalError("payload: there is no list of events")
+        raise JournalError("payload: events is missing or not a list")
     events = tuple(_event_of(at, each) for at, each in enumerate(listed))
     return Events(events=events, metadata=_metadata_of(fields.get("metadata")))
 
@@ -86,7 +86,7 @@ def decode_json(value: bytes) -> Events:
 def _event_of(at: int, fields: object) -> Event:
     where = f"payload: events[{at}]"
     if not isinstance(fields, dict):
-        raise JournalError(f"{where} is no object")
+        raise JournalError(f"{where} is not an object")
     seq_nr, tags = fields.get("seqNr"), fields.get("tags") or []
     if not isinstance(seq_nr, int) or isinstance(seq_nr, bool):
         raise JournalError(f"{where}: seqNr is {seq_nr!r}")
@@ -137,7 +137,7 @@ def _bytes(text: str, what: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise JournalError(f"payload: {what} is no UTF-8: {error}") from error
+        raise JournalError(f"payload: {what} is not valid UTF-8: {error}") from error
 
 
 def _sized(data: bytes) -> bytes:
@@ -145,7 +145,7 @@ def _sized(data: bytes) -> bytes:
 
 
 class _Part(NamedTuple):
-    """What was read, and where the rest begins."""
+    """A part that was read, and the position of the rest."""
 
     data: bytes
     rest: int
@@ -167,7 +167,7 @@ def decode_binary(value: bytes) -> Events:
         at = part.rest
     if version == 0:
         if at != len(value):
-            raise JournalError(f"payload: {len(value) - at} bytes behind the events")
+            raise JournalError(f"payload: {len(value) - at} bytes after the events")
         return Events(events=tuple(events))
     if version > VERSION:
         return Events(events=tuple(events))
@@ -183,7 +183,7 @@ def _decode_event(data: bytes, number: int) -> Event:
     (seq_nr,) = _LONG.unpack_from(data)
     tags = _sized_at(data, _LONG.size, f"the tags of {what}")
     if tags.rest >= len(data):
-        raise JournalError(f"payload: {what} ends behind its tags")
+        raise JournalError(f"payload: {what} ends after its tags")
     kind = data[tags.rest]
     body = _sized_at(data, tags.rest + 1, f"the payload of {what}")
     if body.rest != len(data):
@@ -221,7 +221,7 @@ def _utf8(data: bytes, what: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise JournalError(f"payload: {what} is no UTF-8: {error}") from error
+        raise JournalError(f"payload: {what} is not valid UTF-8: {error}") from error
 
 
 def _int_at(data: bytes, at: int, what: str) -> int:
@@ -251,7 +251,7 @@ def _metadata_fields(metadata: PayloadMetadata) -> dict[str, Any]:
 
 
 def _metadata_of(fields: object) -> PayloadMetadata:
-    if fields is None:  # from before there was metadata
+    if fields is None:  # of a version without metadata
         return PayloadMetadata()
     if not isinstance(fields, dict):
         raise JournalError(f"payload: metadata is {json.dumps(fields)[:80]}")

@@ -1,7 +1,7 @@
-"""What a journal needs of the world: a log, and perhaps a store beside it. Protocols and values.
+"""The ports of a journal: a log, and optionally a store. Protocols and values.
 
-Each has two implementations: `topic.py` and `delta_store.py`, and those in memory that the tests'
-lives run on (tests/support/journal_world.py).
+Each has two implementations: `topic.py` and `delta_store.py`, and the in-memory ones of the
+simulation tests (tests/support/journal_world.py).
 """
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -32,34 +32,34 @@ class Log(Protocol):
     async def start_offsets(self, partitions: Sequence[int]) -> dict[int, int]: ...
 
     async def configs(self) -> Mapping[str, str]:
-        """The topic's, by name; empty where this client may not see them."""
+        """The topic's configuration by name; empty if this client may not describe it."""
         ...
 
     async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Exclusive ends: of what consumers may see."""
+        """End offsets (exclusive) of the records that consumers may see."""
         ...
 
     async def write(self, partition: int, record: Record) -> int: ...
 
     async def write_all(self, partition: int, records: Sequence[Record]) -> None:
-        """As one batch: all of them or none, in this order."""
+        """Write one batch: all records or none, in this order."""
         ...
 
     def read(self, partition: int, begin: int, end: int) -> AsyncGenerator[list[Record], None]:
-        """Raises RecordsGone where the log begins behind `begin`."""
+        """The records in the range. Raises RecordsGone if the log starts after `begin`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What a journal's rows in the store amount to."""
+    """The summary of a journal's rows in the store."""
 
     last: Last | None = None
-    """Its number is there also where the event is deleted."""
+    """The last sequence number, also if that event is deleted."""
     deleted_to: int = 0
-    """Up to where events are gone; 0: none."""
+    """Sequence number up to which events are deleted; 0: none."""
     begin_offset: int = 0
-    """Rows below it count for nothing: they are from before a purge."""
+    """Rows with a smaller offset have no effect: they are from before a purge."""
 
     @property
     def pointer(self) -> SeqNr | None:
@@ -68,36 +68,36 @@ class Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one commit does to one partition: rows, and how far it is replicated with them.
+    """The part of one commit for one partition: rows, and the new end of the replicated range.
 
-    `begin` is where the writer believes the store to end (None: nothing of the partition is
-    there), `end` is exclusive; the records are settled, and lie between the two.
+    `begin` is the end that the writer expects in the store (None: nothing of the partition is
+    stored), `end` is exclusive; the records are resolved, and their offsets are in between.
     """
 
     partition: int
     begin: int | None
     end: int
     records: Sequence[tuple[str, ActionRecord]]
-    """Each with its journal's id."""
+    """Records, each with its journal's id."""
     lost_to: int = 0
-    """Exclusive end of what was lost and is passed over with this commit; 0: nothing."""
+    """End (exclusive) of the lost range that this commit skips; 0: none."""
 
 
 class Snapshot(Protocol):
     """The store at one moment: rows and replicated offsets of the same commit."""
 
     def replicated(self, partition: int) -> int | None:
-        """The exclusive end of what is stored of a partition; None: nothing was replicated."""
+        """The end offset (exclusive) of a partition's stored range; None: nothing is stored."""
         ...
 
     def lost_to(self, partition: int) -> int:
-        """The exclusive end of the last range that was lost before it was stored; 0: none."""
+        """The end offset (exclusive) of the last lost range; 0: none."""
         ...
 
     def outline(self, partition: int, key: str) -> Outline: ...
 
     def lasts(self, partition: int, keys: Sequence[str]) -> Mapping[str, Last]:
-        """Those of them that have one."""
+        """The last sequence numbers of those journals that have one."""
         ...
 
     def history(self, partition: int) -> Iterator[list[tuple[str, ActionRecord]]]:
@@ -107,17 +107,17 @@ class Snapshot(Protocol):
     def appends(
         self, partition: int, key: str, outline: Outline, begin: int
     ) -> Iterator[list[ActionRecord]]:
-        """In the order of the log; those are left out that end before sequence number `begin`."""
+        """Appends in the order of the log, without those that end before the number `begin`."""
         ...
 
 
 class Store(Protocol):
-    """Raises StoreError for what is no store of ours."""
+    """The store of a topic's journals. Raises StoreError for anything else at its path."""
 
     def snapshot(self, partitions: Sequence[int]) -> Snapshot:
-        """The newest of these partitions: what was committed before the call is in it."""
+        """The newest snapshot of these partitions, with every commit before the call."""
         ...
 
     def commit(self, batches: Sequence[Batch]) -> None:
-        """All of it or nothing. Raises Overtaken where another writer was there before."""
+        """Commit all batches or none. Raises Overtaken if another writer committed first."""
         ...

@@ -1,8 +1,8 @@
-"""What is asked of all journals of a store: their ids, the events with a tag, those that expired.
+"""Queries over all journals of a store: ids, events with a tag, expired journals.
 
-Rules: the answer is of one snapshot, so of what is replicated; a journal that was purged is not
-there, nor is a deleted event; each event is given once, those of a journal in order; memory grows
-with the journals that have the tag or have expired, not with the store.
+Rules: a query reads one snapshot, so only replicated events; purged journals and deleted events are
+left out; each event is returned once, and those of a journal in order; memory grows with the number
+of journals that have the tag or have expired, not with the store.
 """
 
 import heapq
@@ -21,11 +21,11 @@ from josefine_journal.store_snapshot import DeltaSnapshot
 T = TypeVar("T")
 
 KEYS_AT_ONCE = 1_000
-"""Journals that are looked up together."""
+"""Journals per lookup."""
 
 
 def ids(snapshot: DeltaSnapshot, partition: int) -> Iterator[str]:
-    """Of the journals that have a last sequence number, sorted."""
+    """The ids of the journals that have a last sequence number, sorted."""
     files = [_places(parts) for parts in snapshot.scans(partition, ("key", "offset", "kind"))]
     for key, rows in groupby(heapq.merge(*files), lambda place: place[0]):
         kinds = [kind for *_, kind in rows if kind in (APPEND, PURGE)]
@@ -34,14 +34,14 @@ def ids(snapshot: DeltaSnapshot, partition: int) -> Iterator[str]:
 
 
 def _places(parts: Iterable[pa.Table]) -> Iterator[tuple[str, int, str]]:
-    """Key, offset and kind: in this order they are sorted within a file and between files."""
+    """(key, offset, kind), sorted in this order within a file and between files."""
     for part in parts:
         columns = (part[name].to_pylist() for name in ("key", "offset", "kind"))
         yield from zip(*columns, strict=True)
 
 
 def expired(snapshot: DeltaSnapshot, partition: int, now_ms: int) -> Iterator[tuple[str, int]]:
-    """The journals whose last append says that they are over, and where that append stands."""
+    """The expired journals, each with the offset of its last append, which has the expiry."""
     found: dict[str, int] = {}
     columns = ("key", "offset", "kind", "expire_on_ms")
     for parts in snapshot.scans(partition, columns):
@@ -88,7 +88,7 @@ def _with_tag(rows: pa.Table, tag: str) -> pa.Table:
 
 
 def _by(count: int, values: Iterable[T]) -> Iterator[Sequence[T]]:
-    """So many at a time."""
+    """Groups of `count` values."""
     rest = iter(values)
     while part := list(islice(rest, count)):
         yield part

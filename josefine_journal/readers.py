@@ -1,8 +1,8 @@
-"""Clients of their own for reading topics, a bounded number of them: the shell around `pool.py`.
+"""The bounded pool of clients that read topics: the I/O shell around `pool.py`.
 
-Rules: a reader is held for one fetch, never while its caller is at work with what came, so nobody
-has one and waits for another; an append never waits behind a fetch; who asks and is cancelled
-leaves its turn to the next.
+Rules: a reader is held for one fetch, never while its caller processes the result, so no caller
+holds one and waits for another; an append never waits for a fetch; a cancelled caller passes its
+turn to the next one.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from josefine_journal.errors import ReadersBusy
 from josefine_journal.pool import IDLE_MS, WAIT_MS, Caller, Limits, Pool, Reader, readers_max
 
 MULTIPLIER = 10.0
-"""Readers for each core: kafka-journal's."""
+"""Readers per core, as in kafka-journal."""
 
 
 class Readers:
-    """For one event loop, any number of topics of one cluster; `close` it. `opened` makes a
-    client, which connects when it is used."""
+    """The pool for one event loop and any number of topics of one cluster; `close` it. `opened`
+    creates a client, which connects at its first use."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class Readers:
 
     @property
     def size(self) -> int:
-        """Clients that are open."""
+        """Number of open clients."""
         return self._pool.size
 
     @asynccontextmanager
     async def reader(self) -> AsyncGenerator[AsyncClient, None]:
-        """One of them, for as short as can be. Raises ReadersBusy."""
+        """Borrow a reader; return it as soon as possible. Raises ReadersBusy."""
         reader = await self._taken()
         try:
             if reader not in self._clients:
@@ -60,7 +60,7 @@ class Readers:
             self._give_back(reader)
 
     async def close(self) -> None:
-        """Every client; fetches under way end with network_exception."""
+        """Close every client; fetches in flight fail with network_exception."""
         if self._timer is not None:
             self._timer.cancel()
         for client in self._clients.values():
@@ -80,7 +80,7 @@ class Readers:
             return await turn
         except asyncio.CancelledError:
             self._pool.leave(caller)
-            if turn.done() and not turn.cancelled():  # its turn came as it was cancelled
+            if turn.done() and not turn.cancelled():  # it got a reader while it was cancelled
                 self._give_back(turn.result())
             raise
         finally:
@@ -90,7 +90,7 @@ class Readers:
         caller = self._pool.give_back(reader, self._clock_ms())
         if caller is None:
             self._set_timer()
-        elif self._turns[caller].done():  # cancelled, and not yet told
+        elif self._turns[caller].done():  # it was cancelled and has not run yet
             self._give_back(reader)
         else:
             self._turns[caller].set_result(reader)

@@ -1,8 +1,9 @@
-"""An action as a record of its topic, and an event as its reader gets it. Values only.
+"""The record form of an action, and the event form for readers. Values only.
 
-A record is a journal's when it has the header `journal.action`; its key is the journal's id, its
-timestamp the time of the action, its other headers the user's. What has no such header, an action
-of a kind that is not known and an append without a value are None: others may use the topic, too.
+A record belongs to a journal if it has the header `journal.action`; its key is the journal's id,
+its timestamp the time of the action, its other headers are the user's. A record without that
+header, with an unknown kind of action, or an append without a value is None: other programs may
+write to the topic too.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMetadata:
-    """What an append says beside its events: in the action's header, and in the value."""
+    """Metadata of an append: in the action's header, and in the value."""
 
     header: JsonObject | None = None
     payload: PayloadMetadata = field(default_factory=PayloadMetadata)
@@ -44,7 +45,7 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """One event and the append that it came with. `timestamp_ms` is the writer's clock."""
+    """One event with the data of its append. `timestamp_ms` is from the writer's clock."""
 
     event: Event
     timestamp_ms: int
@@ -57,7 +58,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionRecord:
-    """One action where it lies; `value` is the payload of an append, not decoded yet."""
+    """One action with its place; `value` is the payload of an append, not decoded yet."""
 
     action: Action
     topic: str
@@ -67,13 +68,13 @@ class ActionRecord:
     value: bytes | None
     headers: Headers
     tags: tuple[str, ...] = ()
-    """Of its events, each once: where it was settled."""
+    """The tags of its events, each once; set when the action is resolved."""
     expire_on_ms: int | None = None
-    """When the journal expires unless another append follows: where it was settled."""
+    """Expiry of the journal unless another append follows; set when the action is resolved."""
 
     @property
     def placed(self) -> Placed:
-        """As the rules of replication take it."""
+        """The form for the rules of replication."""
         return Placed(offset=self.offset, action=self.action)
 
     @property
@@ -94,16 +95,17 @@ def encode_append(
 ) -> tuple[Append, bytes]:
     """The action and the value of one append.
 
-    Raises JournalError for events that cannot be: none, out of order, not behind what is expected,
-    or no JSON.
+    Raises JournalError for invalid events: none, out of order, not larger than the expected number,
+    or not representable as JSON.
     """
     try:
         checked = Events(events=tuple(events), metadata=metadata.payload)
     except ValueError as error:
         raise JournalError(str(error)) from error
+    # Every reader would refuse such an append; refused here, it never reaches the topic.
     first = checked.events[0].seq_nr
     if expected_seq_nr is not None and first <= expected_seq_nr:
-        raise JournalError(f"event {first} is not behind {expected_seq_nr}, which is expected")
+        raise JournalError(f"event {first} is not after the expected number {expected_seq_nr}")
     kind, value = encode_payload(checked)
     numbers = SeqRange(first=first, last=checked.events[-1].seq_nr)
     action = Append(
@@ -119,14 +121,14 @@ def encode_append(
 
 def headers_of(action: Action, headers: Headers, partitions: int | None = None) -> Headers:
     """The record's headers; `partitions` is the topic's count. Raises JournalError for a user's
-    header of our name."""
+    header with a reserved name."""
     if any(name == ACTION_HEADER for name, _ in headers):
-        raise JournalError(f"a header cannot be named {ACTION_HEADER}: the journal's is")
+        raise JournalError(f"a header cannot be named {ACTION_HEADER}: the name is reserved")
     return ((ACTION_HEADER, encode_action(action, partitions)), *headers)
 
 
 def action_record(topic: str, partition: int, record: Record) -> ActionRecord | None:
-    """The action that a record is. Raises JournalError, with the record's place."""
+    """The action of a record. Raises JournalError, with the record's place."""
     header = next((value for name, value in record.headers if name == ACTION_HEADER), None)
     if header is None:
         return None

@@ -1,10 +1,10 @@
-"""What of one journal's actions the store has to do: the rules of replication, for any writer.
+"""The rules of replication: which of a journal's actions are valid, and which the store needs.
 
-Rules (one journal, in the order of the log): marks are nothing; an append whose writer expected
-another last sequence number than was there is refused, by every reader alike, and so is a purge
-whose writer expected another last append; what stands before a purge is nothing; of deletes in a
-row the furthest is enough; of the appends that a later delete covers whole only the last before it
-is kept, for it has the journal's sequence number and metadata.
+Rules (one journal, in the order of the log): marks have no effect; an append that expected another
+last sequence number than the journal had is refused, by every reader alike, and so is a purge that
+expected another last append; actions before a purge have no effect; of adjacent deletes the largest
+is sufficient; of the appends that a later delete covers completely only the last one is kept,
+because it has the journal's sequence number and metadata.
 """
 
 from collections.abc import Iterable
@@ -24,17 +24,19 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Last:
-    """A journal's last sequence number, and where the last of its appends that count stands."""
+    """A journal's last sequence number, and the offset of its last valid append."""
 
     seq_nr: SeqNr
     offset: int
 
 
 def counts(placed: Placed, last: Last | None, lost_to: int = 0) -> bool:
-    """False: it expected something else than `last`, which is the journal's before it.
+    """Whether an action is valid: not if it expected something else than `last`, which is the
+    journal's state before it.
 
-    Where records below `lost_to` are lost and `last` is from before them, the number may be a later
-    one: an append that expects a later one is proof of it. A smaller one was refused.
+    If records below `lost_to` are lost and `last` is older than they are, the journal's real number
+    may be larger: an append that expects a larger one proves it. One that expects a smaller number
+    was refused in any case.
     """
     match placed.action:
         case Append(expected_seq_nr=int(expected)):
@@ -48,7 +50,7 @@ def counts(placed: Placed, last: Last | None, lost_to: int = 0) -> bool:
 
 
 def behind(placed: Placed, last: Last | None) -> Last | None:
-    """The journal's last behind an action that counts."""
+    """The journal's last sequence number after a valid action."""
     match placed.action:
         case Append(range=numbers):
             furthest = numbers.last if last is None else SeqNr(max(last.seq_nr, numbers.last))
@@ -60,7 +62,7 @@ def behind(placed: Placed, last: Last | None) -> Last | None:
 
 
 def accepted(actions: Iterable[Placed], last: Last | None) -> list[Placed]:
-    """Without those whose expectation is not met; `last` is the journal's before them."""
+    """The valid actions; `last` is the journal's state before them."""
     taken = []
     for placed in actions:
         if counts(placed, last):
@@ -70,7 +72,7 @@ def accepted(actions: Iterable[Placed], last: Last | None) -> list[Placed]:
 
 
 def reduced(actions: Iterable[Placed]) -> list[Placed]:
-    """The least of accepted actions that leaves the store as all of them would."""
+    """The fewest of the valid actions that lead to the same store as all of them."""
     kept: list[Placed] = []
     for placed in actions:
         match placed.action:
@@ -87,7 +89,7 @@ def reduced(actions: Iterable[Placed]) -> list[Placed]:
 
 
 def _behind_delete(kept: list[Placed], to: SeqNr) -> list[Placed]:
-    """Without the appends that are covered whole, but for the last of all."""
+    """Without the appends that the delete covers completely, except for the last one of all."""
     appends = [each for each in kept if isinstance(each.action, Append)]
     last = appends[-1] if appends else None
     return [each for each in kept if each is last or not _is_covered(each.action, to)]
@@ -98,7 +100,7 @@ def _is_covered(action: Action, to: SeqNr) -> bool:
 
 
 def _one_delete(kept: list[Placed]) -> list[Placed]:
-    """Of deletes with nothing between them, the furthest: the later one where both reach as far."""
+    """Of adjacent deletes the one with the larger number; the later one if they are equal."""
     result: list[Placed] = []
     for placed in kept:
         before = result[-1].action if result else None

@@ -1,8 +1,8 @@
-"""How far each journal was read, and its last sequence number there: so that the next question
-begins there. Values and a bounded table, no I/O.
+"""A bounded cache of how far each journal was read, with its last sequence number there, from which
+the next read starts. Values, no I/O.
 
-A log's past does not change while its topic is the same one: a topic that was deleted and made
-again has another id, and a log that is shorter than what is remembered is another log.
+A log's past does not change while the topic exists: a topic that was deleted and created again has
+another id, and a log that is shorter than the remembered offset is another log.
 """
 
 from collections import OrderedDict
@@ -13,19 +13,20 @@ from josefine_journal.events import SeqNr
 from josefine_journal.reduction import Last
 
 JOURNALS_MAX = 10_000
-"""The one that was not asked for longest is forgotten first."""
+"""Size of the cache; the least recently used journal is evicted first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """All of a journal's actions below `end_offset` of its partition."""
+    """The summary of a journal's actions below `end_offset` of its partition."""
 
     end_offset: int
     last: Last | None
     lost_to: int = 0
-    """How far the log's loss still matters to it."""
+    """End of the lost range that still matters to the journal."""
     passed_to: int = 0
-    """How far the store had passed over lost records: where it did since, it is no more known."""
+    """End of the lost range that the store had skipped at that time; if the store has skipped more
+    since, this entry is not valid any more."""
 
     @property
     def pointer(self) -> SeqNr | None:
@@ -33,14 +34,14 @@ class Folded:
 
 
 class Remembered:
-    """Of the journals of one topic, by their encoded ids."""
+    """The cache of one topic's journals, by their encoded ids."""
 
     def __init__(self, journals_max: int = JOURNALS_MAX) -> None:
         self._journals_max = journals_max
         self._folded: OrderedDict[bytes, tuple[UUID | None, Folded]] = OrderedDict()
 
     def get(self, key: bytes, topic_id: UUID | None, end_offset: int | None) -> Folded | None:
-        """What is remembered of a log of that topic that reaches that far; None: as it may."""
+        """The entry, if it has that topic id and is not beyond `end_offset` (None: not checked)."""
         if key not in self._folded:
             return None
         self._folded.move_to_end(key)

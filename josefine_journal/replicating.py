@@ -1,9 +1,9 @@
-"""A replicator at work: round after round, until it is stopped. The shell around `replicator.py`.
+"""The run loop of a replicator: rounds until it is stopped. The I/O shell around `replicator.py`.
 
-Rules: a broker that does not answer is waited for; whatever else a round raises ends it, and what
-it had not committed is read again by who begins next; who is stopped ends behind a last round,
-which stores how far it looked; who is cancelled leaves that to its successor: a commit under way is
-finished by its thread, or is not there.
+Rules: an unavailable broker is retried; any other error ends the run, and the next replicator reads
+again what was not committed; `stop` ends the run after a last round, which stores how far the log
+was read; a cancelled run leaves that to its successor: a commit in progress is either finished by
+its thread or did not happen.
 """
 
 import asyncio
@@ -19,24 +19,26 @@ from josefine_journal.notifying import Notifier
 from josefine_journal.replicator import Round
 
 INTERVAL_MS = 1_000
-"""Between rounds that found everything replicated: what readers read of the topic meanwhile."""
+"""Pause after a round that found everything replicated. It bounds what readers must read from the
+topic."""
 RETRY_MS_MAX = 15_000
 EXPIRE_MS = 3_600_000
 VACUUM_MS = 3_600_000
 VACUUM_HOURS = 24
-"""How long a merged file stays for a reader that is at it, and an unfinished one for its writer."""
+"""How long a merged file is kept for its readers, and an unfinished one for its writer."""
 FOR_EVER = {ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed}
 
 
 class Rounds(Protocol):
-    """A replicator: `josefine_journal.replicator`'s, or the one in Spark."""
+    """A replicator: `josefine_journal.replicator.Replicator`, or the one in Spark."""
 
     async def round(self, now_ms: int, *, is_last: bool = False) -> Round: ...
 
 
 class Replicating:
-    """One run. `tell_round` after each round, `tell_trouble` before each wait for a broker;
-    `expire` purges what expired, as often as `expire_ms` says; `notifier` hears what is stored."""
+    """One run. `tell_round` is called after each round, `tell_trouble` before each wait for a
+    broker; `expire` purges expired journals every `expire_ms`; `notifier` receives stored offsets.
+    """
 
     def __init__(
         self,
@@ -63,11 +65,11 @@ class Replicating:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End behind the round under way and a last one."""
+        """Stop after the current round and a last one."""
         self._stopping.set()
 
     async def run(self, *, until_caught_up: bool = False) -> None:
-        """Raises what a round raises, but for a broker that is away."""
+        """Run until stopped. Raises a round's errors, except for an unavailable broker."""
         retry_ms = self._interval_ms
         while True:
             is_last = self._stopping.is_set()
@@ -97,13 +99,13 @@ class Replicating:
             await self._pause(self._interval_ms)
 
     async def _pause(self, pause_ms: int) -> None:
-        """So long, or until it is stopped."""
+        """Wait, or until the run is stopped."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_ms / 1_000):
                 await self._stopping.wait()
 
     async def _expire_if_due(self, found: Round) -> None:
-        """Where all is replicated: the store knows the journals' last appends then."""
+        """Only when everything is replicated: then the store knows the journals' last appends."""
         if self._expire is None or found.behind or found.overtaken:
             return
         now_ms = monotonic_ms()

@@ -1,10 +1,11 @@
-"""Carries what is new in a topic of journals into its store, round by round. No clock, no sockets.
+"""The replicator: it copies new records of a topic of journals into the store, round by round. No
+clock, no sockets.
 
-Rules: a round begins where the store says, so a round that failed, or that another replicator
-overtook, is done again from there and nothing is stored twice; records that left the topic before
-they were stored are an error that names them, or told and passed over if that was asked for; a
-record that cannot be read stops its partition and no other, or is a dead letter: that one is
-written before what stands behind it is stored, so it is there once or more, never not at all.
+Rules: a round starts at the store's end offsets, so a failed or overtaken round is repeated from
+there and nothing is stored twice; records that left the topic before they were stored are an error
+that names them, or reported and skipped if asked for; an unreadable record stops only its own
+partition, or becomes a dead letter. A dead letter is written before the records after it are
+stored, so that after a crash it exists at least once.
 """
 
 import asyncio
@@ -19,35 +20,36 @@ from josefine_journal.settling import Settling
 from josefine_journal.taking import DeadLetter, Taken
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Of records, all partitions together, that one commit takes."""
+"""Bytes of records per commit, all partitions together."""
 EMPTY_COMMIT_MS = 60_000
-"""Marks alone are no reason for a commit: readers would write the store's log."""
+"""Interval of commits without rows. Marks alone do not cause one: otherwise each read, which writes
+a mark, would add an entry to the store's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one round did. Offsets are exclusive ends."""
+    """The result of one round. Offsets are exclusive ends."""
 
     replicated: Mapping[int, int] = field(default_factory=dict)
     log_ends: Mapping[int, int] = field(default_factory=dict)
     records: int = 0
-    """Of the log, that were looked at."""
+    """Records read from the log."""
     rows: int = 0
-    """That were stored."""
+    """Stored rows."""
     committed: tuple[int, ...] = ()
     """Partitions."""
     behind: int = 0
-    """Records that were not looked at, of partitions that have not stalled."""
+    """Unread records of partitions that are not stalled."""
     overtaken: bool = False
     lost: tuple[RecordsLost, ...] = ()
-    """Passed over."""
+    """Skipped lost ranges."""
     dead: tuple[DeadLetter, ...] = ()
     oldest_ms: int | None = None
-    """The time of the oldest action that was stored."""
+    """Timestamp of the oldest stored action."""
 
     @property
     def lag(self) -> int:
-        """Records that are not replicated yet, marks among them."""
+        """Records that are not replicated yet, including marks."""
         return sum(
             max(0, end - self.replicated.get(partition, 0))
             for partition, end in self.log_ends.items()
@@ -55,7 +57,7 @@ class Round:
 
 
 class Replicator:
-    """Of some partitions of a topic. One task at a time."""
+    """Replicates some partitions of a topic. For one task at a time. Mutable."""
 
     def __init__(
         self,
@@ -69,11 +71,11 @@ class Replicator:
         empty_commit_ms: int = EMPTY_COMMIT_MS,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """`passes_lost`: go on behind records that are lost. `bury`: writes a dead letter; without
-        it a record that cannot be read stops its partition."""
+        """`passes_lost`: skip lost records. `bury`: writes a dead letter; without it an unreadable
+        record stops its partition."""
         self.partitions = tuple(partitions)
         self.stalled: dict[int, JournalError] = {}
-        """Partitions that stopped before a record that cannot be read."""
+        """Partitions that stopped before an unreadable record."""
         self._log = log
         self._store = store
         self._passes_lost = passes_lost
@@ -87,11 +89,13 @@ class Replicator:
         self._committed_ms: int | None = None
 
     async def round(self, now_ms: int, *, is_last: bool = False) -> Round:
-        """Replicate what is new, as much as one commit takes; the last round stores marks, too.
+        """Replicate new records, up to the size of one commit; the last round stores marks too.
 
-        Raises RecordsLost, StoreError, OSError, and KafkaError where the broker is the cause: what
-        was not committed is read again by the next round.
+        Raises RecordsLost, StoreError, OSError, and KafkaError if the broker is the cause: the next
+        round reads again what was not committed.
         """
+        # The snapshot comes before the log's ends: in the other order a concurrent replicator could
+        # make the store's end larger than the log's, which would look like a truncated log.
         snapshot = await asyncio.to_thread(self._store.snapshot, self.partitions)
         ends = await self._log.end_offsets(self.partitions)
         self._at("begun")
@@ -109,6 +113,8 @@ class Replicator:
         )
         if not self._is_due(batches, now_ms, is_last) and not found.lost and not found.dead:
             return found
+        # Dead letters first: after the commit the store's end is past their records, and a crash in
+        # between would lose them. Before it, a crash only writes them twice.
         for letter in found.dead:
             assert self._bury is not None
             await self._bury(letter)
@@ -117,7 +123,7 @@ class Replicator:
         except Overtaken:
             self._forget(self.partitions)
             return Round(replicated=replicated, log_ends=ends, overtaken=True)
-        except BaseException:  # committed or not: the store knows
+        except BaseException:  # the outcome is unknown; the next snapshot shows it
             self._forget(self.partitions)
             raise
         self._settling.forget([each.partition for each in found.lost])
@@ -159,7 +165,7 @@ class Replicator:
         for partition in self.partitions:
             stored = snapshot.replicated(partition)
             if self._ends.setdefault(partition, stored) != stored:
-                self._forget((partition,))  # somebody else was at work
+                self._forget((partition,))  # another replicator has committed
                 self._ends[partition] = stored
             if ends[partition] < (stored or 0):
                 raise StoreError(
@@ -172,11 +178,11 @@ class Replicator:
             room -= found.size
             if found.end > (stored or 0):
                 taken[partition] = found
-        self.partitions = (*self.partitions[1:], *self.partitions[:1])  # none is always the last
+        self.partitions = (*self.partitions[1:], *self.partitions[:1])  # so that none starves
         return taken
 
     async def _read(self, partition: int, stored: int | None, end: int, room: int) -> Taken:
-        """From the store's end on, or from where nothing was to be stored, as much as fits."""
+        """Read as much as fits, from the store's end or the end of an earlier read without rows."""
         begin = max(stored or 0, self._looked.get(partition, 0))
         taken = Taken(topic=self._log.topic, partition=partition, begin=stored, end=begin)
         if begin >= end:
@@ -194,19 +200,19 @@ class Replicator:
             if taken.end == begin:
                 await self._lose(partition, taken, begin)
         except RecordsLost as lost:
-            if taken.end == begin:  # else what is before the gap is stored first
+            if taken.end == begin:  # otherwise the records before the gap are stored first
                 self._pass(taken, lost)
         return taken
 
     async def _lose(self, partition: int, taken: Taken, begin: int) -> None:
-        """The log begins behind `begin`: what is between was never stored."""
+        """Handle a log that starts after `begin`: the range in between was never stored."""
         start = await self._log.start_offset(partition)
         if start <= begin:
-            return  # the log's end went back: the next round says so
+            return  # the log was truncated: the next round reports it
         self._pass(taken, RecordsLost(self._log.topic, partition, begin=begin, end=start))
 
     def _pass(self, taken: Taken, lost: RecordsLost) -> None:
-        """Go on after what is lost. Raises it where that was not asked for."""
+        """Skip a lost range, or raise it unless skipping was asked for."""
         if not self._passes_lost:
             raise lost
         taken.end, taken.lost = lost.end, lost
@@ -221,7 +227,7 @@ class Replicator:
         return batches
 
     def _forget(self, partitions: Sequence[int]) -> None:
-        """What was known of them stands in the store."""
+        """Drop the in-memory state of these partitions; it is read from the store again."""
         for partition in partitions:
             self._looked.pop(partition, None)
             self._ends.pop(partition, None)

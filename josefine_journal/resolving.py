@@ -1,9 +1,9 @@
-"""What the store takes of one journal's actions in a batch of the log. Decides, no I/O.
+"""The resolution of one journal's actions into rows of the store. Decides, no I/O.
 
-Rules: what the store has is settled, so no reader of it asks for more than rows of one journal: an
-append that is refused is not there; a delete names the last sequence number that was there at its
-place, and one that found nothing is not there; an append that a delete covers whole has no value;
-what an append says of tags and expiry stands beside its value.
+Rules: rows are resolved, so that a reader of the store needs only the rows of one journal: refused
+appends are left out; a delete has the last sequence number that existed at its offset, and a delete
+without effect is left out; an append that a delete covers completely has no value; tags and expiry
+of an append are columns of their own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,16 +18,16 @@ from josefine_journal.reduction import Last, behind, counts, reduced
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What the store is given, and the journal's last behind it (None: none)."""
+    """The resolved records, and the journal's last sequence number after them (None: none)."""
 
     records: tuple[ActionRecord, ...]
     last: Last | None
     lost_to: int
-    """As far as it still matters to this journal."""
+    """End of the lost range that still matters to this journal."""
 
 
 def asks_for_last(records: Iterable[ActionRecord]) -> bool:
-    """Whether settling these needs the journal's last before them."""
+    """Whether the journal's last sequence number before these records is needed."""
     for record in records:
         match record.action:
             case Delete() | Append(expected_seq_nr=int()) | Purge(expected_offset=int()):
@@ -40,10 +40,10 @@ def asks_for_last(records: Iterable[ActionRecord]) -> bool:
 
 
 def settle(records: Sequence[ActionRecord], last: Last | None, lost_to: int = 0) -> Settled:
-    """One journal's records, in the order of the log; `last` is the journal's before them, and
-    `lost_to` the exclusive end of what is lost of the log (0: nothing, or a purge followed).
+    """Resolve one journal's records, in the order of the log; `last` is the journal's state before
+    them, and `lost_to` the end (exclusive) of the log's lost range (0: none, or a purge followed).
 
-    Where `asks_for_last` says no, any last gives the same records.
+    If `asks_for_last` is false, the result does not depend on `last`.
     """
     taken: dict[int, ActionRecord] = {}
     for record in records:
@@ -53,9 +53,11 @@ def settle(records: Sequence[ActionRecord], last: Last | None, lost_to: int = 0)
             case Append():
                 record = described(record)
             case Purge():
+                # Its condition was met here: a reader of the store must not judge it again.
                 record = replace(record, action=replace(record.action, expected_offset=None))
                 lost_to = 0
             case Delete(to=to) if last is not None:
+                # Clamped to what existed, so that it cannot remove events appended after it.
                 clamped = replace(record.action, to=SeqNr(min(to, last.seq_nr)))
                 record = replace(record, action=clamped)
             case Delete() | Mark():
@@ -66,12 +68,12 @@ def settle(records: Sequence[ActionRecord], last: Last | None, lost_to: int = 0)
 
 
 def least(records: Iterable[ActionRecord]) -> tuple[ActionRecord, ...]:
-    """The least of settled records without a gap between them that leaves the store as they do."""
+    """The fewest of these adjacent resolved records that lead to the same store."""
     by_offset = {record.offset: record for record in records}
     kept = [by_offset[each.offset] for each in reduced(r.placed for r in by_offset.values())]
     deleted_to = 0
     result: list[ActionRecord] = []
-    for record in reversed(kept):  # a purge is the first of them: numbers below it are of one life
+    for record in reversed(kept):  # a purge comes first, so all numbers after it are one history
         action = record.action
         if isinstance(action, Delete):
             deleted_to = max(deleted_to, action.to)

@@ -1,5 +1,5 @@
-"""Rows for the store out of what was taken of a log; the store is asked for a journal's last only
-where its rows need it, and what it said is remembered.
+"""The resolver of a partition's records into rows, with a cache of the journals' last sequence
+numbers: the store is queried only for journals whose rows need theirs.
 """
 
 from collections import OrderedDict
@@ -12,18 +12,18 @@ from josefine_journal.resolving import asks_for_last, settle
 from josefine_journal.taking import Taken
 
 LASTS_MAX = 100_000
-"""Journals whose last is known without asking the store."""
+"""Size of the cache of last sequence numbers."""
 
 
 class Settling:
-    """Of some partitions; the store is written by nobody else, or this is told to `forget`."""
+    """The resolver of some partitions. After a commit of another process, call `forget`."""
 
     def __init__(self) -> None:
         self._lasts: OrderedDict[tuple[int, str], tuple[Last | None, int]] = OrderedDict()
-        """With how far the log's loss still matters to it."""
+        """(last, end of the lost range that still matters), by partition and journal."""
 
     def batch(self, snapshot: Snapshot, taken: Taken) -> Batch:
-        """What one commit does to the partition."""
+        """The part of one commit for the partition."""
         return Batch(
             partition=taken.partition,
             begin=taken.begin,
@@ -54,13 +54,13 @@ class Settling:
         return rows
 
     def forget(self, partitions: Collection[int]) -> None:
-        """What was known of them stands in the store."""
+        """Drop the cached entries of these partitions; they are read from the store again."""
         for known in [each for each in self._lasts if each[0] in partitions]:
             del self._lasts[known]
 
 
 def lost_to_of(snapshot: Snapshot, partition: int, key: str, last: Last | None) -> int:
-    """How far the log's loss matters to a journal: not where a purge followed it."""
+    """End of the lost range that matters to a journal: 0 if a purge followed it."""
     lost_to = snapshot.lost_to(partition)
     if lost_to and last is None and snapshot.outline(partition, key).begin_offset >= lost_to:
         return 0

@@ -1,9 +1,9 @@
-"""Replicates all topics with a prefix, together with other replicators: the shell around
+"""The replication of all topics with a prefix, shared among replicators: the I/O shell around
 `leases.py`.
 
-Rules: topics are looked for every few seconds, so a new one needs no restart; a topic has a task
-and a lease of its own; one that fails is told, given up, and tried again later, and stops no other;
-who gives a topic up stores how far it looked, then drops the lease.
+Rules: topics are listed every few seconds, so a new one needs no restart; each topic has its own
+task and lease; a failed topic is reported, released, and retried later, and stops no other topic; a
+replicator that releases a topic first stores how far it has read, then drops the lease.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from josefine_journal.replicating import Replicating
 
 DISCOVERY_MS = 3_000
 FAILED_MS = 15_000
-"""A topic that failed is left to others so long."""
+"""How long a failed topic is left to other replicators."""
 
 
 class Sharing:
-    """One replicator of many topics. `opened` makes what replicates a topic; `tell_failed` hears
-    which one failed, and why."""
+    """One replicator of many topics. `opened` creates the run of a topic; `tell_failed` is called
+    with a failed topic and its error."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Sharing:
 
     @property
     def topics(self) -> Sequence[str]:
-        """Those at work."""
+        """The topics that this replicator replicates now."""
         return sorted(self._running)
 
     def stop(self) -> None:
-        """End behind the rounds under way and a last one of each topic."""
+        """Stop after the current round and a last one of each topic."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Until it is stopped. Raises what is no trouble of a topic or a broker."""
+        """Run until stopped. Raises errors that are not those of a topic or a broker."""
         try:
             while not self._stopping.is_set():
                 await self._look()
@@ -72,14 +72,14 @@ class Sharing:
             self._leases.close()
 
     async def _look(self) -> None:
-        """What is there, and which part of it is to be done here."""
+        """List the topics, and take or release leases to match this replicator's share."""
         try:
             found = [each for each in await self._topics() if not each.endswith(SUFFIX)]
         except (KafkaError, OSError):
-            return  # the topics that run tell it
+            return  # the running topics report the error
         plan = share(found, self._leases.held, self._leases.members())
         for topic in plan.drop:
-            if topic in self._work:  # else it is being opened
+            if topic in self._work:  # otherwise it is still being opened
                 self._work[topic].stop()
         room = plan.room
         for topic in plan.take:
@@ -96,7 +96,7 @@ class Sharing:
         await work.run()
 
     async def _pause(self) -> None:
-        """Until topics are looked for again, one ends, or all of it does."""
+        """Wait for the next listing, the end of a topic's run, or the stop."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         ends = [stopping] if not self._stopping.is_set() else []
         pause_s = self._discovery_ms / 1_000

@@ -1,8 +1,9 @@
-"""The snapshots of a topic's entities: a Delta table of its own, by delta-rs. No JVM, no broker.
+"""The snapshot table of a topic's entities: a Delta table, written by delta-rs without a JVM or a
+broker.
 
-Rules: a save or a deletion is one commit of one small file, so it is there whole or not at all, and
-none of several writers waits for another; the files are sorted by journal and merged as the
-store's are; a file is synced before a commit names it; the table says its layout's version.
+Rules: a save or a deletion is one commit of one small file, so it is atomic, and concurrent writers
+do not wait for each other; the files are sorted by journal and merged like the store's; a file is
+synced before a commit names it; the table's properties have the version of its layout.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ from josefine_journal.merging import chosen
 from josefine_journal.store_snapshot import PartFile
 
 FOLDER = "snapshots~"
-"""Below the folder of the stores; no topic can have that name."""
+"""Subfolder of the stores' folder; a topic cannot have that name."""
 VERSION_KEY, VERSION = "josefine.journal.snapshots.version", 1
 KEY_CHARS_MAX = 256
-"""A longer id is not in the log's statistics: its files are all looked at."""
+"""A longer id is not in the Delta log's statistics, so all files are searched for it."""
 SCHEMA = pa.schema(
     [
         pa.field("key", pa.string()),
@@ -43,23 +44,23 @@ SCHEMA = pa.schema(
         pa.field("gone", pa.list_(pa.string())),
     ]
 )
-"""`seq_nr` null: the row saves nothing."""
+"""`seq_nr` null: the row saves no snapshot."""
 
 
 class SnapshotTable:
-    """Of one topic, for any number of threads. Raises StoreError, OSError."""
+    """The table of one topic. Thread-safe. Raises StoreError, OSError."""
 
     def __init__(
         self, root: Path, topic: str, *, at: Callable[[str], None] = nothing_fails
     ) -> None:
-        """Opens nothing. `at` is called at each step of a commit, with its name."""
+        """Opens nothing. `at` is called with the name of each step of a commit."""
         self.path = root.absolute() / FOLDER / topic
         self.at = at
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
 
     def rows(self, key: str) -> list[Row]:
-        """All that was written of a journal and is not merged away."""
+        """All rows of a journal that a merge has not removed."""
         with self._lock:
             table = self._refreshed()
             files = [] if table is None else _files(table)
@@ -67,7 +68,7 @@ class SnapshotTable:
         return [_row(row) for rows in found for row in rows.to_pylist()]
 
     def put(self, row: Row, now_ms: int) -> None:
-        """When it returns, everybody finds it. Merges files where that is due."""
+        """Commit a row; every later read finds it. Merges files if due."""
         with self._lock:
             table = self._refreshed() or self._created()
             self.at("before_files")
@@ -78,7 +79,7 @@ class SnapshotTable:
         self._merge(now_ms)
 
     def vacuum(self, retention_hours: int) -> int:
-        """Delete files that no version of so many hours names; how many."""
+        """Delete files that no version of the last hours contains; returns how many."""
         with self._lock:
             table = self._refreshed()
             if table is None:
@@ -99,7 +100,7 @@ class SnapshotTable:
             raise StoreError(f"file {path} of snapshots cannot be read: {error}") from error
 
     def _written(self, rows: Sequence[Row], time_ms: int, *, is_new: bool = True) -> AddAction:
-        """A new file with these rows; nothing names it yet."""
+        """A new file with these rows, not yet part of the table."""
         listed = [_fields(row) for row in sorted(rows, key=lambda row: row.key)]
         name = f"{uuid4().hex}.parquet"
         size = store_files.write(self.path / name, pa.Table.from_pylist(listed, schema=SCHEMA))
@@ -117,10 +118,10 @@ class SnapshotTable:
         )
 
     def _merge(self, now_ms: int) -> None:
-        """Once, if that is due: what deletions took goes away there."""
+        """Merge once if due; deleted snapshots are removed by that."""
         with self._lock:
             table = self._refreshed()
-            assert table is not None, "something was put"
+            assert table is not None, "a row was committed before"
             files = _files(table)
             old = chosen(files)
             if not old:
@@ -137,16 +138,16 @@ class SnapshotTable:
             if kept:
                 actions.append(self._written(kept, time_ms, is_new=False))
             self.at("before_merge_commit")
-            with contextlib.suppress(Overtaken):  # another process merges: its work is as good
+            with contextlib.suppress(Overtaken):  # another process has merged, with the same result
                 self._commit(table, actions, [Transaction("merges", number)])
             self.at("after_merge")
 
     # -- the table
 
     def _refreshed(self) -> DeltaTable | None:
-        """The table at its newest version; None: there is none."""
+        """The table at its newest version; None: it does not exist."""
         if self._table is not None and not self._entry(self._table.version()).exists():
-            self._table = None  # so long ago that the log was cleaned up: what follows it, too
+            self._table = None  # the log was cleaned up past the known version
         try:
             if self._table is None:
                 self._table = self._opened()
@@ -166,7 +167,7 @@ class SnapshotTable:
         table = DeltaTable(self.path)
         version = table.metadata().configuration.get(VERSION_KEY, "")
         if not version.isdigit():
-            raise StoreError(f"{self.path} is a Delta table, but none of snapshots")
+            raise StoreError(f"{self.path} is a Delta table, but not a table of snapshots")
         if int(version) > VERSION:
             raise StoreError(
                 f"{self.path} has snapshots of version {version}; this program knows up to "
@@ -184,7 +185,7 @@ class SnapshotTable:
                 raise_if_key_not_exists=False,
             )
         except DeltaError as error:
-            if (table := self._refreshed()) is not None:  # another process did
+            if (table := self._refreshed()) is not None:  # another process has created it
                 return table
             raise self._broken(error) from error
         created = self._refreshed()

@@ -1,7 +1,7 @@
-"""Snapshots of a topic's entities: save, load, list, delete. They need no broker.
+"""The API of a topic's entity snapshots: save, load, list, delete. It needs no broker.
 
-They stand beside the journals, and nothing ties the two: who purges a journal deletes its
-snapshots, and who recovers reads on from `seq_nr + 1` of the one that is loaded.
+Snapshots are independent of the journals: a program that purges a journal must also delete its
+snapshots, and a recovery reads events from the loaded snapshot's `seq_nr + 1` on.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ from josefine_journal.snapshot_table import SnapshotTable
 
 VACUUM_MS = 3_600_000
 VACUUM_HOURS = 24
-"""How long a merged file stays for a reader that is at it."""
+"""How long a merged file is kept for its readers."""
 
 
 class BlockingSnapshots:
-    """Of one topic, below the folder of the stores. Raises JournalError, OSError."""
+    """The snapshots of one topic, in the stores' folder. Raises JournalError, OSError."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class BlockingSnapshots:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """Opens nothing. Each journal keeps `kept_max` snapshots, those of the largest numbers."""
+        """Opens nothing. Each journal keeps the `kept_max` snapshots with the largest numbers."""
         if kept_max < 1:
-            raise JournalError(f"{kept_max} snapshots to be kept: one is the least")
+            raise JournalError(f"kept_max is {kept_max}: at least one snapshot must be kept")
         self._table = SnapshotTable(root, topic, at=at)
         self._kept_max = kept_max
         self._clock_ms = clock_ms
@@ -55,7 +55,7 @@ class BlockingSnapshots:
     def save(
         self, key: str, seq_nr: int, payload: Payload | None, metadata: JsonObject | None = None
     ) -> None:
-        """The entity's state behind that event, in place of an older one of the same number."""
+        """Save the entity's state after that event; replaces an older snapshot of that number."""
         now_ms = self._clock_ms()
         saved = encoded(
             EntitySnapshot(
@@ -67,16 +67,16 @@ class BlockingSnapshots:
         self._tidy(now_ms)
 
     def load(self, key: str, criteria: Criteria = ALL) -> EntitySnapshot | None:
-        """Of the largest number among those; None: there is none."""
+        """The matching snapshot with the largest number; None: there is none."""
         found = given(self._table.rows(_checked(key)), criteria)
         return decoded(found[0]) if found else None
 
     def find(self, key: str, criteria: Criteria = ALL) -> list[EntitySnapshot]:
-        """Of the largest number first."""
+        """All matching snapshots, the largest number first."""
         return [decoded(each) for each in given(self._table.rows(_checked(key)), criteria)]
 
     def delete(self, key: str, criteria: Criteria = ALL) -> int:
-        """How many went; nothing is written for none."""
+        """Delete the matching snapshots; returns how many. Writes nothing if there are none."""
         gone = deleted(self._table.rows(_checked(key)), criteria)
         if gone:
             now_ms = self._clock_ms()
@@ -112,11 +112,11 @@ class Snapshots:
 
 
 def _checked(key: str) -> str:
-    """Raises JournalError for an id that cannot be."""
+    """Raises JournalError for an invalid id."""
     try:
         key.encode()
     except UnicodeEncodeError as error:
-        raise JournalError(f"journal id {key!r} is no UTF-8") from error
+        raise JournalError(f"journal id {key!r} is not valid UTF-8") from error
     if not key:
-        raise JournalError("a journal's id has at least one character")
+        raise JournalError("a journal's id must not be empty")
     return key

@@ -1,8 +1,8 @@
-"""How far a partition is stored, as a file of the table: its name has the end, and it has no rows.
+"""The stored end of a partition, as a file of the table without rows: its name has the end.
 
-Rules: each commit of a partition replaces the file, so a table that is restored to an older
-version, by whatever program, has that version's ends again; Delta's transactions, which RESTORE
-leaves as they are, have the newest ones and show that it happened.
+Rules: each commit of a partition replaces the file, so a table that any program restores to an
+older version has that version's ends again. RESTORE does not change Delta's transactions: they have
+the newest ends, and the difference shows that the table was restored.
 """
 
 import re
@@ -17,18 +17,18 @@ _NAME = re.compile(r"partition=(\d+)/replicated-(\d{20})-(\d{20})-[0-9a-f]{32}\.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEnd:
-    """Of one partition."""
+    """The stored end of one partition."""
 
     partition: int
     end: int
-    """Exclusive: all before it is stored, but for what is lost."""
+    """End offset (exclusive): all records before it are stored, except for lost ones."""
     lost_to: int
-    """The exclusive end of the last range that was lost before it was stored; 0: none."""
+    """End (exclusive) of the last lost range; 0: none."""
     path: str = ""
     size: int = 0
 
     def named(self) -> str:
-        """The path of a new file that says so."""
+        """The path of a new file with this end."""
         return (
             f"partition={self.partition}/replicated-{self.end:020}-{self.lost_to:020}-"
             f"{uuid4().hex}.parquet"
@@ -36,7 +36,7 @@ class StoredEnd:
 
 
 def stored_end(path: str, size: int) -> StoredEnd | None:
-    """None: a file with rows."""
+    """The end in a file's name; None: a file with rows."""
     match = _NAME.fullmatch(path)
     if match is None:
         return None

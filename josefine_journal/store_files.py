@@ -1,8 +1,8 @@
-"""One Parquet file of the store: rows sorted by journal and offset, in groups of rows so small that
-one journal is a small read. Written once, never changed.
+"""A Parquet file of the store: rows sorted by journal and offset, in small row groups, so that one
+journal is a small read. Written once, never changed.
 
-Rules: a file is synced, its folder too, before anything names it; a group's first and last journal
-are in the file's footer, which is read once.
+Rules: a file and its folder are synced before a commit names the file; the first and last journal
+of a row group are in the file's footer, which is read once.
 """
 
 import os
@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 GROUP_ROWS_MAX = 2_048
 GROUP_BYTES_MAX = 1024 * 1024
-"""What of a file is read for one journal, at least."""
+"""Size of a row group: the least that is read of a file for one journal."""
 _REPEATED = ["kind", "payload_type", "origin", "version"]
 
 
 def write(path: Path, rows: pa.Table) -> int:
-    """The size of the new file in bytes. Raises OSError."""
+    """Write a new file; returns its size in bytes. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     per_group = max(1, int(rows.num_rows * GROUP_BYTES_MAX / max(1, rows.nbytes)))
     with path.open("xb") as file:
@@ -50,10 +50,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 class StoreFile:
-    """A file that is open, for one thread at a time."""
+    """An open file, for one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, pyarrow.ArrowInvalid for what is no Parquet file."""
+        """Raises OSError, and pyarrow.ArrowInvalid for a file that is not Parquet."""
         self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
         footer = self._file.metadata
         names = self._file.schema_arrow.names
@@ -61,7 +61,7 @@ class StoreFile:
         keys = [group.column(names.index("key")).statistics for group in groups]
         numbers = [group.column(names.index("last_seq_nr")).statistics for group in groups]
         self._all = any(each is None or not each.has_min_max for each in keys)
-        """Keys too long for statistics: each group is looked at."""
+        """The keys are too long for statistics, so every row group is searched."""
         self._first = [] if self._all else [each.min for each in keys]
         self._last = [] if self._all else [each.max for each in keys]
         self._seq_nr_max = [
@@ -69,7 +69,7 @@ class StoreFile:
         ]
 
     def groups_of(self, key: str) -> range:
-        """The groups of rows that may have the journal."""
+        """The row groups that may contain the journal."""
         if self._all:
             return range(len(self._seq_nr_max))
         begin = bisect_left(self._last, key)
@@ -79,7 +79,7 @@ class StoreFile:
         return range(begin, end)
 
     def groups_from(self, key: str, begin: int) -> list[int]:
-        """Those of them that may have a sequence number from there on."""
+        """The row groups of the journal that may contain a sequence number of at least `begin`."""
         most = self._seq_nr_max
         return [n for n in self.groups_of(key) if (last := most[n]) is None or last >= begin]
 
@@ -87,7 +87,7 @@ class StoreFile:
         return sorted({group for key in keys for group in self.groups_of(key)})
 
     def read(self, groups: Sequence[int], keys: Sequence[str], columns: Any = None) -> pa.Table:
-        """The rows of those journals."""
+        """The rows of these journals."""
         rows = self._file.read_row_groups(list(groups), columns=columns, use_threads=False)
         wanted = pa.array(keys, pa.string())
         if len(keys) == 1:
@@ -95,7 +95,7 @@ class StoreFile:
         return rows.filter(pc.is_in(rows["key"], value_set=wanted))
 
     def appends(self, key: str, begin_offset: int, begin: int) -> Iterator[pa.Table]:
-        """Those of one journal, in order, a group at a time."""
+        """The appends of one journal, in order, one row group at a time."""
         for group in self.groups_from(key, begin):
             rows = self._file.read_row_group(group, use_threads=False)
             found = appends_of(rows, key, begin_offset, begin)
@@ -107,7 +107,7 @@ class StoreFile:
         return len(self._seq_nr_max)
 
     def group(self, number: int, columns: Sequence[str] | None) -> pa.Table | None:
-        """A group of rows, None where one of the columns is not there; no columns: all that are."""
+        """A row group; None if one of the columns does not exist. No columns: all of them."""
         if columns is not None and not set(columns) <= set(self._file.schema_arrow.names):
             return None
         wanted = None if columns is None else list(columns)
@@ -118,7 +118,7 @@ class StoreFile:
 
 
 def appends_of(rows: pa.Table, key: str, begin_offset: int, begin: int) -> pa.Table:
-    """Those of one journal that a reader wants who begins at an offset and a sequence number."""
+    """The appends of one journal from an offset and a sequence number on."""
     wanted = pc.equal(rows["key"], key)
     for test in (
         pc.equal(rows["kind"], "append"),

@@ -1,8 +1,8 @@
-"""A settled action as a row of the store, and the reverse. Values of Arrow, no files.
+"""The mapping between resolved actions and rows of the store. Arrow values, no files.
 
-The row is the record: what an append's value says is kept as bytes and read by who reads the event,
-so nothing of it can be lost or refused on the way; its tags and its expiry stand beside them, for
-who looks for those. `last_seq_nr` of a delete is how far it reaches.
+A row is the record: an append's value is stored as bytes and decoded only by the reader of the
+event, so the replication cannot lose or refuse any of it. Tags and expiry are columns of their own,
+for queries. `last_seq_nr` of a delete is the sequence number up to which it deletes.
 """
 
 import json
@@ -18,8 +18,9 @@ from josefine_journal.json_text import compact
 from josefine_journal.records import ActionRecord
 
 SCHEMA_VERSION = 3
-"""1 had neither tags nor expiry: who meets its files makes both from the values. Up to 2 the end of
-a partition was in its Delta transaction only, which RESTORE leaves as it is."""
+"""Version 1 had neither tags nor expiry: both are computed from the values when such files are
+read. Up to version 2 the end of a partition was only in its Delta transaction, which RESTORE does
+not change."""
 APPEND, DELETE, PURGE = "append", "delete", "purge"
 
 _HEADER = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())])
@@ -42,7 +43,7 @@ SCHEMA = pa.schema(
         pa.field("expire_on_ms", pa.int64()),
     ]
 )
-"""Of the table; the files have all but `partition`, which their folder says."""
+"""The table's columns; the files have all but `partition`, which is in their folder's name."""
 FILE_SCHEMA = pa.schema([field for field in SCHEMA if field.name != "partition"])
 OUTLINE_COLUMNS = ["key", "offset", "kind", "last_seq_nr"]
 
@@ -75,12 +76,12 @@ def _row(key: str, record: ActionRecord) -> dict[str, Any]:
         case Purge():
             row |= {"kind": PURGE}
         case _:
-            raise AssertionError(f"{record} is not settled")
+            raise AssertionError(f"{record} is not resolved")
     return row
 
 
 def records_of(topic: str, partition: int, rows: pa.Table) -> list[tuple[str, ActionRecord]]:
-    """The rows as they were given to `table_of`."""
+    """The reverse of `table_of`."""
     return [(row["key"], _record(topic, partition, row)) for row in rows.to_pylist()]
 
 

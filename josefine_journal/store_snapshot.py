@@ -1,7 +1,8 @@
-"""The store at one version: a journal's rows, found by key. Reads files, decides nothing.
+"""A snapshot of the store at one version: finds a journal's rows by key. Reads files, decides
+nothing.
 
-Rules: a partition's files lie one behind the other in the log, so what is read file by file is in
-order; a file that was read once stays open for the next read, a bounded number of them.
+Rules: a partition's files cover consecutive ranges of the log, so a read file by file is in order;
+a file stays open for the next read, up to a maximum number.
 """
 
 import threading
@@ -29,7 +30,7 @@ SHORT_GROUPS_MAX = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFile:
-    """A file as the table's log names it. No keys: they are too long for the log."""
+    """A file in the table's log. It has no keys: they are too long for the log."""
 
     path: str
     size: int
@@ -46,13 +47,13 @@ class PartFile:
 
 
 class OpenFiles:
-    """Files by path; the one that was not used longest is closed."""
+    """Open files by path; the least recently used one is closed first."""
 
     def __init__(self, files_max: int = FILES_OPEN_MAX) -> None:
         self._files_max = files_max
         self._open: OrderedDict[Path, StoreFile] = OrderedDict()
         self.lock = threading.RLock()
-        """A file is read by one thread at a time."""
+        """Only one thread at a time reads a file."""
 
     def get(self, path: Path) -> StoreFile:
         """Raises StoreError."""
@@ -86,7 +87,7 @@ class DeltaSnapshot:
         self._files = files
         self._open_files = open_files
         self._short: dict[tuple[str, str], pa.Table] = {}
-        """What a file has of a journal of which it has little: it is read once."""
+        """Cache of journals with few rows, by file and journal: they are read once."""
 
     def replicated(self, partition: int) -> int | None:
         found = self._ends[partition]
@@ -97,7 +98,7 @@ class DeltaSnapshot:
         return 0 if found is None else found.lost_to
 
     def files(self, partition: int) -> Sequence[PartFile]:
-        """In the order of the log."""
+        """The files of a partition in the order of the log."""
         return self._files[partition]
 
     def outline(self, partition: int, key: str) -> Outline:
@@ -115,7 +116,7 @@ class DeltaSnapshot:
                 at = _most(rows, "offset", APPEND)
             if purged is not None:
                 break
-        # a delete names a number that was there, also where that append went away with it
+        # A delete has a number that existed, even if a merge has removed that append since.
         last = None if at is None else Last(seq_nr=SeqNr(max(pointer, deleted_to)), offset=at)
         return Outline(last=last, deleted_to=deleted_to, begin_offset=purged or 0)
 
@@ -164,7 +165,7 @@ class DeltaSnapshot:
             yield records_of(self.topic, partition, rows)
 
     def scans(self, partition: int, columns: Sequence[str]) -> Iterator[Iterator[pa.Table]]:
-        """Each file in the order of the log, a group of rows at a time."""
+        """Each file in the order of the log, one row group at a time."""
         for file in self._files[partition]:
             yield self._scan(partition, file, columns)
 
@@ -180,13 +181,13 @@ class DeltaSnapshot:
             yield rows.select(columns)
 
     def everything(self, partition: int, file: PartFile) -> pa.Table:
-        """All rows of a file, as they are written now."""
+        """All rows of a file, upgraded to the current columns."""
         with self._open_files.lock:
             rows = self._open_files.get(self._path / file.path).everything()
         return upgraded(self.topic, partition, rows)
 
     def _rows(self, file: PartFile, keys: Sequence[str]) -> Any:
-        """What an outline needs of these journals; None: the file has nothing of them."""
+        """The rows of these journals for an outline; None: the file has none."""
         wanted = [key for key in keys if file.may_have(key)]
         if not wanted:
             return None
@@ -202,13 +203,13 @@ class DeltaSnapshot:
 
 
 def _most(rows: pa.Table, column: str, kind: str) -> int | None:
-    """The largest number of the rows of a kind."""
+    """The largest number among the rows of a kind."""
     found = pc.max(rows.filter(pc.equal(rows["kind"], kind))[column]).as_py()
     return None if found is None else int(found)
 
 
 def ends_of(actions: pa.Table) -> dict[int, list[StoredEnd]]:
-    """Of each partition; more than one is not of our making."""
+    """The ends of each partition; more than one was not written by this program."""
     found: dict[int, list[StoredEnd]] = {}
     for row in actions.select(["path", "size_bytes"]).to_pylist():
         if (end := stored_end(row["path"], row["size_bytes"])) is not None:
@@ -217,7 +218,7 @@ def ends_of(actions: pa.Table) -> dict[int, list[StoredEnd]]:
 
 
 def files_of(actions: pa.Table) -> dict[int, tuple[PartFile, ...]]:
-    """Of each partition, in the order of the log; the table's additions as delta-rs lists them."""
+    """The files of each partition in the order of the log, from delta-rs's list of add actions."""
     found: dict[int, list[PartFile]] = {}
     for row in actions.to_pylist():
         if stored_end(row["path"], row["size_bytes"]) is not None:

@@ -1,7 +1,7 @@
-"""What a replicator takes of a log: a partition's records by journal. Values, no I/O.
+"""The records of a partition that a round of replication has read, by journal. Values, no I/O.
 
-Rules: what is nobody's journal is passed over; a record whose header cannot be read is a dead
-letter where these are wanted, and else ends what is taken, before it.
+Rules: foreign records are skipped; a record with an unreadable header becomes a dead letter if
+these are enabled, otherwise the range ends before it.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from josefine_journal.errors import JournalError, RecordsLost
 from josefine_journal.records import ActionRecord, action_record
 
 RECORD_BYTES = 128
-"""What a record counts beside its key and value."""
+"""Bytes that a record counts in addition to its key and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A record that no reader of its journal can read, and why."""
+    """An unreadable record, and the reason."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class DeadLetter:
 
 @dataclass(slots=True)
 class Taken:
-    """What was read of a partition from `begin` (None: nothing is stored) to `end`, exclusive."""
+    """The records of a partition from `begin` (None: nothing is stored) to `end` (exclusive)."""
 
     topic: str
     partition: int
@@ -41,7 +41,8 @@ class Taken:
     lost: RecordsLost | None = None
 
     def take_all(self, records: Sequence[Record], *, buries: bool) -> JournalError | None:
-        """The error of the record that ends it, which is then at `end`; None: all are taken."""
+        """Add records; returns the error of the record at which the range ended, which is then at
+        `end`; None: all were added."""
         for record in records:
             try:
                 self._take(record)
@@ -65,7 +66,7 @@ class Taken:
 
 
 def _id_of(record: Record) -> str | None:
-    """The journal's id; None: nobody's, for nobody can ask for it."""
+    """The journal's id; None: the key is not a valid id, so the record is foreign."""
     if not record.key or not any(name == ACTION_HEADER for name, _ in record.headers):
         return None
     try:

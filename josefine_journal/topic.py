@@ -1,8 +1,9 @@
-"""The topic of some journals: one record in, records of a partition out. Sockets, no decisions.
+"""The topic of journals as a log: it writes records and reads a partition's records. Sockets, no
+decisions.
 
-Rules: a record is written once, also when its answer is lost and it is sent again (an idempotent
-producer per partition, one record in flight); after a failure nobody knows whether it was written,
-and the next one begins as a new producer; a read is bounded by offsets and never waits for ever.
+Rules: a record is written once, even if its response is lost and it is sent again (an idempotent
+producer per partition, one record in flight); after a failed write its outcome is unknown, and the
+next write starts as a new producer; a read is bounded by offsets and by a timeout.
 """
 
 import asyncio
@@ -33,11 +34,11 @@ from josefine_journal.readers import Readers
 FETCH_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 500
 STALL_MS_MAX = 30_000
-"""A read that gets nothing for so long, though records were acknowledged there, is given up."""
+"""Timeout of a read that gets no records although some were acknowledged there."""
 
 
 class TopicLog:
-    """For one event loop. Raises KafkaError where the client does."""
+    """The log of one topic, for one event loop. Raises KafkaError where the client does."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class TopicLog:
         *,
         holds_journals: bool = True,
     ) -> None:
-        """Without `readers` the client reads, too. `holds_journals`: the topic is checked when it
-        is opened (`josefine_journal.opening`)."""
+        """Without `readers` the client also reads. `holds_journals`: check the topic when it is
+        opened (`josefine_journal.opening`)."""
         self.topic = topic
         self._client = client
         self._readers = readers
@@ -58,13 +59,13 @@ class TopicLog:
 
     @property
     def topic_id(self) -> UUID | None:
-        """As the client was told last; None where the brokers have no ids."""
+        """The topic's id in the client's metadata; None if the brokers have no topic ids."""
         return self._client.topic_id(self.topic)
 
     async def partition_count(self) -> int:
-        """As it was when this topic was opened; one that is made again is opened again.
+        """The count at the time when the topic was opened; a recreated topic is opened again.
 
-        Raises TopicWidened and TopicCompacted for a topic that journals cannot be read from.
+        Raises TopicWidened and TopicCompacted for a topic from which journals cannot be read.
         """
         if self._opened is None or self._opened[0] != self.topic_id:
             count = await self._client.partition_count(self.topic)
@@ -74,11 +75,11 @@ class TopicLog:
         return self._opened[1]
 
     async def partition_of(self, key: bytes) -> int:
-        """Where Kafka's producers put that key."""
+        """The partition of Kafka's default partitioner for that key."""
         return partition_for_key(key, await self.partition_count())
 
     async def start_offset(self, partition: int) -> int:
-        """Of the oldest record that is there."""
+        """The log start offset."""
         tp = TopicPartition(self.topic, partition)
         return (await self._client.list_offsets({tp: EARLIEST}))[tp].offset
 
@@ -88,7 +89,7 @@ class TopicLog:
         return {tp.partition: found.offset for tp, found in listed.items()}
 
     async def configs(self) -> Mapping[str, str]:
-        """Empty where this client is not authorized to describe them."""
+        """The topic's configuration; empty if this client is not authorized to describe it."""
         try:
             found = (await self._client.describe_configs([self.topic]))[self.topic]
         except KafkaError as error:
@@ -98,17 +99,17 @@ class TopicLog:
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Behind the newest record that consumers may see."""
+        """End offsets (exclusive) of the records that consumers may see."""
         wanted = {TopicPartition(self.topic, partition): LATEST for partition in partitions}
         listed = await self._client.list_offsets(wanted)
         return {tp.partition: found.offset for tp, found in listed.items()}
 
     async def write(self, partition: int, record: Record) -> int:
-        """Write one record with acks=all; its offset."""
+        """Write one record with acks=all; returns its offset."""
         return await self._writer(partition).write((record,))
 
     async def write_all(self, partition: int, records: Sequence[Record]) -> None:
-        """Write them as one batch with acks=all."""
+        """Write the records as one batch with acks=all."""
         await self._writer(partition).write(records)
 
     def _writer(self, partition: int) -> "_Writer":
@@ -121,11 +122,11 @@ class TopicLog:
     async def read(
         self, partition: int, begin: int, end: int
     ) -> AsyncGenerator[list[Record], None]:
-        """The records from `begin` to `end` (exclusive), as many at a time as one fetch brings.
+        """The records from `begin` to `end` (exclusive), one list per fetch.
 
-        Raises RecordsGone where the log begins behind `begin`, RecordsLost for offsets in between
-        that have neither a record nor a transaction marker, JournalError for a damaged batch and
-        where records do not come.
+        Raises RecordsGone if the log starts after `begin`, RecordsLost for offsets in between that
+        have neither a record nor a transaction marker, JournalError for a damaged batch and after
+        the timeout.
         """
         tp = TopicPartition(self.topic, partition)
         options = FetchOptions(partition_bytes_max=FETCH_BYTES, max_wait_ms=FETCH_WAIT_MS)
@@ -165,7 +166,7 @@ def _check(tp: TopicPartition, at: int, part: FetchedPartition) -> None:
 
 
 def _check_gap(tp: TopicPartition, begin: int, end: int, part: FetchedPartition) -> None:
-    """Raises RecordsLost, and RecordsGone where retention took the records meanwhile."""
+    """Raises RecordsLost, or RecordsGone if retention deleted the records during the read."""
     if end <= part.log_start_offset:
         raise RecordsGone(f"partition {tp}: offset {begin} went away while the journal was read")
     raise RecordsLost(tp.topic, tp.partition, begin=begin, end=end, reason=MISSING)
@@ -182,7 +183,7 @@ class _Writer:
         self._sequence = 0
 
     async def write(self, records: Sequence[Record]) -> int:
-        """The offset of the first one."""
+        """Write a batch; returns the offset of its first record."""
         async with self._turn:
             if self._identity is None:
                 self._identity, self._sequence = await self._client.init_producer_id(), 0
@@ -199,5 +200,5 @@ class _Writer:
                 raise
             self._sequence = (self._sequence + len(records)) & SEQUENCE_MASK
         if offset == UNKNOWN_OFFSET:
-            raise JournalError(f"partition {self._tp}: the record is written, nobody knows where")
+            raise JournalError(f"partition {self._tp}: the record is written at an unknown offset")
         return offset

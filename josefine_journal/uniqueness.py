@@ -1,9 +1,9 @@
-"""Whether a store has one event of each sequence number: tells copies from contradictions.
+"""The check that a store has one event per sequence number: it distinguishes copies from conflicts.
 
-Rules: an append that repeats what an earlier one said (a tail of the log that was written again) is
-a copy, which readers pass over; one that says something else of a number is an error with both
-places, and no event of it is given; a journal without either is gone through once, one with copies
-twice, and nothing of it is kept.
+Rules: an append with the same events as an earlier one (a tail of the log that was written again)
+is a copy, which readers skip; an append with another event of a number is an error with both
+places, and none of its events is returned; a journal without either is read once, one with copies
+twice, and nothing is kept in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from josefine_journal.errors import DataIntegrityViolated
 from josefine_journal.records import ActionRecord, event_records
 
 Appends = Callable[[int], Iterator[list[ActionRecord]]]
-"""A journal's appends that have a number from that one on, in the order of the log."""
+"""Returns a journal's appends from a sequence number on, in the order of the log."""
 
 
 def unique(appends: Appends, begin: int) -> Iterator[list[ActionRecord]]:
-    """The same from `begin` on. Raises DataIntegrityViolated before what contradicts is given,
-    JournalError for a value that must be compared and cannot be read."""
+    """The appends from `begin` on, without copies. Raises DataIntegrityViolated before it returns a
+    conflicting append, and JournalError for an unreadable value that must be compared."""
     furthest = 0
     earlier = _Earlier(appends, begin)
     for part in appends(begin):
@@ -31,14 +31,14 @@ def unique(appends: Appends, begin: int) -> Iterator[list[ActionRecord]]:
 
 
 class _Earlier:
-    """The appends once more, for who looks for the first ones of some numbers."""
+    """A second pass over the appends, which finds the first append of a number."""
 
     def __init__(self, appends: Appends, begin: int) -> None:
         self._appends = appends
         self._begin = begin
         self._rest: Iterator[ActionRecord] | None = None
         self._passed = 0
-        """The furthest number of what `rest` is behind: a copied tail goes on where it is."""
+        """The largest number that the second pass has reached: a copied tail continues there."""
 
     def check(self, later: ActionRecord) -> None:
         numbers = _numbers(later)
@@ -51,7 +51,7 @@ class _Earlier:
                 break
             self._passed = max(self._passed, _numbers(record).last)
             if _is_copy(later, record):
-                return  # what else has these numbers was compared with that one
+                return  # later appends with these numbers were compared with that one
             self._compare(record, later)
         self._rest = None
 

@@ -1,9 +1,9 @@
-"""One journal up to a mark: what the store has of it, and what the topic has behind that.
+"""The view of one journal up to a mark: its rows in the store, and the topic's records after them.
 
-Rules: the store's rows and its replicated offset are of one moment, and the topic is read from
-that offset on, so nothing is met twice and nothing is missed; where retention took records of the
-topic meanwhile, the store is asked again, and records that neither has are an error, never a gap;
-where the store reaches the mark the topic is not read at all.
+Rules: the store's rows and its replicated offset are of one snapshot, and the topic is read from
+that offset on, so no record is read twice or missed; if retention deleted records of the topic
+meanwhile, the store is read again, and records that neither has are an error, never a silent gap;
+if the store reaches the mark, the topic is not read at all.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from josefine_journal.remembered import Folded, Remembered
 from josefine_journal.window import Window
 
 ATTEMPTS = 5
-"""How often the store is asked again because retention was faster than a reader."""
+"""How often the store is read again because retention was faster than the reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A journal in the store: all of its actions below `end_offset`."""
+    """A journal's state in the store: all of its actions below `end_offset`."""
 
     snapshot: Snapshot
     partition: int
@@ -34,21 +34,21 @@ class Stored:
     outline: Outline
     end_offset: int
     lost_to: int
-    """How far the log's loss matters to the journal."""
+    """End of the lost range that matters to the journal."""
 
     def appends(self, begin: int) -> Iterator[list[ActionRecord]]:
-        """Those with a sequence number of at least `begin`, in order."""
+        """The appends with a sequence number of at least `begin`, in order."""
         return self.snapshot.appends(self.partition, self.key, self.outline, begin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A journal up to a mark; `stored` None: nothing that is wanted stands before the window."""
+    """A journal up to a mark; `stored` None: no wanted events are before the window."""
 
     window: Window
     stored: Stored | None
     end_offset: int
-    """Exclusive; behind the mark, where the store is further."""
+    """End offset (exclusive); after the mark if the store is further."""
     passed_to: int
 
     @property
@@ -57,29 +57,29 @@ class View:
 
     @property
     def deleted_to(self) -> int:
-        """Up to where events are gone; 0: none."""
+        """Sequence number up to which events are deleted; 0: none."""
         if self.stored is None or self.window.is_purged:
             return self.window.deleted_to
         return max(self.window.deleted_to, self.stored.outline.deleted_to)
 
     @property
     def folded(self) -> Folded:
-        """What is worth to be remembered."""
+        """The entry for the cache of remembered journals."""
         window = self.window
         return _folded(self.end_offset, window, self.passed_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known before something is written; the store as it was then, should the topic lose
-    what stands behind `before` meanwhile."""
+    """The journal's state before a write, and the store's snapshot of that time, in case the topic
+    loses the records after `before` meanwhile."""
 
     before: Folded
     snapshot: Snapshot | None
 
 
 class Viewer:
-    """Looks at one journal. Raises JournalError, and KafkaError where the broker is the cause."""
+    """Reads one journal. Raises JournalError, and KafkaError if the broker is the cause."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Viewer:
         self._heads = heads
 
     async def look(self, mark: PartitionOffset, *, wanted: int, kept_bytes_max: int = 0) -> View:
-        """The journal up to the mark, as far as who wants events from `wanted` on must know it."""
+        """The journal up to the mark, as far as needed for events from `wanted` on."""
         snapshot = await self._snapshot(mark.partition)
         known = self._recalled(mark.partition, mark.offset, snapshot)
         if known is not None and wanted > (known.pointer or 0):
@@ -116,6 +116,7 @@ class Viewer:
             try:
                 window = await self.window(before, mark, kept_bytes_max, rewinds=True)
             except RecordsGone:
+                # Retention overtook this read: a newer snapshot of the store may have the records.
                 if stored is not None:
                     await self._check_nothing_is_lost(mark.partition)
                 continue
@@ -124,12 +125,15 @@ class Viewer:
             return View(
                 window=window, stored=stored, end_offset=end_offset, passed_to=before.passed_to
             )
-        raise JournalError(f"{self._log.topic}-{mark.partition}: retention outruns this reader")
+        raise JournalError(
+            f"{self._log.topic}-{mark.partition}: retention deletes records faster than they are "
+            "read: make the topic's retention longer, or replicate it more often"
+        )
 
     async def known(self, partition: int) -> Known:
-        """What is known of the journal now, up to some place in the log.
+        """The journal's state now, up to some offset of the log.
 
-        Raises RecordsLost where nobody can know, so that nothing is written on a guess.
+        Raises RecordsLost if it cannot be known, so that nothing is written on a guess.
         """
         snapshot = await self._snapshot(partition)
         before = self._recalled(partition, None, snapshot)
@@ -146,19 +150,19 @@ class Viewer:
     def _recalled(
         self, partition: int, end_offset: int | None, snapshot: Snapshot | None
     ) -> Folded | None:
-        """What is remembered, unless the store passed over lost records since: who read those must
-        count appends as all others do, who did not."""
+        """The remembered state, unless the store has skipped a lost range since: this reader may
+        have read those records, but it must judge appends like readers that could not."""
         known = self._remembered.get(self._key, self._log.topic_id, end_offset)
         if known is None or snapshot is None:
             return known
         return known if known.passed_to == snapshot.lost_to(partition) else None
 
     async def last_at(self, at: PartitionOffset, known: Known) -> Folded:
-        """The journal up to its own record `at`; `known` is from before it.
+        """The journal up to its own record `at`; `known` is the state before the write.
 
-        Raises RecordsLost where the topic lost the records between the two meanwhile.
+        Raises RecordsLost if the topic lost the records in between.
         """
-        if known.before.end_offset > at.offset:  # the topic was made again meanwhile
+        if known.before.end_offset > at.offset:  # the topic was recreated in between
             known = await self.known(at.partition)
         try:
             window = await self.window(known.before, at)
@@ -175,15 +179,15 @@ class Viewer:
     async def _untold(
         self, at: PartitionOffset, before: Folded, error: RecordsGone | RecordsLost
     ) -> RecordsLost:
-        """An append is written, and the topic lost what is between it and `before`."""
+        """The error for an append that is written while the topic lost the records before it."""
         begin, end = before.end_offset, at.offset
         if isinstance(error, RecordsLost):
             begin, end = error.begin, error.end
         else:
             end = max(begin + 1, min(end, await self._log.start_offset(at.partition)))
         reason = (
-            f"left the topic before the append at {at.offset} was compared with them: nobody can "
-            "tell whether it was expected; read the journal, and see"
+            f"left the topic before the append at {at.offset} was compared with them: it is "
+            "unknown whether its expectation was met; read the journal to find out"
         )
         return RecordsLost(self._log.topic, at.partition, begin=begin, end=end, reason=reason)
 
@@ -195,7 +199,7 @@ class Viewer:
         *,
         rewinds: bool = False,
     ) -> Window:
-        """The actions from there up to `end`, which is not among them."""
+        """The actions from `before` up to `end` (exclusive)."""
         window = Window(before.last, kept_bytes_max=kept_bytes_max, lost_to=before.lost_to)
         begin = before.end_offset
         try:
@@ -204,18 +208,18 @@ class Viewer:
                     end.partition, self._key, begin, end.offset, rewinds=rewinds
                 )
                 for action in self._own(end.partition, records):
-                    window.take(action, is_held=True)  # the topic may have lost it meanwhile
+                    window.take(action, is_held=True)  # the topic may have lost it in between
             async for actions in self.actions(begin, end):
                 for action in actions:
                     window.take(action)
         except JournalError:
-            self._remembered.forget(self._key)  # its place may be gone: begin anew
+            self._remembered.forget(self._key)  # its offset may be lost: start from the store
             raise
         await self._check_left(window.left)
         return window
 
     async def _check_left(self, left: Left | None) -> None:
-        """Raises JournalMoved for who opened the topic before its journals were moved."""
+        """Raises JournalMoved if the topic was opened before its journals were moved."""
         if left is not None and left.move.count_before == await self._log.partition_count():
             self._remembered.forget(self._key)
             raise JournalMoved(
@@ -226,7 +230,7 @@ class Viewer:
             )
 
     async def actions(self, begin: int, end: PartitionOffset) -> AsyncIterator[list[ActionRecord]]:
-        """This journal's actions there; no other record is more than looked at for its key."""
+        """This journal's actions in the range; of other records only the key is read."""
         if begin >= end.offset:
             return
         async for records in self._log.read(end.partition, begin, end.offset):
@@ -240,7 +244,7 @@ class Viewer:
     async def _before(
         self, partition: int, snapshot: Snapshot | None = None
     ) -> tuple[Folded, Stored | None]:
-        """Where the topic goes on: behind the store, or at its beginning without one."""
+        """The state from which the topic is read: the store's end, else the log's start."""
         if self._store is None:
             begin = await self._log.start_offset(partition)
             return Folded(end_offset=begin, last=None), None
@@ -273,7 +277,7 @@ class Viewer:
         )
 
     async def _without_loss(self, partition: int, before: Folded) -> Folded:
-        """A place of which the journal's last is known. Raises RecordsLost where there is none."""
+        """A state with a known last sequence number. Raises RecordsLost if there is none."""
         if self._store is not None:
             if await self._log.start_offset(partition) > before.end_offset:
                 await self._check_nothing_is_lost(partition)
@@ -286,13 +290,13 @@ class Viewer:
         return _folded(end, window, 0)
 
     def _check_beginning(self, partition: int, before: Folded, window: Window) -> None:
-        """Without a store the topic is all there is. Raises RecordsLost where it lost its beginning
-        and the journal was not purged since."""
+        """Without a store, raises RecordsLost if the topic lost its start and the journal was not
+        purged since."""
         if before.end_offset > 0 and not window.is_begun_anew:
             raise RecordsLost(self._log.topic, partition, begin=0, end=before.end_offset)
 
     async def _check_nothing_is_lost(self, partition: int) -> None:
-        """Raises RecordsLost where the topic begins behind the store's end."""
+        """Raises RecordsLost if the log starts after the store's end."""
         assert self._store is not None
         begin = await self._log.start_offset(partition)
         snapshot = await asyncio.to_thread(self._store.snapshot, (partition,))

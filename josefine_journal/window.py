@@ -1,9 +1,9 @@
-"""A journal's unreplicated actions while they are read, up to the mark that bounds the read.
+"""The window of a read: a journal's unreplicated actions up to the read's mark.
 
-Rules: what expected something else counts for nothing; what is read is kept, so that a short window
-is read once; past `kept_bytes_max` it is read again from `resume` on, so that a long one
-needs no memory; values are decoded only where an event of theirs is given to the reader, and
-nothing is given before the whole window was searched for deletes and purges.
+Rules: refused actions have no effect; the actions are kept, so that a short window is read once;
+beyond `kept_bytes_max` it is read again from `resume` on, so that a long window takes no memory;
+values are decoded only when one of their events is returned, and no event is returned before the
+whole window was searched for deletes and purges.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,12 +17,12 @@ from josefine_journal.records import ActionRecord, EventRecord, event_records
 from josefine_journal.reduction import Last, behind, counts
 
 ACTION_BYTES = 256
-"""What an action counts beside its value."""
+"""Bytes that an action counts in addition to its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """From where on the window was not kept, and the journal's last before."""
+    """The offset from which the window was not kept, and the journal's state before it."""
 
     offset: int
     last: Last | None
@@ -30,10 +30,10 @@ class Resume:
 
 
 class Window:
-    """The only mutable part: takes one journal's records in the order of the log."""
+    """The only mutable class: takes one journal's records in the order of the log."""
 
     def __init__(self, before: Last | None, *, kept_bytes_max: int, lost_to: int = 0) -> None:
-        """`before` is the last of what stands before the window; `lost_to`: see `counts`."""
+        """`before`: the journal's state before the window; `lost_to`: see `reduction.counts`."""
         self._last = before
         self._lost_to = lost_to
         self._deleted_to = 0
@@ -47,22 +47,22 @@ class Window:
 
     @property
     def left(self) -> Left | None:
-        """Where the journal was moved to, if nothing followed that."""
+        """The partition to which the journal was moved, unless actions followed."""
         return self._left
 
     @property
     def is_begun_anew(self) -> bool:
-        """Whether a purge without a condition is in it: what is before it does not matter."""
+        """Whether it contains an unconditional purge: then the state before it does not matter."""
         return self._is_begun_anew
 
     @property
     def last(self) -> Last | None:
-        """The journal's last as far as it was read."""
+        """The journal's last sequence number so far."""
         return self._last
 
     @property
     def lost_to(self) -> int:
-        """How far the log's loss still matters."""
+        """End of the lost range that still matters."""
         return self._lost_to
 
     @property
@@ -71,28 +71,29 @@ class Window:
 
     @property
     def deleted_to(self) -> int:
-        """Up to where events are gone, of what stands before it too; 0: none."""
+        """Sequence number up to which events are deleted, including those before the window; 0:
+        none."""
         return self._deleted_to
 
     @property
     def is_purged(self) -> bool:
-        """Whether what stands before it is gone."""
+        """Whether everything before the window is purged."""
         return self._head.purged_offset is not None
 
     @property
     def kept(self) -> Iterable[ActionRecord]:
-        """The appends up to `resume`, in order."""
+        """The kept appends, up to `resume`, in order."""
         return tuple(self._kept)
 
     @property
     def resume(self) -> Resume | None:
-        """Where to read the rest of the appends; None: all of them are kept."""
+        """The offset from which the remaining appends must be read; None: all are kept."""
         return self._resume
 
     def take(self, record: ActionRecord, *, is_held: bool = False) -> bool:
-        """Whether it counts: False for one that expected something else.
+        """Add a record; whether it is valid: False for a refused one.
 
-        `is_held`: it is in memory anyway, so it is kept however many there are.
+        `is_held`: it is in memory anyway, so it is kept regardless of the limit.
         """
         before = self._last
         if not counts(record.placed, before, self._lost_to):
@@ -128,14 +129,14 @@ def _number(last: Last | None) -> int:
 
 
 class Reading:
-    """What of a journal's appends a reader is given: each number once, strictly increasing."""
+    """The events that a read returns: each number once, strictly increasing."""
 
     def __init__(self, begin: int) -> None:
-        """`begin` is the first sequence number that may be given."""
+        """`begin` is the first sequence number that may be returned."""
         self._next = begin
 
     def events(self, record: ActionRecord) -> Iterator[EventRecord]:
-        """Those of an append that were not given before. Raises JournalError."""
+        """The events of an append that were not returned before. Raises JournalError."""
         assert isinstance(record.action, Append), record
         if record.action.range.last < self._next:
             return

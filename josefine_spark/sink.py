@@ -1,8 +1,8 @@
-"""Writes into topics, batch and streaming, with the columns of Spark's own Kafka sink.
+"""The at-least-once writers, batch and streaming, with the columns of Spark's own Kafka sink.
 
-Rules: a task answers only when every row of it is acknowledged; inside one task a retry writes
-nothing twice (idempotent producer); a task or batch that runs again writes again: at least once.
-`exactly_once` has the other way.
+Rules: a task returns only after all of its rows are acknowledged; a retry within a task writes no
+duplicates (idempotent producer); a task or batch that runs again writes its rows again.
+`write/exactly_once.py` has the exactly-once writers.
 """
 
 import random
@@ -26,7 +26,7 @@ from josefine_spark.write.delivery_log import TaskWritten, check_delivery_log, l
 
 
 class _Writer:
-    """What both writers share. Built on the driver, pickled to the tasks."""
+    """Common base of both writers. Created on the driver and pickled to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(options, schema)
@@ -34,7 +34,7 @@ class _Writer:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        """In a task: all rows of its Arrow batches, acknowledged."""
+        """In a task: write all rows of its Arrow batches and wait for the acknowledgements."""
         from josefine_spark.write.task_writer import TaskWriter
 
         connection = self._options.connection
@@ -54,20 +54,20 @@ class _Writer:
 
 
 class JosefineWriter(_Writer, DataSourceArrowWriter):
-    """`df.write.format("josefine")`."""
+    """The writer of `df.write.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         log_delivery(messages, None, self._options.delivery_log)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What tasks have written stays written: at least once."""
+        """Does nothing: written rows stay in the topic (at least once)."""
 
 
 class JosefineStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("josefine")`."""
+    """The writer of `df.writeStream.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         log_delivery(messages, batchId, self._options.delivery_log)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What tasks have written stays written: at least once."""
+        """Does nothing: written rows stay in the topic (at least once)."""

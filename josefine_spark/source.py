@@ -1,4 +1,5 @@
-"""`format("josefine")`: what PySpark asks for readers and writers, and the batch read.
+"""The data source `format("josefine")`: PySpark's entry to readers and writers, and the batch
+reader.
 
 The columns are those of Spark's own Kafka source. Light imports: PySpark loads this module in every
 planner process.
@@ -46,7 +47,7 @@ log = logging.getLogger("josefine.spark")
 
 
 class JosefineDataSource(DataSource):
-    """What PySpark asks for readers and writers."""
+    """PySpark's factory of readers and writers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(plain_options(options))
@@ -73,14 +74,14 @@ class JosefineDataSource(DataSource):
         given = options_with_table(self.options, schema, written=False)
         options = source_options(given, streaming=False)
         _check_schema(schema, options)
-        _say_without_effect(options)
+        _log_without_effect(options)
         return JosefineReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         given = options_with_table(self.options, schema, written=False)
         options = source_options(given, streaming=True)
         _check_schema(schema, options)
-        _say_without_effect(options)
+        _log_without_effect(options)
         if options.read.loss_table is not None:
             from josefine_spark.read.loss_table import check_writable
 
@@ -92,11 +93,11 @@ class JosefineDataSource(DataSource):
 
         if overwrite:
             raise OptionError(
-                'a topic only grows, so nothing in it is overwritten: write with mode("append"), '
-                "the only mode there is"
+                'a topic is append-only and cannot be overwritten: write with mode("append"), the '
+                "only supported mode"
             )
         options = sink_options(options_with_table(self.options, schema, written=True))
-        _say_without_effect(options)
+        _log_without_effect(options)
         if options.delivery is Delivery.EXACTLY_ONCE:
             from josefine_spark.write.exactly_once import ExactlyOnceWriter
 
@@ -110,11 +111,11 @@ class JosefineDataSource(DataSource):
 
         if overwrite:
             raise OptionError(
-                "a topic only grows, so nothing in it is overwritten: write with "
+                "a topic is append-only and cannot be overwritten: write with "
                 'outputMode("append") or "update"'
             )
         options = sink_options(options_with_table(self.options, schema, written=True))
-        _say_without_effect(options)
+        _log_without_effect(options)
         if options.delivery is Delivery.EXACTLY_ONCE:
             from josefine_spark.write.exactly_once import ExactlyOnceStreamWriter
 
@@ -123,7 +124,7 @@ class JosefineDataSource(DataSource):
 
 
 class JosefineReader(DataSourceReader):
-    """A batch read: its ranges are fixed when it is planned."""
+    """The reader of a batch query: its ranges are fixed when it is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -147,13 +148,13 @@ class JosefineReader(DataSourceReader):
         return read_task(self._options.read, partition)
 
 
-_said: set[tuple[str, ...]] = set()
-"""What this process has said already: Spark makes a reader more than once per query."""
+_logged: set[tuple[str, ...]] = set()
+"""Clauses that this process has logged: Spark creates a reader more than once per query."""
 
 
-def _say_without_effect(options: SourceOptions | SinkOptions) -> None:
-    if options.without_effect and options.without_effect not in _said:
-        _said.add(options.without_effect)
+def _log_without_effect(options: SourceOptions | SinkOptions) -> None:
+    if options.without_effect and options.without_effect not in _logged:
+        _logged.add(options.without_effect)
         log.warning("options without effect here: %s", "; ".join(options.without_effect))
 
 

@@ -1,6 +1,6 @@
-"""Which batches of a fetch response belong to aborted transactions (KIP-98, read_committed).
+"""The filter of record batches that belong to aborted transactions (KIP-98, read_committed).
 
-A transaction of a producer is aborted from its first offset, as the broker lists it, up to the
+A producer's aborted transaction extends from its first offset, as the broker lists it, to the
 producer's next abort marker. Pure.
 """
 
@@ -26,11 +26,13 @@ def aborted_batches(
     records: memoryview,
     aborted: Sequence[AbortedTransaction],
 ) -> list[bool]:
-    """For each (base offset, attributes, producer id, position, size): is it to be skipped?"""
+    """Whether each batch (base offset, attributes, producer id, position, size) is skipped."""
     waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
     open_producers: set[int] = set()
     skipped = []
     for base_offset, attributes, producer_id, position, size in batches:
+        # A producer id can have several aborted transactions in one response; each is opened by its
+        # first offset and closed by its own abort marker.
         while waiting and waiting[-1].first_offset <= base_offset:
             open_producers.add(waiting.pop().producer_id)
         if attributes & CONTROL_BIT:
@@ -43,7 +45,8 @@ def aborted_batches(
 
 
 def _is_abort(batch: memoryview) -> bool:
-    """The key of a control record is two int16: version, type. Compaction may leave no record."""
+    """Whether a control batch is an abort marker. The key of a control record is two int16: version
+    and type. Compaction may leave a batch without a record."""
     record = next(read_records(batch), None)
     if record is None:
         return False

@@ -1,5 +1,5 @@
-"""The columns of decoded records as Arrow has them: those of Spark's own Kafka source exactly, and
-`leader_epoch` and `unreadable_batch` where they are asked for.
+"""The Arrow columns of decoded records: exactly those of Spark's own Kafka source, and optionally
+`leader_epoch` and `unreadable_batch`.
 
 PySpark 4.2 compares Arrow schemas exactly (SPARK-55583): binary not large_binary, UTC timestamps.
 """
@@ -24,7 +24,7 @@ _OPTIONAL = [HEADERS_FIELD, pa.field("leader_epoch", pa.int32())]
 
 
 UNREADABLE = "unreadable_batch"
-"""The column that is null in every record's row. No producer can write it, unlike a header."""
+"""The marker column, null in every record's row. Unlike a header, no producer can write it."""
 UNREADABLE_FIELD = pa.field(
     UNREADABLE,
     pa.struct(
@@ -38,27 +38,28 @@ UNREADABLE_FIELD = pa.field(
 
 
 def arrow_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The same as Arrow: what PySpark's `to_arrow_schema` gives for it (a test holds it)."""
+    """The schema of a read, equal to the result of PySpark's `to_arrow_schema` (a test compares
+    them)."""
     wanted = names(include_headers, columns)
     return pa.schema([field for field in [*_FIELDS, *_OPTIONAL] if field.name in wanted])
 
 
 def names(include_headers: bool, columns: Sequence[str] | None) -> Sequence[str]:
-    """The columns of a read: those asked for, else all, headers only where they are asked for."""
+    """The columns of a read: those requested, else all, with headers if `include_headers`."""
     if columns is not None:
         return columns
     return [field.name for field in ([*_FIELDS, HEADERS_FIELD] if include_headers else _FIELDS)]
 
 
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
-"""Spark's timestamps are microseconds in 64 bits. One that is further from 1970 is null: there are
-producers that give nanoseconds for milliseconds, and wrapped to 64 bits they are any time."""
+"""Spark's timestamps are microseconds in 64 bits. A timestamp outside of their range becomes null:
+some producers write nanoseconds as milliseconds, and wrapped to 64 bits they would be any time."""
 
 
 class Decoded(NamedTuple):
-    """What one fetch response of one partition gave."""
+    """The decoded records of one partition's fetch response."""
 
     batches: list[Any]
     """pyarrow RecordBatches, none of them empty, in offset order."""
     next_offset: int
-    """The first offset that these bytes say nothing about: where to fetch next."""
+    """The first offset after these bytes: the offset to fetch next."""

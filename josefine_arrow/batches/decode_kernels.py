@@ -1,14 +1,14 @@
-"""The loops that turn record batches into Arrow buffers, compiled by numba; nothing else.
+"""The numba kernels that decode record batches into Arrow buffers.
 
 Rules: integers and arrays in, integers and arrays out; every read is checked against the end of
-its record, because numba checks nothing: malformed bytes give an error row, never a wild read.
-The caller sizes the outputs so that no well-formed or malformed input can overrun them. The GIL
-is released, so that the next fetch is received while this one is decoded.
+its record, because numba checks no bounds: malformed bytes give an error, never a read outside of
+the input. The caller sizes the outputs so that no input, malformed or not, can overrun them. The
+GIL is released, so that the next fetch is received while this one is decoded.
 
-Import this module through `decoder.py`, which chooses the cache folder first.
+Import this module through `decoder.py`, which sets the cache folder first.
 """
 # mypy: ignore-errors
-# numba gives these functions their types, from the first call; Python's annotations say nothing.
+# numba infers the types of these functions at the first call; Python annotations have no effect.
 
 import numpy as np
 from llvmlite import ir
@@ -25,14 +25,15 @@ POS, SIZE, BASE_OFFSET, LAST_DELTA, BASE_MS, MAX_MS = range(6)
 ATTRIBUTES, COUNT, CRC, PRODUCER, EPOCH = range(6, 11)
 TABLE_COLUMNS = 11
 
-# Columns of the section table that `decode` takes, one row per batch that has records to give.
+# Columns of the section table that `decode` reads, one row per batch with wanted records.
 START, END, FIRST_OFFSET, FIRST_MS, FIXED_MS, IS_FIXED, RECORDS, LEADER_EPOCH = range(8)
 SECTION_COLUMNS = 8
 
 
 @intrinsic
 def copy_bytes(typing_context, target, target_pos, source, source_pos, size):
-    """memcpy between two byte arrays: numba's slice assignment checks more than it copies here."""
+    """memcpy between two byte arrays: for short values numba's slice assignment spends more time
+    on checks than on the copy."""
 
     def generate(context, builder, signature, arguments):
         to, to_pos, frm, frm_pos, length = arguments
@@ -68,9 +69,9 @@ def _int64(src, pos):
 
 @njit(cache=True, nogil=True)
 def scan(src, table):
-    """Fill `table` with one row per whole batch; returns (rows, bytes they take, fault position).
+    """Fill `table` with one row per complete batch; returns (rows, their bytes, fault position).
 
-    Stops at a partial last batch and when `table` is full; a fault position of -1 is none.
+    Stops at a partial last batch and when `table` is full; a fault position of -1 means no fault.
     """
     pos, size, row = 0, src.size, 0
     while size - pos >= HEADER_BYTES and row < table.shape[0]:
@@ -98,7 +99,7 @@ def scan(src, table):
 
 @njit(cache=True, nogil=True)
 def end_offset(src):
-    """The largest offset behind a whole batch, -1 when there is none."""
+    """The largest end offset of a complete batch, -1 when there is none."""
     pos, size, last = 0, src.size, np.int64(-1)
     while size - pos >= HEADER_BYTES:
         length = _int32(src, pos + 8)
@@ -113,7 +114,7 @@ def end_offset(src):
 
 @njit(cache=True, nogil=True, inline="always")
 def _varint(src, pos, end):
-    """A zig-zag varint below `end`: (value, position behind it), the position -1 when malformed."""
+    """Read a zig-zag varint before `end`: (value, next position), position -1 when malformed."""
     if pos >= end:
         return np.int64(0), np.int64(-1)
     byte = np.int64(src[pos])
@@ -122,7 +123,7 @@ def _varint(src, pos, end):
         return (byte >> 1) ^ -(byte & 1), pos
     n = np.uint64(byte & 0x7F)
     shift = np.uint64(7)
-    while shift < np.uint64(70):
+    while shift < np.uint64(70):  # 64 bits take ten bytes at most
         if pos >= end:
             return np.int64(0), np.int64(-1)
         byte = np.int64(src[pos])
@@ -136,9 +137,9 @@ def _varint(src, pos, end):
 
 @njit(cache=True, nogil=True, inline="always")
 def _take(src, pos, end, data, data_pos, wanted):
-    """Copy a length and its bytes from `src` to `data`: (position, data position, 1 or 0 for null).
+    """Copy a length-prefixed value to `data`: (position, data position, 1 or 0 for null).
 
-    The position is -1 when malformed. What is not `wanted` is passed over.
+    The position is -1 when malformed. A value that is not `wanted` is skipped.
     """
     size, pos = _varint(src, pos, end)
     if pos < 0 or size < -1 or size > end - pos:
@@ -165,12 +166,12 @@ def decode(
     with_keys,
     with_values,
 ):
-    """Records of `sections` in `window` (start and end offset, first timestamp) into the arrays.
+    """Decode the records of `sections` in `window` (start offset, end offset, first timestamp).
 
-    Returns (rows, null keys, null values, section at fault or -1). `keys` and `values` are (ends,
-    data, valid), `section_ends` gets how many rows there are at the end of each section, and
-    `header_spans` where each row's headers lie when it has rows, else they are skipped; so are keys
-    and values not asked for.
+    Returns (rows, null keys, null values, faulty section or -1). `keys` and `values` are (ends,
+    data, valid). `section_ends` receives the row count at the end of each section, and
+    `header_spans` the position of each row's headers; if it has no rows, headers are skipped, as
+    are keys and values without `with_keys` and `with_values`.
     """
     start_offset, end_offset, from_ms = window
     key_ends, key_data, key_valid = keys
@@ -187,7 +188,7 @@ def decode(
             size, pos = _varint(src, pos, section_end)
             if pos < 0 or size < 1 or size > section_end - pos:
                 return row, null_keys, null_values, s
-            end = pos + size
+            end = pos + size  # bounds all further reads of this record
             delta_ms, pos = _varint(src, pos + 1, end)
             if pos < 0:
                 return row, null_keys, null_values, s
@@ -218,7 +219,7 @@ def decode(
             key_ends[row] = key_pos
             value_ends[row] = value_pos
             pos = end
-        if pos != section_end:
+        if pos != section_end:  # more bytes than the header's count of records
             return row, null_keys, null_values, s
         section_ends[s] = row
     return row, null_keys, null_values, -1
@@ -226,13 +227,13 @@ def decode(
 
 @njit(cache=True, nogil=True)
 def count_headers(src, spans, rows, list_ends):
-    """Fill `list_ends` with the running count of headers; returns (headers, row at fault or -1)."""
+    """Fill `list_ends` with the running count of headers; returns (headers, faulty row or -1)."""
     total = np.int64(0)
     list_ends[0] = 0
     for row in range(rows):
         pos, end = spans[row, 0], spans[row, 1]
         count, pos = _varint(src, pos, end)
-        # A header takes two bytes at least: a larger count is a lie, and would size the outputs.
+        # A header takes at least two bytes. A larger count is wrong, and would size the outputs.
         if pos < 0 or count < 0 or count > (end - pos) // 2:
             return total, row
         spans[row, 0] = pos
@@ -245,7 +246,7 @@ def count_headers(src, spans, rows, list_ends):
 def decode_headers(
     src, spans, rows, list_ends, name_ends, name_data, value_ends, value_data, value_valid
 ):
-    """Names and values of the headers counted before; returns (null values, row at fault or -1)."""
+    """Decode names and values of the counted headers; returns (null values, faulty row or -1)."""
     name_pos, value_pos = np.int64(0), np.int64(0)
     null_values = 0
     name_ends[0] = 0

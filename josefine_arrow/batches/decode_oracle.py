@@ -1,4 +1,4 @@
-"""The decoder in plain Python, record by record: what `decoder.py` must equal, and its fallback."""
+"""The decoder in plain Python, record by record: the oracle of `decoder.py`, and its fallback."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from josefine_broker.records.reader import read_records
 
 
 class PythonDecoder:
-    """Same surface as `decode.Decoder`."""
+    """Has the interface of `decoder.Decoder`."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class PythonDecoder:
                 break
             if self._check_crcs:
                 verify(records, position, header)
+            # Skipped batches advance the offset too: otherwise they would be fetched for ever.
             next_offset = max(next_offset, header.end_offset)
             if skip or header.is_control or not self._rows.may_be_in(header.max_timestamp_ms):
                 continue
@@ -63,7 +64,7 @@ class PythonDecoder:
         )
 
     def end_offset(self, records: memoryview) -> int:
-        """The offset behind the last whole batch, -1 when there is none."""
+        """The largest end offset of a complete batch, -1 when there is none."""
         return max([-1, *(header.end_offset for _, header in iter_batches(records))])
 
     def _row(self, record: Any, header: BatchHeader) -> dict[str, Any]:
@@ -88,5 +89,5 @@ class PythonDecoder:
 
 
 def _int64(number: int) -> int:
-    """Numbers of the compiled loops wrap."""
+    """Wrap to 64 bits, as the compiled kernels do."""
     return (number + 2**63) % 2**64 - 2**63

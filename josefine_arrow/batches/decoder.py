@@ -1,9 +1,10 @@
-"""Whole fetch responses of one partition into Arrow record batches, no Python per record.
+"""The decoder of fetch responses of one partition into Arrow record batches, without Python code
+per record.
 
-Rules: checksums are verified unless told otherwise; control batches and aborted transactions give
-no rows but move `next_offset`; only records with start <= offset < end come out; a partial last
-batch is left for the next fetch. Needs numba; `decoder_class` falls back to the pure Python
-twin in `decode_oracle.py`, which is also what the tests compare this with.
+Rules: checksums are verified unless disabled; control batches and aborted transactions give no rows
+but advance `next_offset`; only records with start <= offset < end are returned; a partial last
+batch is left for the next fetch. Needs numba; `decoder_class` falls back to the pure Python oracle
+in `decode_oracle.py`, with which tests compare this decoder.
 """
 
 import gc
@@ -27,34 +28,34 @@ from josefine_broker.records.compression import decompress, decompress_into
 from josefine_broker.records.crc import crc32c
 
 CHUNK_BYTES = 16 * 1024 * 1024
-"""Records of one Arrow batch, decompressed. Bounds memory and keeps 32-bit Arrow offsets in range:
-a record batch that is larger comes by itself, of at most DECOMPRESSED_BYTES_MAX."""
+"""Decompressed bytes per Arrow batch. Bounds memory and keeps 32-bit Arrow offsets in range. A
+larger record batch becomes an Arrow batch of its own, of at most DECOMPRESSED_BYTES_MAX."""
 
 RECORD_BYTES_MIN = 7
 """An empty record in format v2: length, attributes, two deltas, key, value, header count."""
 
 SCAN_ROWS = 4096
-"""Batches scanned at a time; a fetch of 8 MiB has more only when batches are under 2 KiB."""
+"""Record batches per scan; a fetch of 8 MiB has more only if they are smaller than 2 KiB."""
 
 _TINY = bytes(build_batch([Record(None, None)]))
 
 BEFORE_ALL_MS = -(2**63)
-"""No timestamp lies before it."""
+"""The smallest timestamp: no record is older."""
 
 COMPRESSION_MASK, LOG_APPEND_TIME_BIT, CONTROL_BIT = 0x07, 0x08, 0x20
 
 
 def load_kernels() -> Any:
-    """The compiled loops of this module."""
+    """The compiled kernels of this module."""
     return import_kernels("josefine_arrow.batches.decode_kernels")
 
 
 def decoder_class() -> Any:
-    """`Decoder`, or its pure Python twin when numba is missing or will not import."""
+    """`Decoder`, or its pure Python oracle when numba is missing or cannot be imported."""
     try:
         load_kernels()
     except (ImportError, OSError, RuntimeError) as error:
-        # Not installed, not made for this numpy or CPU, or no folder to cache in.
+        # Not installed, not built for this numpy or CPU, or no writable cache folder.
         from josefine_arrow.batches.decode_oracle import PythonDecoder
 
         warnings.warn(f"numba is not usable ({error}): records are decoded slowly", stacklevel=2)
@@ -65,11 +66,11 @@ def decoder_class() -> Any:
 
 @cache
 def _settle() -> None:
-    """Once per process: load the compiled loops and put them where no collection looks.
+    """Load the compiled kernels and exclude them from garbage collection, once per process.
 
-    PySpark's worker collects garbage after every task, and numba makes 130,000 objects that stay:
-    0.1 s of processor time a task, in which 800,000 records of 100 bytes are decoded. Collecting
-    before they are put away would cost each new worker that once.
+    PySpark's worker collects garbage after every task, and numba creates 130,000 permanent objects:
+    0.1 s of processor time per task, enough to decode 800,000 records of 100 bytes. A collection
+    before the freeze would cost each new worker the same once.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -84,7 +85,7 @@ def _settle() -> None:
 
 
 class Decoder:
-    """Decodes fetch responses of one partition. Holds only what is the same for all of them."""
+    """Decodes fetch responses of one partition. It has no state of a single response."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Decoder:
         columns: Sequence[str] | None = None,
         rows: RowFilter = ALL_ROWS,
     ) -> None:
-        """`columns`: only those, None for all; what is not asked for is passed over."""
+        """`columns`: the columns to decode, None for all; the others are skipped."""
         self._kernels = load_kernels()
         self._topic = topic
         self._partition = partition
@@ -108,7 +109,7 @@ class Decoder:
         self._names = frozenset(self._schema.names)
         self._constants = _Constants(topic, partition)
         self._inflated: _Buffer | None = None
-        """Where batches are decompressed, one behind the other: the same place for every chunk."""
+        """Buffer into which batches are decompressed, one after another; reused by every chunk."""
 
     def decode(
         self,
@@ -121,7 +122,7 @@ class Decoder:
         batches: list[Any] = []
         next_offset = start_offset
         position = 0
-        # Which transactions are open is known only from the first batch on: then scan all at once.
+        # The state of transactions follows from all batches, starting with the first: scan at once.
         rows_max = len(records) // self._kernels.HEADER_BYTES if aborted else SCAN_ROWS
         while next_offset < end_offset and position < len(records):
             table, used = self._scan(_readonly(records[position:]), rows_max)
@@ -140,21 +141,22 @@ class Decoder:
         return Decoded(batches, min(next_offset, end_offset))
 
     def end_offset(self, records: memoryview) -> int:
-        """The largest offset behind a whole batch, -1 when there is none: where to fetch next."""
+        """The largest end offset of a complete batch, -1 without one: the offset to fetch next."""
         if len(records) == 0:
             return -1
         return int(self._kernels.end_offset(_readonly(records)))
 
     def _end_offset(self, table: Any) -> int:
-        """Offsets grow in a log; should they not, every batch counts, as in `end_offset`."""
+        """The largest end offset of these batches. Offsets grow in an intact log, but in a damaged
+        one the last batch need not have the largest, as in `end_offset`."""
         k = self._kernels
         return int((table[:, k.BASE_OFFSET] + table[:, k.LAST_DELTA]).max()) + 1
 
     def _up_to_end(self, table: Any, end_offset: int) -> int:
-        """How many batches there are up to the first one that reaches the end: where the read ends,
-        also where offsets go back behind it, as in damaged ones."""
+        """Number of batches up to and including the first one that reaches `end_offset`. The read
+        stops there, even if a damaged log has lower offsets after it."""
         k = self._kernels
-        # Not by the sum, which damaged offsets may take beyond 64 bits.
+        # A subtraction on this side: with damaged offsets the sum could overflow 64 bits.
         reaches = table[:, k.BASE_OFFSET] >= end_offset - 1 - table[:, k.LAST_DELTA]
         return int(reaches.argmax()) + 1 if reaches.any() else len(reaches)
 
@@ -198,9 +200,10 @@ class Decoder:
         return table[keep]
 
     def _chunks(self, records: memoryview, table: Any) -> Iterator[tuple[Any, Any]]:
-        """(bytes, sections in them) of about CHUNK_BYTES each, compressed batches decompressed.
-        The bytes are there until the next are asked for."""
+        """(bytes, sections in them) of about CHUNK_BYTES each, with compressed batches
+        decompressed. The bytes are valid until the next chunk is requested."""
         k = self._kernels
+        # Without compression the response itself is the source: nothing is copied here.
         if table.shape[0] == 0:
             return
         if not (table[:, k.ATTRIBUTES] & COMPRESSION_MASK).any():
@@ -214,7 +217,9 @@ class Decoder:
         yield from self._inflated_chunks(records, table)
 
     def _inflated_chunks(self, records: memoryview, table: Any) -> Iterator[tuple[Any, Any]]:
-        """Each batch is decompressed where its records are decoded from: nothing is joined."""
+        """Chunks of decompressed batches, decompressed directly into the buffer of the chunk."""
+        # A batch that does not fit the rest of the buffer ends the chunk and is decompressed again
+        # at the buffer's start; one that does not fit an empty buffer becomes a chunk of its own.
         k = self._kernels
         if self._inflated is None:
             self._inflated = _buffer(CHUNK_BYTES, np.uint8)
@@ -270,6 +275,8 @@ class Decoder:
 
     def _decode_chunk(self, source: Any, sections: Any, start: int, end: int) -> Any:
         k = self._kernels
+        # The kernel checks no output bound. These sizes are safe for any input: no section gives
+        # more rows than its header's count, nor more key or value bytes than the section has.
         rows_max = int(sections[:, k.RECORDS].sum())
         data_bytes = int((sections[:, k.END] - sections[:, k.START]).sum())
         with_keys = "key" in self._names or self._keys is not None
@@ -334,7 +341,7 @@ class Decoder:
             [_names(names, count), values.column(pa.binary(), count, nulls)],
             fields=list(HEADERS_FIELD.type.value_type),
         )
-        # No headers is null, as in Spark's Kafka source, not an empty array.
+        # A record without headers has null, as in Spark's Kafka source, not an empty array.
         some = np.diff(ends.array) > 0
         nulls = rows - int(np.count_nonzero(some))
         return pa.Array.from_buffers(
@@ -347,8 +354,8 @@ class Decoder:
 
 
 class _Buffer:
-    """Arrow memory with a numpy view on it. Arrow's pool hands the same pages out again, while
-    numpy asks the kernel for zeroed ones: 2 ms per 8 MiB here."""
+    """Arrow memory with a numpy view. Arrow's memory pool reuses pages, while numpy gets zeroed
+    ones from the operating system: 2 ms per 8 MiB as measured."""
 
     __slots__ = ("array", "buffer")
 
@@ -362,7 +369,7 @@ def _buffer(count: int, dtype: Any) -> _Buffer:
 
 
 class _Binary:
-    """The buffers of a binary or string column while it is filled."""
+    """The buffers of a binary or string column under construction."""
 
     __slots__ = ("data", "ends", "valid")
 
@@ -378,15 +385,16 @@ class _Binary:
 
     def column(self, kind: Any, rows: int, nulls: int) -> Any:
         validity = _bitmap(self.valid[:rows]) if nulls else None
-        # The unused tail of the data goes back to the pool with the buffer: only views here.
+        # A slice, not a copy: the unused tail of the buffer is freed with it.
         data = self.data.buffer.slice(0, int(self.ends.array[rows]))
         buffers = [validity, self.ends.buffer, data]
         return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
 
 
 def _names(names: _Binary, count: int) -> Any:
-    """The names of headers as text. Brokers store names that are not UTF-8, and Arrow does not
-    look: those get replacement characters, as Java's client gives them. Each distinct name once."""
+    """The names of headers as strings. Brokers store names that are not UTF-8, and Arrow does not
+    check: these get replacement characters, as in Java's client. Each distinct name is decoded
+    once."""
     size = int(names.ends.array[count])
     if size == 0 or names.data.array[:size].max() < 0x80:
         return names.column(pa.string(), count, 0)
@@ -396,7 +404,7 @@ def _names(names: _Binary, count: int) -> Any:
 
 
 class _Constants:
-    """The topic and partition columns: the same value in every row, built once and sliced."""
+    """The constant columns topic and partition, built once and sliced."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic = topic.encode()
@@ -440,14 +448,14 @@ def _leader_epochs(epochs: Any) -> Any:
 
 
 def _int32(numbers: Any, valid: Any = None) -> Any:
-    """Not by `pa.array`, which imports pandas: a third of what a new worker loads to decode."""
+    """An int32 column. `pa.array` would import pandas, a third of a new worker's load time."""
     nulls = 0 if valid is None else len(numbers) - int(np.count_nonzero(valid))
     buffers = [_bitmap(valid) if nulls else None, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(pa.int32(), len(numbers), buffers, null_count=nulls)
 
 
 def _readonly(data: Any) -> Any:
-    """One array type only: a second one would be compiled and cached as a second version."""
+    """A read-only array: numba compiles another version of a kernel for each array type."""
     array = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array

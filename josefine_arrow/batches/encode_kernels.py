@@ -1,9 +1,9 @@
-"""The loops that turn Arrow buffers into the records of a batch, compiled by numba; nothing else.
+"""The numba kernels that encode Arrow buffers into the records of a batch.
 
 The reverse of `decode_kernels.py`, under the same rules. Import through `encoder.py`.
 """
 # mypy: ignore-errors
-# numba gives these functions their types, from the first call; Python's annotations say nothing.
+# numba infers the types of these functions at the first call; Python annotations have no effect.
 
 import numpy as np
 from numba import njit
@@ -11,13 +11,15 @@ from numba import njit
 from josefine_arrow.batches.decode_kernels import copy_bytes
 
 RECORD_OVERHEAD_BYTES_MAX = 36
-"""Varints and attributes of a record, beyond the bytes of its key, value and headers."""
+"""Varints and attributes of a record, in addition to the bytes of its key, value and headers."""
 HEADER_OVERHEAD_BYTES_MAX = 10
 
 
 @njit(cache=True, nogil=True)
 def murmur2(data, start, end):
     """Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2), as 31 bits."""
+    # Each step is cast back to 32 bits: numba would otherwise widen it, and other partitions than
+    # those of Kafka's own clients would result.
     m = np.uint32(0x5BD1E995)
     length = end - start
     h = np.uint32(0x9747B28C) ^ np.uint32(length)
@@ -50,7 +52,7 @@ def murmur2(data, start, end):
 
 @njit(cache=True, nogil=True)
 def hash_partitions(rows, keys, key_ends, key_valid, count, sticky, run, partitions):
-    """Partition of each of `rows`: by key, else in turn, `run` keyless rows at a time."""
+    """The partition of each of `rows`: by key, else in turn, `run` rows without a key at a time."""
     keyless = 0
     for i in range(rows.size):
         row = rows[i]
@@ -63,7 +65,7 @@ def hash_partitions(rows, keys, key_ends, key_valid, count, sticky, run, partiti
 
 @njit(cache=True, nogil=True, inline="always")
 def _size(n):
-    """Bytes of a zig-zag varint of a non-negative number."""
+    """Size of a zig-zag varint of a non-negative number, in bytes."""
     size = 1
     n = n << 1
     while n > 127:
@@ -74,7 +76,7 @@ def _size(n):
 
 @njit(cache=True, nogil=True, inline="always")
 def _put(out, pos, n):
-    """Write a zig-zag varint of `n` >= -1; returns the position behind it."""
+    """Write a zig-zag varint of `n` >= -1; returns the next position."""
     z = np.int64(1) if n < 0 else n << 1
     while z > 127:
         out[pos] = (z & 0x7F) | 0x80
@@ -95,7 +97,7 @@ def _put_bytes(out, pos, data, start, end, valid):
 
 @njit(cache=True, nogil=True, inline="always")
 def _field_size(ends, valid, index):
-    """Bytes of a key, value or header value with its length."""
+    """Size of a key, value or header value with its length prefix, in bytes."""
     if not valid[index]:
         return np.int64(1)
     size = np.int64(ends[index + 1]) - np.int64(ends[index])
@@ -110,7 +112,7 @@ def _put_field(out, pos, data, ends, valid, index):
 
 @njit(cache=True, nogil=True)
 def headers_size(begin, end, name_ends, value_ends, value_valid):
-    """Bytes of the headers [begin, end) and their count."""
+    """Size of the headers [begin, end) with their count, in bytes."""
     size = np.int64(_size(end - begin))
     for h in range(begin, end):
         name_size = np.int64(name_ends[h + 1]) - np.int64(name_ends[h])
@@ -120,7 +122,7 @@ def headers_size(begin, end, name_ends, value_ends, value_valid):
 
 @njit(cache=True, nogil=True)
 def put_headers(out, pos, begin, end, names, name_ends, values, value_ends, value_valid):
-    """Write the headers [begin, end); returns the position behind them."""
+    """Write the headers [begin, end); returns the next position."""
     pos = _put(out, pos, end - begin)
     for h in range(begin, end):
         start, stop = np.int64(name_ends[h]), np.int64(name_ends[h + 1])
@@ -150,11 +152,13 @@ def encode(
     offset_delta,
     position,
 ):
-    """Append records of rows[first:] to `out` at `position` until the next would pass `bytes_max`.
+    """Append records of rows[first:] to `out` at `position` up to `bytes_max`.
 
-    The first record of an empty batch is taken whatever its size: `out` must have room for it.
-    `list_ends` is empty when there are no headers. Returns (rows taken, position behind them).
+    The first record of an empty batch is written whatever its size, if `out` has room for it.
+    `list_ends` is empty when there are no headers. Returns (rows written, next position).
     """
+    # A record starts with its own length, so each is measured before it is written; the size also
+    # proves that it fits into `out`, because numba checks no bounds.
     with_headers = list_ends.size > 0
     pos = np.int64(position)
     taken = 0

@@ -1,5 +1,5 @@
-"""The loops of `encode_kernels.py` in plain Python, record by record: what they must equal, and
-what writes where numba is not usable. Same names, arguments and results."""
+"""The encoder's kernels in plain Python, record by record: the oracle of `encode_kernels.py`, and
+the fallback without numba. Same names, arguments and results."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def hash_partitions(
     run: int,
     partitions: Any,
 ) -> None:
-    """Partition of each of `rows`: by key, else in turn, `run` keyless rows at a time."""
+    """The partition of each of `rows`: by key, else in turn, `run` rows without a key at a time."""
     keyless = 0
     for row in rows.tolist():
         if key_valid[row]:
@@ -51,8 +51,9 @@ def encode(
     offset_delta: int,
     position: int,
 ) -> tuple[int, int]:
-    """Append records of rows[first:] to `out` at `position` until the next would pass `bytes_max`
-    (`encode_kernels.encode`). Returns (rows taken, position behind them)."""
+    """Append records of rows[first:] to `out` at `position` up to `bytes_max`, as
+    `encode_kernels.encode` does. Returns (rows written, next position)."""
+    # The record is built whole and then measured: simple enough to be the kernel's oracle.
     room = memoryview(out)
     taken = 0
     for row in rows[first:].tolist():
@@ -68,17 +69,17 @@ def encode(
             _put_field(parts, header_values, header_ends, header_valid, header)
         size = sum(map(len, parts))
         record = b"".join((varint(size), *parts))
-        behind = position + len(record)
-        if behind > out.size or (behind > bytes_max and delta > 0):
+        end = position + len(record)
+        if end > out.size or (end > bytes_max and delta > 0):
             break
-        room[position:behind] = record
-        position = behind
+        room[position:end] = record
+        position = end
         taken += 1
     return taken, position
 
 
 def _put_field(parts: list[bytes], data: Any, ends: Any, valid: Any, index: int) -> None:
-    """The bytes of a key, value or header value behind their length."""
+    """Append a key, value or header value with its length prefix."""
     if not valid[index]:
         parts.append(_NULL)
         return

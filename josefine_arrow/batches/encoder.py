@@ -1,9 +1,9 @@
-"""Rows of Arrow batches into record batches ready to be sent, no Python per row.
+"""The encoder of Arrow rows into finished record batches, without Python code per row.
 
 Rules: rows of one partition keep their order; a record batch is sealed when the next record would
-pass its limit; sealed batches of a partition are numbered in order (idempotence) and given out
-first in, first out, one per partition at a time. Opens no socket. Without numba the twin of the
-loops in `encode_oracle.py` does the same, slower.
+exceed its limit; sealed batches of a partition get their sequence numbers in order (idempotence)
+and are returned first in, first out, one per partition at a time. Opens no socket. Without numba
+the slower oracle in `encode_oracle.py` replaces the kernels.
 """
 
 import warnings
@@ -33,17 +33,18 @@ from josefine_broker.records.compression import compress
 from josefine_broker.records.crc import crc32c
 
 TAKEN_BYTES_MAX = 16 * 1024 * 1024
-"""Of one request, unless one record batch is larger: brokers refuse requests above 100 MiB."""
+"""Bytes of one request, unless one record batch is larger: brokers reject requests above 100 MiB.
+"""
 
 KEYLESS_RUN = 1024
-"""Rows without a key that go to one partition before the next one takes its turn: full batches
-cost the broker least (KIP-480), and tasks of a few rows should still spread."""
+"""Rows without a key that go to one partition before the next partition follows: full batches cost
+the broker least (KIP-480), and tasks with few rows should still use all partitions."""
 
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
 def encode_loops() -> Any:
-    """The compiled loops, or their pure Python twin when numba is missing or will not import."""
+    """The compiled kernels, or their Python oracle when numba is missing or cannot be imported."""
     try:
         return import_kernels("josefine_arrow.batches.encode_kernels")
     except (ImportError, OSError, RuntimeError) as error:
@@ -60,7 +61,7 @@ class Identity:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     transactional_id: str | None = None
-    """Whose batches are part of a transaction."""
+    """Set for batches that are part of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,11 @@ class Sealed:
     data: memoryview
     records: int
     raw_bytes: int
-    """Its size before compression."""
+    """Size before compression."""
 
 
 class _Bytes:
-    """Numpy views on a binary or string column: where values end, their bytes, which are there."""
+    """Numpy views of a binary or string column: end positions, bytes and validity of its values."""
 
     __slots__ = ("data", "ends", "valid")
 
@@ -93,7 +94,7 @@ class _Bytes:
 
 
 class _Open:
-    """The record batch of one partition that is being filled; its header's place is kept free."""
+    """The open record batch of one partition; the space of its header is reserved."""
 
     __slots__ = ("count", "out", "position")
 
@@ -115,8 +116,8 @@ class Encoder:
         hash_keys: bool = True,
         turn: int = 0,
     ) -> None:
-        """`turn` is where keyless rows begin: a random number spreads small tasks. Without
-        `hash_keys` rows with a key take turns too."""
+        """`turn`: the partition at which rows without a key start; a random number spreads small
+        tasks. Without `hash_keys` rows with a key are distributed in turn too."""
         self._kernels = encode_loops()
         self._identity = identity
         self._batch_bytes = batch_bytes
@@ -138,8 +139,8 @@ class Encoder:
         topics: Mapping[str, tuple[Any, int]],
         timestamp_ms: int,
     ) -> None:
-        """Take rows: Arrow columns (`headers` may be None), the partition asked for per row (-1:
-        by key) and, per topic, its row numbers and how many partitions it has."""
+        """Add rows: Arrow columns (`headers` may be None), the requested partition per row (-1: by
+        key) and, per topic, its row numbers and its partition count."""
         key, value = _Bytes(keys), _Bytes(values)
         hashed = key.valid if self._hash_keys else _fixed(np.zeros_like(key.valid))
         header_arrays = _header_views(headers)
@@ -151,6 +152,7 @@ class Encoder:
                 self._kernels.hash_partitions(
                     free, key.data, key.ends, hashed, count, self._turn % count, KEYLESS_RUN, chosen
                 )
+            # A stable sort groups the rows by partition and keeps their order within each.
             order = rows[np.argsort(chosen[rows], kind="stable")]
             numbers, starts = np.unique(chosen[order], return_index=True)
             for number, part in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
@@ -190,6 +192,8 @@ class Encoder:
             if batch.count:
                 self.seal(tp, timestamp_ms)
             else:
+                # One record is larger than a whole batch may be: it gets a batch of its own, and
+                # the broker decides about it.
                 size = self._record_bytes_max(int(rows[first]), key, value, headers)
                 self._open[tp] = _Open(HEADER_BYTES + size)
 
@@ -208,7 +212,7 @@ class Encoder:
         return size
 
     def seal_all(self, timestamp_ms: int) -> None:
-        """Finish what is open: nothing more is to come, or it has waited long enough."""
+        """Seal all open batches."""
         for tp in list(self._open):
             self.seal(tp, timestamp_ms)
 
@@ -216,6 +220,8 @@ class Encoder:
         batch = self._open.pop(tp)
         if batch.count == 0:
             return
+        # Sequence numbers are assigned in the order of sealing, which is the order of sending: the
+        # broker rejects a gap (KIP-98). They wrap to 0 after 2^31 - 1.
         sequence = NO_SEQUENCE
         if self._identity.producer_id != NO_PRODUCER_ID:
             sequence = self._sequences.get(tp, 0)
@@ -249,7 +255,7 @@ class Encoder:
         return data
 
     def take(self) -> dict[TopicPartition, Sealed]:
-        """The oldest sealed batch of each partition, as far as one request should carry."""
+        """The oldest sealed batch of each partition, up to the size of one request."""
         taken: dict[TopicPartition, Sealed] = {}
         size = 0
         for tp, waiting in list(self._sealed.items()):
@@ -263,12 +269,12 @@ class Encoder:
         return taken
 
     def put_back(self, tp: TopicPartition, pieces: Sequence[Sealed]) -> None:
-        """What a batch that was taken became: before all others of its partition, in order."""
+        """Put the pieces of a taken batch back in order, before all others of its partition."""
         self._sealed.setdefault(tp, deque()).extendleft(reversed(pieces))
         self.sealed_bytes += sum(len(piece.data) for piece in pieces)
 
     def limit(self, topic: str, batch_bytes: int) -> None:
-        """Seal this topic's batches before they pass `batch_bytes`, not compressed."""
+        """Limit this topic's batches to `batch_bytes` before compression."""
         self._limits[topic] = min(batch_bytes, self._limits.get(topic, self._batch_bytes))
 
 
@@ -281,7 +287,7 @@ def _header_views(headers: Any) -> tuple[Any, ...]:
     list_ends = _view(headers.buffers()[1], np.int32)
     list_ends = list_ends[headers.offset : headers.offset + len(headers) + 1]
     if headers.null_count:
-        # A null list may span something in the buffers: it has no headers all the same.
+        # A null list may still span entries in the buffers; it has no headers.
         sizes = np.where(headers.is_valid().to_numpy(zero_copy_only=False), np.diff(list_ends), 0)
         list_ends = _fixed(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32))
         entries = headers.flatten()
@@ -298,6 +304,6 @@ def _view(buffer: Any, dtype: Any) -> Any:
 
 
 def _fixed(array: Any) -> Any:
-    """Read-only, always: another array type would be compiled as another version."""
+    """Mark an array read-only: numba compiles another version of a kernel for each array type."""
     array.flags.writeable = False
     return array

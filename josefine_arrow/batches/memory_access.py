@@ -1,11 +1,12 @@
-"""Reads and writes of memory by its address, for loops that numba compiles: no array is handed on,
-so none is counted (numba counts the users of each array that a function is given, atomically: more
-than half of the time of a loop that looks at single bytes).
+"""Intrinsics that read and write memory by address, for numba kernels.
+
+With addresses no array is passed, so no reference is counted: numba counts the references of each
+array argument atomically, which took more than half of the time of a loop over single bytes.
 
 Addresses and positions are 64-bit integers. Nothing is checked here.
 """
 # mypy: ignore-errors
-# numba gives these functions their types; Python's annotations say nothing.
+# numba infers the types of these functions; Python annotations have no effect.
 
 from llvmlite import ir
 from numba import types
@@ -16,14 +17,14 @@ _BYTE, _HALF, _WORD, _DOUBLE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir
 
 
 def _at(builder, kind, address, position):
-    """The place of the item of this kind."""
+    """Pointer to the item of this type at `position`."""
     start = builder.inttoptr(address, ir.PointerType(kind))
     return builder.gep(start, [position])
 
 
 @intrinsic
 def byte_at(typing_context, address, position):
-    """The byte there, as an integer."""
+    """The byte at `position`, as an integer."""
 
     def generate(context, builder, signature, arguments):
         return builder.zext(builder.load(_at(builder, _BYTE, *arguments)), _WORD)
@@ -33,7 +34,7 @@ def byte_at(typing_context, address, position):
 
 @intrinsic
 def half_at(typing_context, address, position):
-    """The 32-bit integer there."""
+    """The 32-bit integer at `position`."""
 
     def generate(context, builder, signature, arguments):
         return builder.sext(builder.load(_at(builder, _HALF, *arguments)), _WORD)
@@ -43,7 +44,7 @@ def half_at(typing_context, address, position):
 
 @intrinsic
 def word_at(typing_context, address, position):
-    """The 64-bit integer there."""
+    """The 64-bit integer at `position`."""
 
     def generate(context, builder, signature, arguments):
         return builder.load(_at(builder, _WORD, *arguments))
@@ -101,7 +102,7 @@ def put_double(typing_context, address, position, value):
 
 @intrinsic
 def move_bytes(typing_context, target, target_position, source, position, size):
-    """Copy bytes from one place to another that does not overlap."""
+    """Copy bytes between places that do not overlap."""
 
     def generate(context, builder, signature, arguments):
         target, target_position, source, position, size = arguments
@@ -119,7 +120,7 @@ def move_bytes(typing_context, target, target_position, source, position, size):
 
 @intrinsic
 def cell_at(typing_context, address, row, columns, column):
-    """The 64-bit integer there in a table with so many columns."""
+    """The 64-bit integer in a cell of a table with this many columns."""
 
     def generate(context, builder, signature, arguments):
         address, *place = arguments
@@ -130,7 +131,7 @@ def cell_at(typing_context, address, row, columns, column):
 
 @intrinsic
 def put_cell(typing_context, address, row, columns, column, value):
-    """Write one."""
+    """Write a cell."""
 
     def generate(context, builder, signature, arguments):
         address, *place, value = arguments

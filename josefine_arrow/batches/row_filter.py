@@ -1,35 +1,35 @@
-"""Which rows of its ranges a read gives: by time and by key. Pure.
+"""The row filter of a read, by time and by key. Pure.
 
-Rules: a batch of records whose largest timestamp lies below is left out by its header alone; a
-batch that names no timestamp is looked into. A row is decided on by itself, so reading a range
-again gives the same rows.
+Rules: a record batch whose largest timestamp is too old is skipped by its header alone; a batch
+without a largest timestamp is decoded. Each row is decided on its own, so that a second read of a
+range returns the same rows.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 NO_TIMESTAMP_MS = -1
-"""Of a header: the largest timestamp is not known."""
+"""In a batch header: the largest timestamp is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """Conditions that a row must meet, all of them; None is no condition."""
+    """Conditions that a row must all meet; None: no condition."""
 
     from_ms: int | None = None
-    """Rows with a timestamp before this one, in ms since 1970, are left out."""
+    """Rows with an older timestamp are left out; in ms since 1970."""
     keys: frozenset[bytes] | None = None
-    """Rows with another key, or none, are left out."""
+    """Rows with another key, or without a key, are left out."""
 
     def may_be_in(self, largest_ms: Any) -> Any:
-        """Whether a batch with this largest timestamp can have rows to give; numpy's arrays, too,
-        element by element."""
+        """Whether a batch with this largest timestamp can have matching rows. Also works element by
+        element on numpy arrays."""
         if self.from_ms is None:
             return largest_ms == largest_ms
         return (largest_ms >= self.from_ms) | (largest_ms == NO_TIMESTAMP_MS)
 
     def takes(self, key: bytes | None, timestamp_ms: int) -> bool:
-        """The decision on one row, as the compiled loops and Arrow make it."""
+        """Whether one row matches, as the compiled kernels and Arrow decide it."""
         if self.from_ms is not None and timestamp_ms < self.from_ms:
             return False
         return self.keys is None or key in self.keys

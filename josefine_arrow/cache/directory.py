@@ -1,7 +1,8 @@
-"""Where josefine keeps what it can fetch or compute again: jars, compiled kernels, classes.
+"""The cache folder for files that can be downloaded or computed again: jars, compiled kernels,
+class archives.
 
-`$JOSEFINE_CACHE`, else `josefine` below `$XDG_CACHE_HOME` or `~/.cache`, else (nothing there can
-be written) a folder of this user below the system's temporary folder.
+It is `$JOSEFINE_CACHE`, else `josefine` in `$XDG_CACHE_HOME` or `~/.cache`, else (if that is not
+writable) a folder of this user in the system's temporary folder.
 """
 
 import os
@@ -12,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 UNUSED_S = 30 * 24 * 3600
-"""Behind which something that is marked when it is used is left over from another version or
-installation."""
+"""Age from which an unused file counts as a leftover of another version or installation; files are
+marked whenever they are used."""
 
 
 def cache_dir(name: str) -> Path:
@@ -26,19 +27,19 @@ def cache_dir(name: str) -> Path:
             continue
         if os.access(folder, os.W_OK):
             return folder
-    raise OSError("no folder to cache in: set JOSEFINE_CACHE to one that can be written")
+    raise OSError("no writable cache folder: set JOSEFINE_CACHE to a writable one")
 
 
 def mark_used(path: Path) -> None:
-    """So that `forget_unused` leaves it where it is."""
+    """Set the modification time, so that `forget_unused` keeps the file."""
     with suppress(OSError):
         os.utime(path)
 
 
 def forget_unused(name: str, patterns: Sequence[str], now_s: float) -> None:
-    """Remove from the folder `name` what nobody has used for long, as far as it can be. `patterns`:
-    how names of ours look there, for whoever names the cache may have others' files in it; `now_s`:
-    since 1970. Raises nothing."""
+    """Remove files that were not used for long from the cache folder `name`. Only names that match
+    `patterns` are removed, because a user-defined cache folder may contain other files. `now_s` is
+    since 1970. Never raises: a file that cannot be removed is kept."""
     with suppress(OSError):
         folder = cache_dir(name)
         for path in [path for pattern in patterns for path in folder.glob(pattern)]:

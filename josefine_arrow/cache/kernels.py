@@ -1,4 +1,4 @@
-"""Compiled loops: imported with numba's cache in our cache folder, by the digest of all sources."""
+"""The import of numba kernels, with their compiled code in a cache folder per digest of sources."""
 
 import hashlib
 import importlib
@@ -10,8 +10,8 @@ from josefine_arrow.cache.directory import cache_dir, mark_used
 
 
 def import_kernels(name: str) -> Any:
-    """Import the module of compiled loops `name` with their cache in our cache folder, wherever we
-    are installed."""
+    """Import the kernel module `name`; its compiled code is cached in our cache folder, wherever
+    the package is installed."""
     import numba
 
     config: Any = numba.config
@@ -27,8 +27,8 @@ def import_kernels(name: str) -> Any:
 
 @cache
 def _sources_digest() -> str:
-    """Of all modules with loops: numba looks whether the one that it compiled has changed, and not
-    at those whose loops it calls."""
+    """Digest of all kernel modules: numba notices a change of the compiled module itself, but not
+    of modules whose kernels it calls."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parents[1].rglob("*.py")):
         if file.stem.endswith("kernels") or file.stem in ("memory_access", "bytes"):

@@ -1,7 +1,7 @@
-"""How commands reach a protected broker: a file of settings in the words of Kafka's clients
-(`security.protocol`, `ssl.ca.location` …), one `name=value` a line.
+"""The client configuration for protected brokers: a file with the settings of Kafka's clients
+(`security.protocol`, `ssl.ca.location` …), one `name=value` per line.
 
-A secret may stand elsewhere: `ssl.key.password=file:PATH` or `env:NAME`.
+A secret may be a reference: `ssl.key.password=file:PATH` or `env:NAME`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from josefine_cli.base.errors import CLIENT_CONFIG, UsageError
 
 
 def configured_security(env: Mapping[str, str]) -> Security:
-    """As the file says that `env` names. Raises UsageError with file and line."""
+    """The security settings of the file named in `env`. Raises UsageError with file and line."""
     settings = configured_settings(env)
     if not settings:
         return PLAINTEXT
@@ -31,7 +31,7 @@ def configured_security(env: Mapping[str, str]) -> Security:
 
 
 def configured_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """Those of the file, secrets as they stand there; none without a file. Raises UsageError."""
+    """The settings of the file, secrets unresolved; empty without a file. Raises UsageError."""
     path = env.get(CLIENT_CONFIG)
     if not path:
         return {}
@@ -46,21 +46,21 @@ def configured_settings(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
-    """For what is no Kafka but speaks TLS (HTTP, the text protocol): by the settings `ssl.*` of
-    that file, where it has any, else believing the system's authorities. Raises UsageError,
+    """TLS for other protocols than Kafka's (HTTP, the text protocol): with the settings `ssl.*` of
+    that file if it has any, otherwise with the system's certificate authorities. Raises UsageError,
     TlsError."""
     return client_context(configured_security(env)) or ssl.create_default_context()
 
 
 def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Who asks for a page of a broker: by the settings `sasl.*` of that file. Nothing is said over
-    a network without TLS. Raises UsageError."""
+    """Authentication headers for a broker's page, from the settings `sasl.*` of that file. Empty
+    for a network address without TLS, to protect the password. Raises UsageError."""
     security = configured_security(env)
     if not security.protocol.is_sasl or not _is_private(url):
         return {}
     if security.token is None:
-        said = base64.b64encode(f"{security.username}:{security.password}".encode()).decode()
-        return {"Authorization": f"Basic {said}"}
+        credentials = base64.b64encode(f"{security.username}:{security.password}".encode()).decode()
+        return {"Authorization": f"Basic {credentials}"}
     try:
         return {"Authorization": f"Bearer {security.token.read(env).strip()}"}
     except ValueError as error:
@@ -68,7 +68,7 @@ def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_private(url: str) -> bool:
-    """Whether nobody between here and there reads what is said."""
+    """Whether nobody on the network can read the request: TLS, or a loopback address."""
     where = urlsplit(url)
     try:
         is_here = ipaddress.ip_address(where.hostname or "").is_loopback
@@ -78,8 +78,8 @@ def _is_private(url: str) -> bool:
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """The settings of a file; `#` begins a comment at the begin of a line. Raises ValueError with
-    the line, never with a value."""
+    """The settings of a file; `#` at the start of a line marks a comment. Raises ValueError with
+    the line number, never with a value."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -90,7 +90,7 @@ def settings_of(text: str) -> dict[str, str]:
         if not equals or not re.fullmatch(r"[a-z.]+", name):
             raise ValueError(f"line {number}: expected name=value")
         if name not in NAMES:
-            raise ValueError(f"line {number}: no setting {name!r} is known here")
+            raise ValueError(f"line {number}: unknown setting {name!r}")
         if name in found:
             raise ValueError(f"line {number}: {name} is set twice")
         found[name] = value.strip()

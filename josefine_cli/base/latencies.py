@@ -1,14 +1,14 @@
-"""Quantiles of what was measured, in bounded memory."""
+"""Latency quantiles in bounded memory."""
 
 from __future__ import annotations
 
 SAMPLES_MAX = 1_000_000
-"""Latencies kept; of more every n-th is."""
+"""Maximum number of samples; of more latencies only every n-th is kept."""
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 class Latencies:
-    """Mutable: so many that their quantiles are told; memory stays bounded."""
+    """Samples of latencies for quantiles. Mutable."""
 
     def __init__(self) -> None:
         self._samples_ms: list[float] = []
@@ -27,7 +27,7 @@ class Latencies:
             self._every *= 2
 
     def quantiles(self) -> dict[str, float]:
-        """By name, in ms, with the largest; zeros where there is none."""
+        """The quantiles by name, in ms, with the maximum; zeros without samples."""
         ordered = sorted(self._samples_ms) or [0.0]
         found = {
             name: round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3)

@@ -1,7 +1,7 @@
-"""Loading code without looking for garbage: modules and classes live for ever.
+"""Imports without garbage collection: modules and classes are never freed anyway.
 
-Python's collector walks all of them again and again while thousands are made; a fifth of the time
-that a short command takes.
+Python's collector visits all of them repeatedly while thousands are created: a fifth of a short
+command's time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """No garbage collection inside; afterwards it is as it was."""
+    """Disable garbage collection inside the block, and restore its state afterwards."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""How results are shown: rich tables for people, JSON for scripts, bytes made safe.
+"""The output of results: tables for people, JSON for scripts, escaped bytes.
 
 Rules: results go to stdout, everything else (progress, notes, questions) to stderr; with `--json`
-stdout holds JSON only; bytes that are not printable text are escaped on a terminal and are
-base64 in JSON, where the field's name says so.
+stdout has only JSON; bytes that are not printable text are escaped on a terminal and base64 in
+JSON, in a field named accordingly.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ BOOTSTRAP_HELP = "Broker addresses, host:port[,host:port …]."
 JSON_HELP = "Print JSON for scripts."
 
 TABLE_WIDTH_MAX = 10_000
-"""Columns are as wide as what they hold; nothing is cut before this."""
+"""Columns are as wide as their content; only wider tables are cut."""
 PATIENCE = Policy(bootstrap_timeout_ms=2_000, unknown_topic_timeout_ms=500)
-"""A person waits; a wrong address should be told at once, a broker just starting still be found."""
+"""Timeouts for interactive use: a wrong address is reported quickly, and a broker that is just
+starting is still found."""
 
 
 def connect(bootstrap: str) -> BlockingClient:
-    """A client with the patience of a person. Raises UsageError for a malformed address."""
+    """A client with timeouts for interactive use. Raises UsageError for a malformed address."""
     where = checked_addresses(bootstrap)
     return BlockingClient(
         where,
@@ -49,7 +50,7 @@ def connect(bootstrap: str) -> BlockingClient:
 
 
 def checked_addresses(bootstrap: str) -> str:
-    """The same text. Raises UsageError for a malformed address, in the words of people."""
+    """The unchanged text. Raises UsageError for a malformed address, with a clear message."""
     _check_mistakes(bootstrap)
     try:
         parse_bootstrap(bootstrap)
@@ -59,34 +60,34 @@ def checked_addresses(bootstrap: str) -> str:
 
 
 def _check_mistakes(bootstrap: str) -> None:
-    """Those that the client would only call no address."""
+    """Raises UsageError for common mistakes, for which the client has only a generic message."""
     for address in bootstrap.split(","):
         scheme, found, rest = address.strip().partition("://")
         if found:
-            raise UsageError(f"'{address.strip()}' has a scheme: drop '{scheme}://', say '{rest}'")
+            raise UsageError(f"'{address.strip()}' has a scheme: drop '{scheme}://', use '{rest}'")
         host, _, port = scheme.rpartition(":")
         if host and port.isdecimal() and not 0 < int(port) < 65_536:
-            raise UsageError(f"port {port} of '{scheme}' is out of range: it is 1 to 65535")
+            raise UsageError(f"port {port} of '{scheme}' is out of range: expected 1 to 65535")
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; half a surrogate pair, which UTF-8 has not, as its escape."""
+    """Print one JSON document to stdout; lone surrogates, which UTF-8 lacks, are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     print(text.encode("utf-8", "backslashreplace").decode())
 
 
 def note(text: str) -> None:
-    """A remark on stderr, out of the way of results."""
+    """Print a remark to stderr, separate from results."""
     print(text, file=sys.stderr)
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:
-    """Whether a person is there; a stream is None when whoever started this closed it."""
+    """Whether a stream is interactive; it is None if the parent process closed it."""
     return stream is not None and stream.isatty()
 
 
 def agree(question: str, yes: bool, doing: str) -> None:
-    """Ask on a terminal, unless `yes`. Raises UsageError without one; a no is an Abort."""
+    """Ask for confirmation unless `yes`. Raises UsageError without a terminal, Abort for a no."""
     if yes:
         return
     if not is_terminal(sys.stdin):
@@ -106,16 +107,16 @@ def parse_headers(pairs: Sequence[str] | None) -> tuple[tuple[str, bytes | None]
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> None:
-    """A table for people, on stdout."""
+    """Print a table to stdout."""
     from rich.console import Console
 
-    # A row is a line, whatever is there to show it: a name that is broken cannot be copied.
+    # A row is one line even on a narrow terminal: a wrapped name could not be copied.
     console = Console(highlight=False, width=TABLE_WIDTH_MAX)
     console.print(table_of(columns, rows, title))
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Table:
-    """A table for people; numbers to the right."""
+    """A table with right-aligned numbers."""
     from rich.table import Table
     from rich.text import Text
 
@@ -135,7 +136,7 @@ def plural(count: int, noun: str, ending: str = "s") -> str:
 
 
 def printable(data: bytes | None) -> str:
-    """Bytes for a terminal: text as it is, control characters and stray bytes escaped."""
+    """Bytes for a terminal: text unchanged, control characters and invalid bytes escaped."""
     if data is None:
         return "null"
     text = data.decode("utf-8", "backslashreplace")
@@ -147,7 +148,7 @@ def _escaped(character: str) -> str:
 
 
 def put_bytes(target: dict[str, Any], name: str, data: bytes | None) -> None:
-    """`name` as text or null, or `name_base64` when the bytes are no UTF-8."""
+    """Set `name` to text or null, or `name_base64` if the bytes are not valid UTF-8."""
     if data is None:
         target[name] = None
         return
@@ -158,7 +159,7 @@ def put_bytes(target: dict[str, Any], name: str, data: bytes | None) -> None:
 
 
 def iso_time(timestamp_ms: int) -> str | None:
-    """UTC with milliseconds, or None for "no timestamp" and years that no calendar has."""
+    """UTC with milliseconds, or None for "no timestamp" and years outside of the calendar."""
     if timestamp_ms < 0:
         return None
     try:

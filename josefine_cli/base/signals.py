@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM as something to look at, so that what was read before them is not lost.
+"""Ctrl-C and SIGTERM as a readable descriptor, so that input read before them is not lost.
 
-Rules: the first signal raises nothing, it makes `descriptor` readable and is remembered (within
-`raising` it is raised besides, as KeyboardInterrupt: for a wait that looks at nothing); a second
-one acts as if nobody listened, so a command that waits for a dead broker can still be ended. A
+Rules: the first signal raises nothing; it makes `descriptor` readable and is remembered. Inside
+`raising` it also raises KeyboardInterrupt, for a wait that cannot check the descriptor. The second
+signal has its default effect, so a command that waits for a dead broker can still be ended. A
 signal that was ignored before (a shell's background job) stays ignored.
 """
 
@@ -20,7 +20,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """Listens while it is entered; `number` is the signal that came, or None."""
+    """Handles signals inside its `with` block; `number` is the received signal, or None."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -42,7 +42,7 @@ class StopSignals:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """A signal raises KeyboardInterrupt within; also one that came just before."""
+        """Inside the block a signal raises KeyboardInterrupt, also one received just before."""
         self._raises = True
         try:
             if self.number is not None:

@@ -1,9 +1,9 @@
-"""The one place where a command that waits says for what: no command is silent for long.
+"""Progress notes of a waiting command: no command is silent for long.
 
-Rules: whatever may block is entered as a wait (`waits`; every operation of the client is one); a
-thread looks at them and tells, on stderr, the one that lasts, after FIRST_S and again every
-AGAIN_S. Waits are nested: the outermost one's time counts, and the innermost says why. What waits
-for people (stdin, `consume --follow`) is no wait.
+Rules: every blocking step is registered as a wait (`waits`; every operation of the client is one).
+A thread checks them and reports a long one to stderr, after FIRST_S and again every AGAIN_S. Waits
+are nested: the outermost one determines the time, the innermost one the reason. A wait for input
+from people (stdin, `consume --follow`) is not registered.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator
 Describe = Callable[[], str]
 
 FIRST_S = 3.0
-"""Who waits longer than this is told for what."""
+"""A wait that lasts longer is reported."""
 AGAIN_S = 8.0
-"""And again after that: ten seconds of silence are too many."""
+"""Interval of further reports: ten seconds of silence are too long."""
 INNER_S = 1.0
-"""A wait within another one is the reason when it lasts as long."""
+"""An inner wait is the reason if it lasts at least this long."""
 
 
 class Wait:
-    """One thing that is waited for."""
+    """One registered wait."""
 
     __slots__ = ("began_s", "describe", "told_s")
 
@@ -40,7 +40,7 @@ class Wait:
 
 
 class Waits:
-    """What is waited for now, the outermost first. No thread and no clock of its own."""
+    """The current waits, the outermost first. It has no thread and no clock."""
 
     def __init__(self) -> None:
         self._waits: list[Wait] = []
@@ -54,15 +54,15 @@ class Waits:
         self._waits.remove(wait)
 
     def moved(self, wait: Wait, now_s: float) -> None:
-        """What it waits for comes nearer: its time begins anew."""
+        """The wait has made progress: its time starts again."""
         wait.began_s, wait.told_s = now_s, None
 
     def due_s(self) -> float | None:
-        """When `tell` has something to say; None: not as things are."""
+        """When the next report is due; None: there is none to come."""
         return self._waits[0].due_s() if self._waits else None
 
     def take_due(self, now_s: float) -> tuple[Wait, ...]:
-        """The wait that is to be told now, and the one within it that may say why; or nothing."""
+        """The wait to report now, with the inner wait that may be its reason; or nothing."""
         due_s = self.due_s()
         if due_s is None or now_s < due_s:
             return ()
@@ -75,27 +75,27 @@ class Waits:
         return wait in self._waits
 
 
-def sentence(told: tuple[Wait, ...], now_s: float) -> str:
+def sentence(due: tuple[Wait, ...], now_s: float) -> str:
     """`still waiting after 3 s: produce: partition t-0: 1 in sync, 2 needed`."""
-    said = [each.describe() for each in told]
-    words = ": ".join(each for each in said if each)
-    return f"still waiting after {now_s - told[0].began_s:.0f} s: {words}"
+    reasons = [each.describe() for each in due]
+    words = ": ".join(each for each in reasons if each)
+    return f"still waiting after {now_s - due[0].began_s:.0f} s: {words}"
 
 
 class Watcher:
-    """`Waits` with a thread that tells; the thread begins with the first wait."""
+    """`Waits` with a reporting thread, which starts with the first wait."""
 
     def __init__(self) -> None:
         self._waits = Waits()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._wakes_s = math.inf
-        """When the thread looks again by itself: in time for most waits that begin, so a thousand
-        short ones do not wake it."""
+        """Next wake-up of the thread. It is early enough for most new waits, so that a thousand
+        short waits do not wake it."""
 
     @contextlib.contextmanager
     def on(self, describe: Describe) -> Iterator[Callable[[], None]]:
-        """Within it this is waited for; call what it yields when that comes nearer."""
+        """Register a wait for the block; call the yielded function after progress."""
         with self._changed:
             wait = self._waits.begin(describe, time.monotonic())
             if self._thread is None:
@@ -118,16 +118,16 @@ class Watcher:
         while True:
             with self._changed:
                 now_s = time.monotonic()
-                told = self._waits.take_due(now_s)
-                if not told:
+                due = self._waits.take_due(now_s)
+                if not due:
                     due_s = self._waits.due_s()
                     self._wakes_s = math.inf if due_s is None else due_s
                     self._changed.wait(None if due_s is None else due_s - now_s)
                     continue
-            words = sentence(told, now_s)  # which may take time: nobody is held up by it
+            words = sentence(due, now_s)  # may take time, so it runs without the lock
             with self._changed:
-                if self._waits.lasts(told[0]) and sys.stderr is not None:
-                    with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone
+                if self._waits.lasts(due[0]) and sys.stderr is not None:
+                    with contextlib.suppress(OSError, ValueError):  # stderr or its reader is closed
                         print(words, file=sys.stderr, flush=True)
 
 
@@ -135,5 +135,5 @@ _WATCHER = Watcher()
 
 
 def waits(describe: Describe) -> contextlib.AbstractContextManager[Callable[[], None]]:
-    """Within it the command waits for what `describe` says, from another thread."""
+    """Register a wait for the block; `describe` is called from another thread."""
     return _WATCHER.on(describe)

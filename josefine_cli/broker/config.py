@@ -1,4 +1,4 @@
-"""`josefine config`: judge a broker's configuration without a start."""
+"""`josefine config`: the check of a broker's configuration without starting it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import JSON_HELP, note, print_json
 
 app = typer.Typer(
-    help="Check and show a broker's configuration without a start.",
+    help="Check and show a broker's configuration without starting it.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -31,10 +31,9 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a broker would take this file, the environment's JOSEFINE__* applied.
+    """Check whether a broker accepts this file, with the environment's JOSEFINE__* applied.
 
-    With the certificates, keys and users that it names. What is open to strangers is told on
-    stderr.
+    Also checks the named certificates, keys and users. Warnings about open listeners go to stderr.
 
     \b
     josefine config check conf/broker.yaml
@@ -62,7 +61,7 @@ def check(
 
 @app.command()
 def show(file: File, as_json: AsJson = False) -> None:
-    """Print every key with its value in effect, defaults among them. Secrets are places.
+    """Print every key with its effective value, including defaults; secrets as references.
 
     \b
     josefine config show conf/broker.yaml

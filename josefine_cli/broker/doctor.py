@@ -1,4 +1,4 @@
-"""`josefine doctor`: look at this machine and a configuration, and say what to mend."""
+"""`josefine doctor`: the check of this machine and a configuration, with remedies."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SYNCS = 5
 def doctor(
     config: Annotated[
         Path | None,
-        typer.Option(help="The broker's configuration; else the defaults.", metavar="FILE"),
+        typer.Option(help="The broker's configuration; without it the defaults.", metavar="FILE"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Check this machine and a configuration for a broker, and say what to mend.
+    """Check this machine and a configuration for a broker, and report what to fix.
 
-    Exit code 1 where a broker would not start. Example: josefine doctor --config broker.yaml
+    Exit code 1 if a broker would not start. Example: josefine doctor --config broker.yaml
     """
     from josefine_broker.config.broker_config import load_config
     from josefine_cli.broker.doctor_checks import diagnose
@@ -75,9 +75,9 @@ def _facts(config: BrokerConfig) -> Facts:
 
 
 def _write(directory: Path) -> tuple[str, float | None]:
-    """(why not, milliseconds of a sync there)."""
+    """(why it is not writable, milliseconds of a sync there)."""
     if not directory.is_dir():
-        return f"{directory} is no directory", None
+        return f"{directory} is not a directory", None
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
             times = []
@@ -93,7 +93,7 @@ def _write(directory: Path) -> tuple[str, float | None]:
 
 
 def _file_system(directory: Path) -> str:
-    """Its type by the longest mount point; empty where the system does not tell."""
+    """The type of the file system at the longest mount point; empty if unknown."""
     try:
         mounts = Path("/proc/mounts").read_text().splitlines()
     except OSError:

@@ -1,6 +1,7 @@
-"""Who may reach what of a broker, by its configuration alone, and in what words it is told. No I/O.
+"""The exposure of a broker according to its configuration: findings about open listeners. No I/O.
 
-Beyond this machine: there a stranger can dial, and whoever is on the way can listen.
+Only listeners beyond this machine count: there strangers can connect, and others can read the
+traffic.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from josefine_broker.base.addresses import is_loopback
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_cli.broker.findings import Finding
 
-WALL = "let a firewall keep it to those who need it"
+WALL = "restrict access to it by a firewall"
 
 
 def exposures(config: BrokerConfig) -> list[Finding]:
-    """Warnings: a network may be safe by itself."""
+    """The findings, all of them warnings: the network itself may be safe."""
     return [*_clients(config), *_raft(config), *_text(config), *_admin(config)]
 
 
@@ -27,24 +28,22 @@ def _clients(config: BrokerConfig) -> Iterator[Finding]:
         where = f"broker.listeners {listener}"
         if not protocol.is_tls:
             what = "records and passwords" if protocol.is_sasl else "records"
-            told = f"{where} speaks {protocol.value}: {what} can be read on the way"
-            yield Finding("warning", told, "let it speak TLS: docs/security.md")
+            what = f"{where} speaks {protocol.value}: {what} can be read on the network"
+            yield Finding("warning", what, "use TLS: docs/security.md")
         asks_certificates = (
             protocol.is_tls and config.tls.of(listener.name).client_auth == "required"
         )
         is_named = protocol.is_sasl or asks_certificates
         if not is_named and not config.acls.enabled:
-            told = f"{where} asks nobody who they are: whoever reaches it may do everything"
-            yield Finding("warning", told, "let it speak SASL_SSL, or set acls.enabled")
+            what = f"{where} has no authentication: everyone who reaches it may do everything"
+            yield Finding("warning", what, "use SASL_SSL, or set acls.enabled")
 
 
 def _raft(config: BrokerConfig) -> Iterator[Finding]:
     listener = config.raft.listener
     if config.raft_tls.certificate is None and not is_loopback(listener.host):
-        told = (
-            f"raft.listener {listener} is plaintext: whoever reaches it can pretend to be a broker"
-        )
-        yield Finding("warning", told, "set raft_tls, or keep it to the brokers' own network")
+        what = f"raft.listener {listener} is plaintext: everyone who reaches it can act as a broker"
+        yield Finding("warning", what, "set raft_tls, or restrict it to the brokers' own network")
 
 
 def _text(config: BrokerConfig) -> Iterator[Finding]:
@@ -55,8 +54,8 @@ def _text(config: BrokerConfig) -> Iterator[Finding]:
     if not text.tls:
         yield Finding("warning", f"{where} is plaintext", f"set text.tls, or {WALL}")
     if not config.acls.enabled and not (text.tls and config.tls.client_auth == "required"):
-        told = f"{where} asks nobody who they are: whoever reaches it may do everything"
-        yield Finding("warning", told, f"set acls.enabled, or {WALL}")
+        what = f"{where} has no authentication: everyone who reaches it may do everything"
+        yield Finding("warning", what, f"set acls.enabled, or {WALL}")
 
 
 def _admin(config: BrokerConfig) -> Iterator[Finding]:
@@ -67,8 +66,8 @@ def _admin(config: BrokerConfig) -> Iterator[Finding]:
     if admin.tls and config.tls.client_auth == "required":
         return
     if not config.acls.enabled:
-        told = f"{where} is open to whoever reaches it, without a password"
-        yield Finding("warning", told, "let a firewall keep it to Prometheus and people")
+        what = f"{where} is open to everyone who reaches it, without a password"
+        yield Finding("warning", what, "restrict it to Prometheus and operators by a firewall")
     elif not admin.tls:
-        told = f"{where} takes passwords in plaintext"
-        yield Finding("warning", told, f"set admin.tls, or {WALL}")
+        what = f"{where} accepts passwords in plaintext"
+        yield Finding("warning", what, f"set admin.tls, or {WALL}")

@@ -1,4 +1,4 @@
-"""What is found where a machine or a configuration is looked at."""
+"""The finding of a check of a machine or a configuration."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """`level` is ok, warning or error; `mend` says what to do."""
+    """One finding: `level` is ok, warning or error; the third field is the remedy."""
 
     level: str
     what: str
     mend: str = ""
 
     def __str__(self) -> str:
-        return f"{self.level}: {self.what}" + (f"\n    mend: {self.mend}" if self.mend else "")
+        fix = self.mend
+        return f"{self.level}: {self.what}" + (f"\n    fix: {fix}" if fix else "")

@@ -1,4 +1,4 @@
-"""`josefine log`: what can be asked of a stopped broker's files, without changing them."""
+"""`josefine log`: the inspection of a stopped broker's files, without changing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from josefine_cli.base.output import JSON_HELP, plural, print_json
 from josefine_cli.base.waiting import waits
 
 app = typer.Typer(
-    help="Look at a stopped broker's files.",
+    help="Inspect a stopped broker's files.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.callback()
 def log() -> None:
-    """Look at a stopped broker's files."""
+    """Inspect a stopped broker's files."""
 
 
 @app.command()
@@ -33,7 +33,7 @@ def verify(
     topic: Annotated[str | None, typer.Option(help="Only this topic's partitions.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Read every byte of the partition logs and hold it against its checksums; change nothing.
+    """Verify every byte of the partition logs against its checksums; changes nothing.
 
     \b
     josefine log verify --data-dir data

@@ -1,4 +1,4 @@
-"""The certificates, users and keys that a configuration names, read as a broker reads them."""
+"""The check of a configuration's certificates, users and keys, read as a broker reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 def look_at_files(
     config: BrokerConfig, env: Mapping[str, str], now_ms: int
 ) -> tuple[str, tuple[str, ...]]:
-    """(why a broker would not start with them, or "", warnings). `now_ms` is Unix time."""
+    """(reason why a broker would not start, or "", warnings). `now_ms` is Unix time."""
     try:
         securing = Securing(config, env)
     except (TlsError, UsersError, KeysError) as error:
@@ -28,8 +28,8 @@ def look_at_files(
 
 
 def _soon(config: BrokerConfig, now_ms: int) -> list[str]:
-    """Of certificates that will be over in SOON_DAYS."""
-    told = []
+    """Warnings about certificates that expire within SOON_DAYS."""
+    expiring = []
     of_listeners = {
         f"tls.by_listener.{name}.certificate": own.certificate
         for name, own in config.tls.by_listener.items()
@@ -44,5 +44,5 @@ def _soon(config: BrokerConfig, now_ms: int) -> list[str]:
         until_ms = 1_000 * valid_until_s(first_of_pem(certificate.read_text("ascii", "replace")))
         if now_ms <= until_ms < now_ms + SOON_DAYS * DAY_MS:
             day = datetime.fromtimestamp(until_ms / 1_000, UTC).date()
-            told.append(f"{name} {certificate} expires on {day}")
-    return told
+            expiring.append(f"{name} {certificate} expires on {day}")
+    return expiring

@@ -1,7 +1,7 @@
-"""The chain as a drawing in text: newest block on top, a lane per branch, a mark per state.
+"""The drawing of the Raft chain as text: newest block on top, a lane per branch, a mark per state.
 
-Pure: the body of `/cluster/chain` in, lines out. A branch leaves its parent to the right, so where
-a lane bends back is the fork. Blocks that nobody can commit any more are crossed out.
+Pure: the body of `/cluster/chain` in, lines out. A branch leaves its parent to the right, so a fork
+is where a lane bends back. Blocks that can no longer be committed are crossed out.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ ASCII = Signs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line; `state` is committed, open, dead, or empty for what is no block."""
+    """One line; `state` is committed, open, dead, or empty for a line without a block."""
 
     text: str
     state: str = ""
 
 
 def draw(chain: Mapping[str, Any], signs: Signs, width: int | None) -> list[Line]:
-    """The chain's blocks as lines no wider than `width` (None: as wide as they are)."""
+    """The chain's blocks as lines of at most `width` characters (None: not limited)."""
     drawing = _Drawing(chain, signs)
     lines = drawing.lines()
     if width is None:
@@ -87,7 +87,7 @@ class _Drawing:
         has_head = any(each["id"] == chain["head"] for each in self._blocks)
         self._lanes: list[str | None] = [chain["head"]] if has_head else []  # the trunk is leftmost
         self._has_trunk = not has_head
-        """False above the head: its lane is kept free, and not drawn yet."""
+        """False above the head: its lane is reserved and not drawn yet."""
         self._id_width = max((len(each["id"]) for each in self._blocks), default=0)
 
     def lines(self) -> list[Line]:
@@ -108,7 +108,7 @@ class _Drawing:
         ]
 
     def _place(self, id_: str) -> tuple[int, str]:
-        """The lane of this block, and the line that bends the other lanes of its children in."""
+        """The lane of this block, and the line that joins the other lanes of its children."""
         waiting = [column for column, wanted in enumerate(self._lanes) if wanted == id_]
         if not waiting:
             return self._new_lane(), ""
@@ -167,7 +167,7 @@ class _Drawing:
         )
 
     def _end(self) -> list[tuple[str, str, str]]:
-        """What lies below the last block: the root, or more that was not asked for."""
+        """The lines below the last block: the root, or a note that older blocks are not shown."""
         root = self._chain["root"]
         if not self._blocks:
             return [(f"{self._signs.root} ", f"{root}  {_root_words(root)}", "")]
@@ -186,7 +186,7 @@ class _Drawing:
 
 
 def _order(block: Mapping[str, Any]) -> tuple[int, bool, int]:
-    """By height; on the same one a dead block comes later, so that it takes an outer lane."""
+    """By height; at the same height a dead block comes later, so that it takes an outer lane."""
     term, _, height = str(block["id"]).partition(":")
     return int(height), not block["dead"], int(term)
 

@@ -1,7 +1,7 @@
-"""`josefine cluster`: a local cluster for development, and questions and orders to any cluster.
+"""`josefine cluster`: a local cluster for development, and the inspection and changes of any one.
 
-`up`, `down`, `kill` and `restart` are about processes of this machine (`local.py`). The
-others ask brokers, found through --directory, --admin or --bootstrap, wherever they run.
+`up`, `down`, `kill` and `restart` manage processes of this machine (`local.py`). The other verbs
+send requests to brokers, found through --directory, --admin or --bootstrap, wherever they run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from josefine_cli.cluster.view import (
 from josefine_cli.cluster.watch import watch
 
 app = typer.Typer(
-    help="Run a local cluster; look at any cluster, move its partitions, grow and shrink it.",
+    help="Run a local cluster; inspect any cluster, move its partitions, grow and shrink it.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -65,7 +65,7 @@ def up(
         typer.Option(
             min=1,
             max=BROKERS_MAX,
-            help="How many in all; default: as before, or 3. New ones get new numbers.",
+            help="Total number; default: as before, or 3. New ones get new numbers.",
         ),
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
@@ -74,7 +74,7 @@ def up(
         typer.Option(min=0, max=65_535, help="Of broker 1, the others follow; 0: any free ones."),
     ] = None,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Notice a lost broker in a third of a second.")
+        bool, typer.Option("--fast", help="Detect a lost broker in a third of a second.")
     ] = False,
 ) -> None:
     """Start brokers in the background and wait until all serve. More brokers than there were join
@@ -100,7 +100,8 @@ def up(
     if count > before:
         cluster.add(count, port, fast=fast, replication=min(3, count))
     elif fast or port is not None:
-        note("--fast and --port are for new brokers: those that were there keep their settings")
+        note("--fast and --port are for new brokers: existing ones keep their settings")
+    # Old brokers start first: new ones join them and need their majority.
     try:
         cluster.start(stopped, keep=True)
         new = [id_ for id_ in sorted(cluster.brokers) if id_ not in old]
@@ -118,7 +119,7 @@ def up(
 
 
 def _note_default_copies(copies: dict[int, int]) -> None:
-    """The first brokers of a grown cluster keep the defaults they were made with: say so."""
+    """Note that the first brokers of a grown cluster keep the defaults they were created with."""
     most = max(copies.values(), default=0)
     fewer = [id_ for id_, each in copies.items() if each < most]
     if fewer:
@@ -126,14 +127,14 @@ def _note_default_copies(copies: dict[int, int]) -> None:
         make = "makes" if len(fewer) == 1 else "make"
         kept = copies[fewer[0]]
         note(
-            f"{brokers} {joined(fewer)} still {make} topics with {plural(kept, 'replica')} where"
-            f" nobody says more: create them with --replication-factor {most}"
+            f"{brokers} {joined(fewer)} still {make} topics with {plural(kept, 'replica')} by"
+            f" default: create them with --replication-factor {most}"
         )
 
 
 @app.command()
 def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop the brokers of a local cluster; their data stay.
+    """Stop the brokers of a local cluster; their data are kept.
 
     \b
     josefine cluster down
@@ -183,7 +184,7 @@ def restart(broker: BrokerId, directory: Directory = DEFAULT_DIRECTORY) -> None:
 def status(
     directory: Directory = DEFAULT_DIRECTORY, admin: Admin = None, as_json: AsJson = False
 ) -> None:
-    """Ask every broker and say whether all is well; exit code 1 when it is not.
+    """Query every broker and report whether the cluster is healthy; exit code 1 if it is not.
 
     \b
     josefine cluster status
@@ -268,21 +269,21 @@ def _endpoints(broker: dict[str, Any]) -> str:
 def list_brokers(
     directory: Directory = DEFAULT_DIRECTORY, admin: Admin = None, as_json: AsJson = False
 ) -> None:
-    """List the brokers with their place, role and share of the partitions.
+    """List the brokers with their state, role and share of the partitions.
 
     \b
     josefine cluster brokers
     josefine cluster brokers --admin broker-1:9292 --json
     """
     view = first_view(admin_urls(admin, directory))
-    told = [_broker_told(view, broker) for broker in view["brokers"]]
+    shown = [_broker_told(view, broker) for broker in view["brokers"]]
     if as_json:
-        print_json(told)
+        print_json(shown)
         return
     columns = ("id", "place", "role", "rack", "address", "raft", "leads", "copies", "epoch")
     print_table(
         [{"id": "broker"}.get(each, each) for each in columns],
-        [["-" if each[name] is None else each[name] for name in columns] for each in told],
+        [["-" if each[name] is None else each[name] for name in columns] for each in shown],
     )
 
 
@@ -309,13 +310,13 @@ def list_partitions(
         bool, typer.Option("--under-replicated", help="Only those with too few in sync.")
     ] = False,
     broker: Annotated[
-        int | None, typer.Option(help="Only those with a replica there.", metavar="BROKER")
+        int | None, typer.Option(help="Only those with a replica on this broker.", metavar="BROKER")
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:
-    """List partitions with leader, replicas and what is in sync.
+    """List partitions with leader, replicas and in-sync replicas.
 
     \b
     josefine cluster partitions --topic orders
@@ -376,7 +377,7 @@ def chain(
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the chain of metadata blocks as one broker knows it, the newest on top.
+    """Draw the chain of metadata blocks as known by one broker, the newest on top.
 
     \b
     josefine cluster chain --last 5

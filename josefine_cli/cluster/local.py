@@ -1,8 +1,8 @@
-"""A cluster of local brokers for development: processes in the background, known by a state file.
+"""A local cluster for development: brokers in background processes, listed in a state file.
 
-Rules: `DIRECTORY/cluster.json` names every broker, its ports and its process; a process is only
-signalled when it still is the one that was started for this broker. Each broker has a session of
-its own, so that it outlives the terminal; what it says goes to its log file.
+Rules: `DIRECTORY/cluster.json` has every broker, its ports and its process; a process is signalled
+only if it is still the one that was started for this broker. Each broker has a session of its own,
+so that it outlives the terminal; its output goes to its log file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.05
 LOOK_S = 0.5
-"""Between two looks at whether a broker can come to serve at all."""
+"""Interval of the check whether a starting broker can become ready at all."""
 BROKERS_MAX = 64
 COMMAND = "from josefine_cli.main import main; main()"
 
@@ -70,16 +70,16 @@ class LocalBroker:
 
 
 def command_for(verb: str, directory: Path) -> str:
-    """`josefine cluster VERB` for the cluster of this directory, quoted, for a sentence."""
+    """`josefine cluster VERB` for the cluster of this directory, quoted for a message."""
     where = "" if directory == DEFAULT_DIRECTORY else f" -d {shlex.quote(str(directory))}"
     return f"'josefine cluster {verb}{where}'"
 
 
 class LocalCluster:
-    """The cluster in one directory. Raises UserError and UsageError with a sentence.
+    """The cluster in one directory. Raises UserError and UsageError.
 
-    `highest` is the highest number a broker ever had: a removed one leaves its directory behind,
-    and nobody takes its number. `first_port` is broker 1's, there or not; 0: any free ones.
+    `highest` is the highest number a broker ever had: a removed broker's directory is kept, and its
+    number is not used again. `first_port` is broker 1's, even if that is removed; 0: free ports.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class LocalCluster:
         self.first_port = first_port
         self.highest = max([highest, *self.brokers])
         self._log_begins: dict[int, int] = {}
-        """Where the log of each broker's last start begins in its file."""
+        """Position of each broker's last start in its log file."""
 
     @classmethod
     def load(cls, directory: Path) -> LocalCluster:
-        """What the state file says."""
+        """Read the state file."""
         path = directory / STATE_FILE
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ class LocalCluster:
             raise no_cluster(directory) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from error
-        if first_port is None and brokers:  # a file from before these were remembered
+        if first_port is None and brokers:  # a state file of an older version
             first_port = max(0, brokers[0].port - brokers[0].id + 1)
         if highest is None:
             highest = max((int(each.name[7:]) for each in _homes(directory)), default=0)
@@ -135,11 +135,11 @@ class LocalCluster:
         temporary.replace(path)
 
     def discard(self) -> None:
-        """Take back a cluster that did not come to be, and nothing else that is there."""
+        """Remove a cluster that was not created completely, and no other files."""
         for id_ in self.brokers:
             shutil.rmtree(self.home(id_), ignore_errors=True)
         (self.directory / STATE_FILE).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty: it is somebody's
+        with contextlib.suppress(OSError):  # not empty: it has other files
             self.directory.rmdir()
 
     def broker(self, id_: int) -> LocalBroker:
@@ -159,7 +159,7 @@ class LocalCluster:
 
     @property
     def admin_urls(self) -> list[str]:
-        """Of those that run first: they are asked first."""
+        """The admin addresses, running brokers first."""
         running = self.running
         order = sorted(self.brokers, key=lambda id_: (id_ not in running, id_))
         return [self.brokers[id_].admin_url for id_ in order]
@@ -173,9 +173,10 @@ class LocalCluster:
     # -- making
 
     def add(self, count: int, port: int | None, *, fast: bool, replication: int) -> None:
-        """Lay out brokers until there are `count`: the first ones form, later ones join.
+        """Configure brokers until there are `count`: the first ones form the cluster, later ones
+        join it.
 
-        A new one gets a number that no broker here ever had.
+        A new broker gets a number that no broker here ever had.
         """
         old = sorted(self.brokers)
         new = list(range(self.highest + 1, self.highest + 1 + count - len(old)))
@@ -190,12 +191,14 @@ class LocalCluster:
         for id_ in new:
             if self.home(id_).exists():
                 raise UsageError(
-                    f"{self.home(id_)} is there already, and is no broker of this cluster:"
+                    f"{self.home(id_)} exists already and is not a broker of this cluster:"
                     " choose another --directory"
                 )
             self.brokers[id_] = LocalBroker(
                 id=id_, port=ports[id_][0], raft_port=ports[id_][1], admin_port=ports[id_][2]
             )
+        # The first brokers form the cluster as its voters. Later ones only know where to join:
+        # with voters of their own they would form a second cluster.
         for id_ in new:
             if old:
                 seeds = [f"{HOST}:{self.brokers[each].raft_port}" for each in old]
@@ -234,7 +237,7 @@ class LocalCluster:
         self._config(id_).write_text(text, encoding="utf-8")
 
     def default_copies(self) -> dict[int, int]:
-        """Broker → replicas of a topic made through it when nobody says how many."""
+        """Broker → default replication factor of topics created through it."""
         import yaml
 
         found = {}
@@ -243,7 +246,7 @@ class LocalCluster:
                 config = yaml.safe_load(self._config(id_).read_text(encoding="utf-8"))
                 found[id_] = int(config["topic_defaults"]["replication_factor"])
             except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
-                continue  # a file that somebody changed: the broker reads it, not we
+                continue  # a file that the user has changed: only the broker reads it
         return found
 
     def _config(self, id_: int) -> Path:
@@ -255,7 +258,7 @@ class LocalCluster:
     # -- processes
 
     def is_running(self, broker: LocalBroker) -> bool:
-        """Whether the process still is this broker's: a pid may belong to another one by now."""
+        """Whether the process is still this broker's: its pid may have been reused."""
         if not broker.pid:
             return False
         try:
@@ -268,12 +271,12 @@ class LocalCluster:
         try:
             words = command.read_bytes().split(b"\0")
         except OSError:
-            return not command.parent.parent.is_dir()  # no /proc here: take the pid's word
+            return not command.parent.parent.is_dir()  # without /proc the pid must do
         return os.fsencode(self._config(broker.id).absolute()) in words
 
     def start(self, ids: Sequence[int], *, keep: bool = False) -> None:
-        """Start these and wait until each serves. When one fails, what was started is stopped, or
-        (`keep`) goes on."""
+        """Start these brokers and wait until each serves. If one fails, the started ones are
+        stopped, or keep running (`keep`)."""
         lost = [id_ for id_ in ids if self.brokers[id_].pid and not self._data(id_).exists()]
         began = {id_: self._spawn(id_) for id_ in ids}
         failures: list[tuple[int, str]] = []
@@ -302,8 +305,8 @@ class LocalCluster:
             note(f"the data of broker {id_} were gone: {what}")
 
     def _way_back(self, id_: int, words: str, others_serve: bool) -> str:
-        """The words of a broker that lost its data, with the commands for this cluster: once, also
-        where it waits and tells what each of the others refused it with."""
+        """The message of a broker that lost its data, with the commands for this cluster: only
+        once, even if it contains the refusals of several other brokers."""
         if others_serve:  # it was refused before they had a majority
             words = re.sub("start broker [0-9, ]+ first; then ", "", words)
         remove = command_for(f"remove {id_} --data-lost", self.directory)
@@ -347,13 +350,13 @@ class LocalCluster:
                 time.sleep(POLL_S)
 
     def _check_majority(self, id_: int) -> None:
-        """Raises UserError when too few of the voters run for this one ever to serve."""
+        """Raises UserError if too few voters run for this broker to ever serve."""
         view = self._view(id_)
         if not view or not view.get("waits_for") or view["raft"]["leader"] >= 0:
             return
         voters = [each["id"] for each in view["raft"]["voters"]]
         absent = [each for each in voters if each in self.brokers and each not in self.running]
-        waits = str(view["waits_for"]).partition(" (")[0]  # what follows names the same brokers
+        waits = str(view["waits_for"]).partition(" (")[0]  # the rest names the same brokers
         if absent and 2 * (len(voters) - len(absent)) <= len(voters):
             raise UserError(
                 f"broker {id_} runs and does not serve yet, {waits}: "
@@ -361,7 +364,7 @@ class LocalCluster:
             )
 
     def _view(self, id_: int) -> dict[str, Any]:
-        """What a starting broker says of its cluster; it answers before it serves."""
+        """A starting broker's view of its cluster, which it has before it serves."""
         with contextlib.suppress(UserError):
             return ask(self.brokers[id_].admin_url, "/cluster")
         return {}
@@ -370,7 +373,7 @@ class LocalCluster:
         return str(self._view(id_).get("waits_for") or self.last_words(id_))
 
     def last_words(self, id_: int) -> str:
-        """The last it said since it was started, its error if there is one."""
+        """The broker's error since its start, or its last log line."""
         try:
             said = self.log_file(id_).read_bytes()[self._log_begins.get(id_, 0) :]
         except OSError:
@@ -378,11 +381,11 @@ class LocalCluster:
         lines = said.decode(errors="replace").splitlines()
         errors = [each for each in lines if each.startswith("error: ")]
         if not lines:
-            return "its process has said nothing so far"
+            return "its process has written nothing so far"
         return (errors or lines)[-1].removeprefix("error: ")
 
     def stop(self, ids: Sequence[int]) -> list[int]:
-        """SIGTERM and wait; those that had to be killed."""
+        """Send SIGTERM and wait; returns the brokers that had to be killed."""
         running = [id_ for id_ in ids if self.is_running(self.brokers[id_])]
         for id_ in running:
             self.signal(id_, signal.SIGTERM)
@@ -417,7 +420,7 @@ class LocalCluster:
         return True
 
     def forget(self, id_: int) -> None:
-        """A broker that was removed from the cluster: it is not started again."""
+        """Forget a broker that was removed from the cluster: it is not started again."""
         del self.brokers[id_]
         self.store()
 
@@ -434,17 +437,17 @@ def _listed(running: Sequence[int], of: Sequence[int]) -> str:
 
 
 def no_cluster(directory: Path) -> UsageError:
-    """There is no state file in this directory."""
+    """The error for a directory without a state file."""
     return UsageError(f"no cluster in {directory}: {command_for('up', directory)} makes one")
 
 
 def _homes(directory: Path) -> list[Path]:
-    """The directories of brokers that are or were there."""
+    """The directories of current and removed brokers."""
     return [each for each in directory.glob("broker-*") if each.name[7:].isdecimal()]
 
 
 def _ports(ids: Sequence[int], first_port: int, taken: set[int]) -> dict[int, tuple[int, int, int]]:
-    """(client, raft, admin) port per broker; 0 as the first means any free ones."""
+    """(client, raft, admin) port per broker; `first_port` 0: free ports."""
     if first_port == 0:
         with contextlib.ExitStack() as stack:
             sockets = [stack.enter_context(socket.socket()) for _ in range(3 * len(ids))]
@@ -461,7 +464,7 @@ def _ports(ids: Sequence[int], first_port: int, taken: set[int]) -> dict[int, tu
         for number in mine:
             if number in taken:
                 raise UsageError(
-                    f"port {number} is another broker's of this cluster: choose another --port"
+                    f"port {number} is used by a broker of this cluster: choose another --port"
                 )
         taken |= set(mine)
         chosen[id_] = mine

@@ -1,6 +1,6 @@
-"""`josefine cluster reassign | elect | remove`: orders to a running cluster, through Kafka's APIs.
+"""`josefine cluster reassign | elect | remove`: changes of a running cluster, through Kafka's APIs.
 
-Partitions are named TOPIC or TOPIC:PARTITION; what became of each is told, and one refusal makes
+Partitions are named TOPIC or TOPIC:PARTITION; the result of each is printed, and one refusal makes
 the exit code 1.
 """
 
@@ -50,8 +50,8 @@ def reassign(
             "turned by one from partition to partition, so that each broker leads its share.",
         ),
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stay where it was.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="Show what is on the move.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the move.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="Show ongoing moves.")] = False,
     directory: Directory = DEFAULT_DIRECTORY,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
@@ -63,9 +63,9 @@ def reassign(
     josefine cluster reassign --list
     """
     if sum((to is not None, cancel, list_all)) != 1:
-        raise UsageError("say one of --to BROKER,..., --cancel and --list")
+        raise UsageError("give one of --to BROKER,..., --cancel and --list")
     if where is None and not list_all:
-        raise UsageError("say which TOPIC[:PARTITION] to move")
+        raise UsageError("name the TOPIC[:PARTITION] to move")
     brokers = () if to is None else _parse_brokers(to)
     with connect(bootstrap_of(bootstrap, directory)) as client:
         if list_all:
@@ -75,7 +75,7 @@ def reassign(
         tps = _partitions(client, where)
         targets = {tp: _target(tp, where, brokers) if brokers else None for tp in tps}
         outcomes = client.run(lambda s, t, d: replicas.reassign(s, targets, t, d))
-    if cancel:  # what does not move needs no cancelling, unless nothing does
+    if cancel:  # partitions without a move are skipped, unless none has one
         moving = {tp: error for tp, error in outcomes.items() if not _stood_still(error)}
         outcomes = moving or outcomes
     words = {
@@ -88,11 +88,11 @@ def reassign(
 def elect(
     where: Where,
     preferred: Annotated[
-        bool, typer.Option("--preferred", help="The first replica leads again (the default).")
+        bool, typer.Option("--preferred", help="Elect the first replica (the default).")
     ] = False,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Any replica may lead where none does: records may be lost"),
+        typer.Option("--unclean", help="Elect any replica if none leads: records may be lost"),
     ] = False,
     directory: Directory = DEFAULT_DIRECTORY,
     bootstrap: Bootstrap = None,
@@ -155,7 +155,7 @@ def remove(
     if as_json:
         print_json({"removed": broker})
     else:
-        print(f"removed broker {broker}; its process has nothing to do here any more")
+        print(f"removed broker {broker}; its process can be stopped")
 
 
 def _remove_vote(broker: int, where: str, directory: Path | None, as_json: bool) -> None:
@@ -167,11 +167,11 @@ def _remove_vote(broker: int, where: str, directory: Path | None, as_json: bool)
     local = directory is not None and local_cluster(directory) is not None
     starts = command_for(f"restart {broker}", directory or DEFAULT_DIRECTORY)
     how = f"{starts} starts it" if local else "start it"
-    print(f"broker {broker} votes no more and may begin with an empty directory: {how}")
+    print(f"broker {broker} has no vote any more and may start with an empty directory: {how}")
 
 
 def _with_topics(error: KafkaError, client: BlockingClient, broker: int, hint: str) -> KafkaError:
-    """A refusal that names what the broker holds, so that one knows what to move."""
+    """The refusal with the topics of the broker's replicas, which must be moved first."""
     if "holds replicas" not in error.message:  # other refusals have the same code
         return error
     held = sorted(
@@ -189,7 +189,7 @@ def _with_topics(error: KafkaError, client: BlockingClient, broker: int, hint: s
 def _parse_brokers(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise UsageError(f"--to '{text}' is no list of broker numbers: expected for example 2,3,1")
+        raise UsageError(f"--to '{text}' is not a list of broker numbers, for example 2,3,1")
     brokers = tuple(int(part) for part in parts)
     if len(set(brokers)) < len(brokers):
         raise UsageError(f"--to '{text}' names a broker twice")
@@ -248,7 +248,7 @@ def _print_moves(moves: Mapping[TopicPartition, Move], as_json: bool) -> None:
             ]
         )
     elif not moves:
-        print("nothing is on the move")
+        print("no partition is being moved")
     else:
         columns = ("topic", "partition", "replicas", "adding", "removing")
         rows = [

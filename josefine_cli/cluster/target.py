@@ -1,4 +1,4 @@
-"""Which cluster a command means: the options that say it, and their order.
+"""The target cluster of a command: its options, and their precedence.
 
 An address on the command line wins; then a local cluster of `josefine cluster up`; then the
 default address of a single broker.
@@ -38,7 +38,7 @@ BrokerId = Annotated[int, typer.Argument(help="The broker's number.", metavar="B
 
 
 def admin_urls(admin: str | None, directory: Path) -> list[str]:
-    """Whom to ask over HTTP, best first. Raises UsageError."""
+    """The admin addresses for HTTP requests, best first. Raises UsageError."""
     if admin is not None:
         return [admin if "://" in admin else f"http://{admin}"]
     cluster = local_cluster(directory)
@@ -46,7 +46,7 @@ def admin_urls(admin: str | None, directory: Path) -> list[str]:
 
 
 def bootstrap_of(bootstrap: str | None, directory: Path = DEFAULT_DIRECTORY) -> str:
-    """Whom to ask as a Kafka client. Raises UsageError."""
+    """The bootstrap addresses for a Kafka client. Raises UsageError."""
     if bootstrap is not None:
         return bootstrap
     cluster = local_cluster(directory)
@@ -54,12 +54,12 @@ def bootstrap_of(bootstrap: str | None, directory: Path = DEFAULT_DIRECTORY) -> 
 
 
 def local_cluster(directory: Path) -> LocalCluster | None:
-    """The local cluster there, None where nobody named one. Raises UsageError."""
+    """The local cluster in that directory; None if it was not asked for. Raises UsageError."""
     if LocalCluster.exists(directory):
         cluster = LocalCluster.load(directory)
         if not cluster.brokers:
             raise UsageError(
-                f"no broker is left of the cluster in {directory}: name one of another cluster,"
+                f"no broker is left of the cluster in {directory}: name one of another cluster"
                 " with --admin or --bootstrap"
             )
         return cluster

@@ -1,7 +1,7 @@
-"""What the brokers of a cluster say of it, asked over HTTP, and what of that is wrong.
+"""The views that the brokers of a cluster have of it, fetched over HTTP, and the problems in them.
 
-Each broker has its own view; whether all agree can only be seen by asking all. Images are compared
-at one height: views are taken again for a while until every broker was seen at a common one.
+Each broker has its own view, so all are fetched to see whether they agree. Images are compared at
+one height: views are fetched repeatedly until every broker was seen at a common height.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from josefine_cli.base.waiting import waits
 DEFAULT_ADMIN = "http://127.0.0.1:9644"
 ASK_TIMEOUT_S = 3.0
 COMPARE_S = 3.0
-"""How long views are taken again while the images stand at different heights."""
+"""How long views are fetched repeatedly while the images are at different heights."""
 PAUSE_S = 0.1
 WILDCARDS = ("0.0.0.0", "::")
-"""Hosts that only the one who listens there understands."""
+"""Hosts that mean every address of the listening machine, and nothing to others."""
 
 View = dict[str, Any]
 """The body of `/cluster`."""
@@ -38,7 +38,7 @@ View = dict[str, Any]
 
 @dataclass(slots=True)
 class Survey:
-    """The views of all brokers: by id, None for one that does not answer."""
+    """Broker → its view, None for one that does not answer."""
 
     views: dict[int, View | None]
     digests: dict[int, dict[int, str]] = field(default_factory=dict)
@@ -46,14 +46,14 @@ class Survey:
 
     @property
     def best(self) -> View:
-        """The view that knows most."""
+        """The newest view."""
         found = newest(self.views.values())
         assert found is not None, "somebody answers"
         return found
 
     @property
     def formed(self) -> bool:
-        """Whether any of them knows of a cluster: its first block carries the id."""
+        """Whether any view has a cluster id, which the first block contains."""
         return bool(self.best["cluster_id"])
 
     @property
@@ -73,7 +73,7 @@ class Survey:
 
     @property
     def images_equal(self) -> bool | None:
-        """None: they were never seen at one height, or there is no cluster yet."""
+        """Whether all images are equal; None: no common height, or no cluster yet."""
         height = self.common_height
         if height is None or not self.formed:
             return None
@@ -81,13 +81,13 @@ class Survey:
 
 
 def newest(views: Iterable[View | None]) -> View | None:
-    """The view of the highest commit; None where there is none."""
+    """The view with the highest commit; None if there is none."""
     known = [each for each in views if each is not None]
     return max(known, key=lambda each: (each["raft"]["term"], each["raft"]["commit"]), default=None)
 
 
 def ask(url: str, path: str) -> dict[str, Any]:
-    """The JSON at an admin address. As ask_text; UserError where it is none, too."""
+    """The JSON at an admin address, as `ask_text`. Raises UserError also if it is not JSON."""
     text = ask_text(url, path)
     try:
         found = json.loads(text)
@@ -99,8 +99,8 @@ def ask(url: str, path: str) -> dict[str, Any]:
 
 
 def ask_text(url: str, path: str) -> str:
-    """The page at an admin address; https by the settings `ssl.*` of the client's configuration,
-    and as the user of its `sasl.*`. Raises UserError, TlsError."""
+    """The page at an admin address; https uses the settings `ssl.*` of the client configuration,
+    authentication its `sasl.*`. Raises UserError, TlsError."""
     where = urllib.request.Request(url.rstrip("/") + path, headers=http_headers(url, os.environ))
     tls = tls_context(os.environ) if url.startswith("https:") else None
     try:
@@ -109,7 +109,7 @@ def ask_text(url: str, path: str) -> str:
     except urllib.error.HTTPError as error:
         hint = ""
         if error.code == http.HTTPStatus.UNAUTHORIZED and not where.has_header("Authorization"):
-            hint = "; say who you are with --client-config, to an address with https://"
+            hint = "; give credentials with --client-config, for an address with https://"
         raise UserError(f"{url}{path} answers {error.code}: {_said(error)}{hint}") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise UserError(f"no broker answers at {url}: {_why(error, tls is not None)}") from error
@@ -122,7 +122,7 @@ def _why(error: Exception, is_tls: bool) -> str:
         return reason_of(reason)
     hung_up = isinstance(reason, ConnectionError) and not isinstance(reason, ConnectionRefusedError)
     if not is_tls and (hung_up or isinstance(reason, http.client.HTTPException)):
-        return "it hung up; where it speaks TLS (admin.tls) say https://"
+        return "it closed the connection; if it speaks TLS (admin.tls), use https://"
     return str(getattr(reason, "strerror", None) or reason).lower()
 
 
@@ -134,7 +134,7 @@ def _said(error: urllib.error.HTTPError) -> str:
 
 
 def ask_first(urls: Sequence[str], path: str) -> dict[str, Any]:
-    """What the first broker that answers says. Raises UserError when none does."""
+    """The answer of the first broker that responds. Raises UserError if none does."""
     failure: UserError | None = None
     asked = ""
     with waits(lambda: f"an answer of {asked}"):
@@ -150,12 +150,12 @@ def ask_first(urls: Sequence[str], path: str) -> dict[str, Any]:
 
 
 def first_view(urls: Sequence[str]) -> View:
-    """The view of the first broker that answers. Raises UserError when none does."""
+    """The view of the first broker that responds. Raises UserError if none does."""
     return ask_first(urls, "/cluster")
 
 
 def take_survey(urls: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> Survey:
-    """Ask every broker that any of these knows, and compare their images."""
+    """Query every broker that any of these knows, and compare their images."""
     first = first_view(urls)
     admin = {each["id"]: admin_url(each) for each in first["brokers"]}
     admin.setdefault(first["broker_id"], next(iter(urls)))
@@ -191,7 +191,7 @@ def _ask_until_common(
 
 
 def admin_url(broker: dict[str, Any]) -> str | None:
-    """Where to ask a broker; one that listens everywhere is asked where its clients find it."""
+    """A broker's admin address; for a wildcard host, the host of its client address."""
     url: str | None = broker["admin"]
     if url is None:
         return None
@@ -216,14 +216,14 @@ def _ask_all(admin: dict[int, str | None]) -> dict[int, View | None]:
 
 
 def place(broker: dict[str, Any]) -> str:
-    """A broker's place as the image has it."""
+    """A broker's state in the image."""
     if broker["shutting_down"]:
         return "stopping"
     return "fenced" if broker["fenced"] else "serving"
 
 
 def role(view: View, broker_id: int) -> str:
-    """controller, voter or observer; "-" for one that is not in Raft."""
+    """controller, voter or observer; "-" for a broker that is not in Raft."""
     raft = view["raft"]
     if raft["leader"] == broker_id:
         return "controller"
@@ -234,21 +234,21 @@ def role(view: View, broker_id: int) -> str:
 
 
 def problems(found: Survey) -> list[str]:
-    """What is wrong, one sentence each; empty while all is well."""
+    """The problems, one sentence each; empty for a healthy cluster."""
     best = found.best
     if not found.formed:
         return [_not_formed(id_, view) for id_, view in _known(found)]
-    said = []
+    sentences = []
     for broker in best["brokers"]:
         id_ = broker["id"]
         view = found.views.get(id_)
         if view is None:
-            said.append(f"broker {id_} does not answer, and is {place(broker)} in the image")
+            sentences.append(f"broker {id_} does not answer, and is {place(broker)} in the image")
         elif view["waits_for"]:
-            said.append(f"broker {id_} does not serve: {view['waits_for']}")
+            sentences.append(f"broker {id_} does not serve: {view['waits_for']}")
         elif place(broker) != "serving":
-            said.append(f"broker {id_} is {place(broker)}")
-    said += _disagreements(found)
+            sentences.append(f"broker {id_} is {place(broker)}")
+    sentences += _disagreements(found)
     counts = best["counts"]
     for name, words in (
         ("offline", "without a leader"),
@@ -256,8 +256,8 @@ def problems(found: Survey) -> list[str]:
     ):
         if counts[name]:
             noun = "partition" if counts[name] == 1 else "partitions"
-            said.append(f"{counts[name]} {noun} {words}")
-    return said
+            sentences.append(f"{counts[name]} {noun} {words}")
+    return sentences
 
 
 def _not_formed(id_: int, view: View) -> str:
@@ -266,21 +266,21 @@ def _not_formed(id_: int, view: View) -> str:
 
 
 def _disagreements(found: Survey) -> list[str]:
-    said = []
+    sentences = []
     leaders = {id_: view["raft"]["leader"] for id_, view in _known(found)}
     if set(leaders.values()) == {-1}:
-        said.append("there is no controller: fewer than a majority of the voters are there")
+        sentences.append("there is no controller: fewer than a majority of the voters are there")
     elif len(set(leaders.values())) > 1:
-        named = ", ".join(f"{id_} says {leader}" for id_, leader in sorted(leaders.items()))
-        said.append(f"brokers name different controllers: {named}")
+        named = ", ".join(f"{id_} names {leader}" for id_, leader in sorted(leaders.items()))
+        sentences.append(f"brokers name different controllers: {named}")
     if len({view["cluster_id"] for _, view in _known(found)}) > 1:
-        said.append("brokers name different clusters")
+        sentences.append("brokers name different clusters")
     if found.images_equal is False:
-        said.append(f"images differ at height {found.common_height}")
+        sentences.append(f"images differ at height {found.common_height}")
     elif found.images_equal is None:
         heights = ", ".join(f"{id_} at {view['image']['height']}" for id_, view in _known(found))
-        said.append(f"images were never seen at one height: {heights}")
-    return said
+        sentences.append(f"images were never seen at one height: {heights}")
+    return sentences
 
 
 def _known(found: Survey) -> list[tuple[int, View]]:

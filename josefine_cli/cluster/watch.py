@@ -1,8 +1,8 @@
-"""`josefine cluster watch`: who is alive, who leads and what is in sync, as it changes.
+"""`josefine cluster watch`: live brokers, leaders and in-sync replicas, as they change.
 
-A terminal shows one view, updated in place, with the last changes below it; anything else gets a
-line for each change. What changed between two looks is told once: what came and went in between is
-not seen.
+A terminal shows one view, updated in place, with the last changes below it; other outputs get one
+line per change. The differences of two consecutive polls are reported: a change that is undone
+between them is not seen.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 EVERY_S = 1.0
-PARTITIONS_TOLD_MAX = 20
-"""A broker that dies moves hundreds of partitions at once: of more, only how many is told."""
+PARTITIONS_SHOWN_MAX = 20
+"""A broker that fails changes hundreds of partitions at once: of more, only the number is shown."""
 CHANGES_KEPT = 100
 SILENT = "silent"
 NO_CONTROLLER = -1
 
 
 class Answer(NamedTuple):
-    """What one broker said of the cluster; None: nothing."""
+    """One broker's view of the cluster; None: no answer."""
 
     view: View | None
     answered_ms: int
 
 
 class Standing(NamedTuple):
-    """Who leads a partition, and who is in sync with it."""
+    """The leader and the in-sync replicas of a partition."""
 
     leader: int
     leader_epoch: int
@@ -61,17 +61,17 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is watched of a cluster, at one look."""
+    """The watched state of a cluster at one poll."""
 
     controller: int
     term: int
     brokers: Mapping[int, str]
-    """Id → its place, and whether it is silent."""
+    """Id → its state, and whether it does not answer."""
     partitions: Mapping[tuple[str, int], Standing]
 
 
 def scene_of(answers: Mapping[int, Answer], before: Scene | None) -> Scene:
-    """By the view that knows most. Where nobody answers, all is as before, and silent."""
+    """The scene of the newest view. Without an answer it stays unchanged, with silent brokers."""
     best = best_of(answers)
     if best is None:
         known = {} if before is None else before.brokers
@@ -92,12 +92,12 @@ def scene_of(answers: Mapping[int, Answer], before: Scene | None) -> Scene:
 
 
 def best_of(answers: Mapping[int, Answer]) -> View | None:
-    """The view that knows most; None: nobody answers."""
+    """The newest view; None: no broker answers."""
     return newest(each.view for each in answers.values())
 
 
 def changes(before: Scene, after: Scene) -> Iterator[str]:
-    """What is told of two looks, a sentence each."""
+    """The differences of two polls, one sentence each."""
     if before.controller != after.controller:
         names = [_named(each.controller) for each in (before, after)]
         yield f"controller: {names[0]} -> {names[1]}, term {after.term}"
@@ -141,32 +141,32 @@ def _changed_partitions(before: Scene, after: Scene) -> Iterator[str]:
         for key, standing in after.partitions.items()
         if key in before.partitions and before.partitions[key] != standing
     ]
-    for (topic, index), was, is_ in moved[:PARTITIONS_TOLD_MAX]:
-        told = []
+    for (topic, index), was, is_ in moved[:PARTITIONS_SHOWN_MAX]:
+        parts = []
         if was.leader != is_.leader:
-            told.append(f"leader {_named(was.leader)} -> {_named(is_.leader)}")
+            parts.append(f"leader {_named(was.leader)} -> {_named(is_.leader)}")
         elif was.leader_epoch != is_.leader_epoch:
-            told.append(f"leader {_named(is_.leader)} again")
+            parts.append(f"leader {_named(is_.leader)} again")
         if was.isr != is_.isr:
-            told.append(f"in sync {joined(was.isr)} -> {joined(is_.isr)}")
-        yield f"{topic}-{index}: {', '.join(told)} (epoch {is_.leader_epoch})"
-    if len(moved) > PARTITIONS_TOLD_MAX:
-        yield f"and {plural(len(moved) - PARTITIONS_TOLD_MAX, 'more partition')} changed"
+            parts.append(f"in sync {joined(was.isr)} -> {joined(is_.isr)}")
+        yield f"{topic}-{index}: {', '.join(parts)} (epoch {is_.leader_epoch})"
+    if len(moved) > PARTITIONS_SHOWN_MAX:
+        yield f"and {plural(len(moved) - PARTITIONS_SHOWN_MAX, 'more partition')} changed"
 
 
-class Looks:
-    """One look after the other. Mutable: it learns where brokers are, and so goes on when the one
-    that was asked first is gone."""
+class Poller:
+    """The repeated polls. Mutable: it learns the addresses of brokers, and so continues when the
+    first one fails."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        """Raises UserError when nobody answers."""
+        """Raises UserError if no broker answers."""
         first = first_view(urls)
         self._urls: dict[int, str] = {}
         self._learn(first)
         self._urls.setdefault(first["broker_id"], next(iter(urls)))
 
-    def look(self) -> dict[int, Answer]:
-        """Ask every broker that is known."""
+    def poll(self) -> dict[int, Answer]:
+        """Query every known broker."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._urls))) as pool:
             found = dict(zip(self._urls, pool.map(_ask, self._urls.values()), strict=True))
         best = best_of(found)
@@ -194,42 +194,42 @@ def _ask(url: str) -> Answer:
 
 def watch(
     every: Annotated[
-        float, typer.Option(min=0.1, max=3_600, help="Seconds between two looks.")
+        float, typer.Option(min=0.1, max=3_600, help="Seconds between two polls.")
     ] = EVERY_S,
     directory: Directory = DEFAULT_DIRECTORY,
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who is alive, who leads and what is in sync, as it changes; Ctrl-C ends it.
+    """Show live brokers, leaders and in-sync replicas as they change, until Ctrl-C.
 
-    Where no terminal shows it, and with --json, each change is a line.
+    Without a terminal, and with --json, each change is a line.
 
     \b
     josefine cluster watch
     josefine cluster watch --every 1 --json
     """
-    looks = Looks(admin_urls(admin, directory))
+    poller = Poller(admin_urls(admin, directory))
     try:
         if is_terminal(sys.stdout) and not as_json:
-            _in_place(looks, every)
+            _in_place(poller, every)
         else:
-            _as_lines(looks, every, as_json=as_json)
+            _as_lines(poller, every, as_json=as_json)
     except KeyboardInterrupt:
         return
 
 
-def _as_lines(looks: Looks, every_s: float, *, as_json: bool) -> None:
-    scene = scene_of(looks.look(), None)
+def _as_lines(poller: Poller, every_s: float, *, as_json: bool) -> None:
+    scene = scene_of(poller.poll(), None)
     _tell([summary(scene)], as_json=as_json)
     while True:
         time.sleep(every_s)
-        before, scene = scene, scene_of(looks.look(), scene)
+        before, scene = scene, scene_of(poller.poll(), scene)
         _tell(changes(before, scene), as_json=as_json)
 
 
-def _tell(said: Iterable[str], *, as_json: bool) -> None:
+def _tell(sentences: Iterable[str], *, as_json: bool) -> None:
     now = iso_time(time.time_ns() // 1_000_000)
-    for each in said:
+    for each in sentences:
         if as_json:
             print_json({"time": now, "change": each})
         else:
@@ -237,33 +237,33 @@ def _tell(said: Iterable[str], *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _in_place(looks: Looks, every_s: float) -> None:
+def _in_place(poller: Poller, every_s: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
     console = Console(highlight=False)
-    said: deque[str] = deque(maxlen=CHANGES_KEPT)
-    answers = looks.look()
+    sentences: deque[str] = deque(maxlen=CHANGES_KEPT)
+    answers = poller.poll()
     scene = scene_of(answers, None)
-    with Live(_shown(scene, answers, said, console.height), console=console) as live:
+    with Live(_shown(scene, answers, sentences, console.height), console=console) as live:
         while True:
             time.sleep(every_s)
-            answers = looks.look()
+            answers = poller.poll()
             before, scene = scene, scene_of(answers, scene)
             now = datetime.now().strftime("%H:%M:%S")
-            said.extend(f"{now} {each}" for each in changes(before, scene))
-            live.update(_shown(scene, answers, said, console.height), refresh=True)
+            sentences.extend(f"{now} {each}" for each in changes(before, scene))
+            live.update(_shown(scene, answers, sentences, console.height), refresh=True)
 
 
 def _shown(
-    scene: Scene, answers: Mapping[int, Answer], said: Sequence[str], height: int
+    scene: Scene, answers: Mapping[int, Answer], sentences: Sequence[str], height: int
 ) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     room = max(1, height - len(scene.brokers) - 4)
-    told = Text("\n".join(list(said)[-room:]), overflow="ellipsis", no_wrap=True)
-    return Group(summary(scene), table_of(COLUMNS, rows(scene, answers)), "", told)
+    recent = Text("\n".join(list(sentences)[-room:]), overflow="ellipsis", no_wrap=True)
+    return Group(summary(scene), table_of(COLUMNS, rows(scene, answers)), "", recent)
 
 
 COLUMNS = ("broker", "place", "role", "answers", "leads", "in sync")

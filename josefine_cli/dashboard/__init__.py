@@ -1,1 +1,1 @@
-"""`josefine dashboard`: a page that shows a cluster as it lives, served by a process of its own."""
+"""`josefine dashboard`: a live view of a cluster as a page, served by a process of its own."""

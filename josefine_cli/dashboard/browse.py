@@ -15,14 +15,14 @@ from josefine_cli.base.output import iso_time, put_bytes
 
 RECORDS_MAX = 200
 SHOWN_BYTES_MAX = 64 * 1024
-"""Of one key or value: a page is no place for more."""
+"""Bytes shown per key or value; the rest is cut."""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 FETCHES_MAX = 50
-"""While a key is looked for; where that ended is told, to go on from there."""
+"""Fetches per search for a key; the result has the offset from which to continue."""
 
 
 class Asked(NamedTuple):
-    """What to show. `key`: only records that have it."""
+    """The records to show. `key`: only those with this key."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 def asked(query: Mapping[str, str]) -> Asked:
-    """Raises ValueError with a sentence."""
+    """Parse a query. Raises ValueError."""
     topic = query.get("topic", "")
     if not topic:
         raise ValueError("topic: name one")
@@ -60,7 +60,7 @@ def _number(query: Mapping[str, str], name: str, default: int | None) -> int | N
 
 
 def browse(client: BlockingClient, wanted: Asked) -> dict[str, Any]:
-    """{"start", "end", "next", "records"}; without a place the newest. Raises KafkaError."""
+    """{"start", "end", "next", "records"}; by default the newest records. Raises KafkaError."""
     tp = TopicPartition(wanted.topic, wanted.partition)
     client.partition_count(wanted.topic)
     start = client.list_offsets({tp: EARLIEST})[tp].offset
@@ -80,7 +80,7 @@ def browse(client: BlockingClient, wanted: Asked) -> dict[str, Any]:
                 records.append(shown(record))
             if len(records) >= wanted.limit:
                 break
-        if at == before:  # markers of transactions alone
+        if at == before:  # only transaction markers
             break
     return {"start": start, "end": end, "next": at, "records": records}
 
@@ -95,16 +95,16 @@ def _begin(client: BlockingClient, tp: TopicPartition, wanted: Asked, end: int) 
 
 
 def shown(record: Record) -> dict[str, Any]:
-    """One record as JSON; bytes that are no text as base64, and long ones cut."""
+    """One record as JSON; bytes that are not text as base64, long ones cut."""
     found: dict[str, Any] = {"offset": record.offset, "time": iso_time(record.timestamp_ms)}
     for name, data in (("key", record.key), ("value", record.value)):
         put_bytes(found, name, _cut(data))
         found[f"{name}_bytes"] = None if data is None else len(data)
     found["headers"] = []
     for header, value in record.headers:
-        told: dict[str, Any] = {"name": header}
-        put_bytes(told, "value", _cut(value))
-        found["headers"].append(told)
+        shown: dict[str, Any] = {"name": header}
+        put_bytes(shown, "value", _cut(value))
+        found["headers"].append(shown)
     return found
 
 

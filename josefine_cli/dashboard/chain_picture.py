@@ -1,7 +1,7 @@
-"""Where each block of the Raft chain stands in the picture. No I/O.
+"""The layout of the Raft chain's picture. No I/O.
 
-Rules: a column is a block's distance from the oldest one shown; lane 0 is the chain that lives, and
-each dead branch has a lane of its own below it, one that is free where it begins.
+Rules: a block's column is its distance from the oldest block shown; lane 0 is the live chain, and
+each dead branch has a lane below it that is free where the branch starts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ Block = Mapping[str, Any]
 
 
 def merged(chains: Iterable[Iterable[Block]], last: int) -> list[dict[str, Any]]:
-    """The blocks that any broker knows, parents first, the newest `last`. What one broker has
-    committed is committed, and a branch that one has seen die is dead."""
+    """The newest `last` blocks that any broker knows, parents first. A block that one broker has
+    committed is committed, and a branch that is dead at one broker is dead."""
     known: dict[str, dict[str, Any]] = {}
     for chain in chains:
         for block in chain:
@@ -55,7 +55,7 @@ def _state(block: Block) -> str:
 
 
 def _columns(known: Mapping[str, Block]) -> dict[str, int]:
-    """By id; blocks may come in any order."""
+    """Block id → column; blocks may come in any order."""
     columns: dict[str, int] = {}
     for first in known:
         path = []
@@ -74,7 +74,7 @@ def _lanes(known: Mapping[str, Block]) -> dict[str, int]:
     columns = _columns(known)
     lanes: dict[str, int] = {}
     ends: dict[int, int] = {}
-    """Lane → last column that is taken."""
+    """Lane → last occupied column."""
     continued: set[str] = set()
     for block in sorted(known.values(), key=lambda each: (columns[each["id"]], each["id"])):
         id_, parent = block["id"], block["parent"]

@@ -1,8 +1,9 @@
-"""What the dashboard may change where it was started with --allow-changes: topics and records.
+"""Changes through the dashboard, enabled by --allow-changes: topics and records.
 
 Rules: a change is a POST of JSON with the token that the command printed, so that neither another
-page in the same browser nor whoever only reaches the port can make one; the brokers judge it by
-this command's own credentials and their ACLs. A mistake is one sentence and changes nothing.
+page in the same browser nor a client that only reaches the port can make one; the brokers authorize
+it by this command's credentials and their ACLs. An invalid request gets one sentence and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer,
 
 Json = dict[str, Any]
 BODY_BYTES_MAX = 1_100_000
-"""A record of a million bytes and its names."""
+"""Limit of a request: a record of a million bytes with its field names."""
 
 
 def create_topic(client: BlockingClient, body: Mapping[str, Any]) -> Json:
-    """`name`, and `partitions` and `replication_factor` where not the broker's. Raises ValueError,
-    KafkaError."""
+    """Create a topic from `name` and, optionally, `partitions` and `replication_factor`. Raises
+    ValueError, KafkaError."""
     name = _text(body, "name")
     topic = NewTopic(name, _count(body, "partitions"), _count(body, "replication_factor"))
     client.create_topics([topic])
@@ -33,7 +34,8 @@ def create_topic(client: BlockingClient, body: Mapping[str, Any]) -> Json:
 
 
 def delete_topic(client: BlockingClient, body: Mapping[str, Any]) -> Json:
-    """`name`, and `typed`: the same once more, by hand. Raises ValueError, KafkaError."""
+    """Delete the topic `name`; `typed` is its name, typed as a confirmation. Raises ValueError,
+    KafkaError."""
     name = _text(body, "name")
     if body.get("typed") != name:
         raise ValueError(f"type the topic's name, {name}, to delete it")
@@ -42,8 +44,8 @@ def delete_topic(client: BlockingClient, body: Mapping[str, Any]) -> Json:
 
 
 def produce(client: BlockingClient, body: Mapping[str, Any]) -> Json:
-    """`topic`, `value`, and `key` and `partition` where they are wanted; an empty text is no key.
-    Raises ValueError, KafkaError."""
+    """Write a record from `topic`, `value` and, optionally, `key` and `partition`; an empty string
+    means no key. Raises ValueError, KafkaError."""
     topic, value = _text(body, "topic"), body.get("value")
     key = body.get("key") or None
     if not isinstance(value, str) or not isinstance(key, str | None):
@@ -69,19 +71,19 @@ CHANGES: Mapping[str, Callable[[BlockingClient, Mapping[str, Any]], Json]] = {
 async def change(
     request: web.Request, connect: Callable[[], BlockingClient], token: str | None
 ) -> web.Response:
-    """Answers a POST of CHANGES. `token` None: nothing may be changed."""
+    """The handler of CHANGES. `token` None: changes are disabled."""
     if token is None:
-        return _refused("this dashboard only shows; start it with --allow-changes", 403)
+        return _refused("this dashboard is read-only; start it with --allow-changes", 403)
     said = request.headers.get("Authorization", "")
     wanted = f"Bearer {token}".encode()
     if not hmac.compare_digest(said.encode(errors="surrogateescape"), wanted):
-        return _refused("open the address that the command printed, with what is behind #", 403)
+        return _refused("open the address that the command printed, with the part after #", 403)
     if request.content_type != "application/json":
         return _refused("expected application/json", 415)
     try:
         body = await request.json()
     except ValueError:
-        return _refused("the body is no JSON", 400)
+        return _refused("the body is not valid JSON", 400)
     if not isinstance(body, dict):
         return _refused("expected a JSON object", 400)
 

@@ -43,7 +43,7 @@ def dashboard(
     directory: Directory = DEFAULT_DIRECTORY,
     pipeline: Annotated[
         list[Path] | None,
-        typer.Option(help="Show how far its sinks are, too; repeatable.", metavar="FILE"),
+        typer.Option(help="Also show the progress of its sinks; repeatable.", metavar="FILE"),
     ] = None,
     environment: Annotated[
         str | None, typer.Option("--env", help="The environment of those files.")
@@ -52,12 +52,12 @@ def dashboard(
         bool,
         typer.Option(
             "--allow-changes",
-            help="Whoever has the printed address may create and delete topics and write records.",
+            help="Allow users of the printed address to change topics and write records.",
         ),
     ] = False,
     certificate: Annotated[
         Path | None,
-        typer.Option(help="Serve https, by this certificate in PEM.", metavar="FILE"),
+        typer.Option(help="Serve https with this certificate in PEM.", metavar="FILE"),
     ] = None,
     key: Annotated[
         Path | None,
@@ -68,7 +68,7 @@ def dashboard(
         typer.Option(help="Where its password is: file:PATH or env:NAME.", metavar="PLACE"),
     ] = None,
 ) -> None:
-    """Show a cluster as it lives, in a browser: brokers, Raft chain, topics, groups, messages.
+    """Show a live view of a cluster in a browser: brokers, Raft chain, topics, groups, messages.
 
     Example: josefine dashboard --bootstrap 127.0.0.1:9092 --admin 127.0.0.1:9644
     """
@@ -81,14 +81,14 @@ def dashboard(
     urls = admin_urls(admin, directory)
     pipelines = _pipelines(pipeline, environment) if pipeline else None
     if where.host not in ("127.0.0.1", "::1", "localhost"):
-        note(f"whoever reaches {listen} sees every record that these credentials may read")
+        note(f"everyone who reaches {listen} sees every record that these credentials may read")
     token = secrets.token_urlsafe(TOKEN_BYTES) if allow_changes else None
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(where, brokers, urls, pipelines, token, tls))
 
 
 def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
-    """Raises ConfigError for a file that is wrong."""
+    """The watcher of these files. Raises ConfigError for an invalid file."""
     from josefine_cli.dashboard.pipelines import PipelineWatcher, asker
     from josefine_cli.pipeline import file as pipeline_file
 

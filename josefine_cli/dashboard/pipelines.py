@@ -1,7 +1,7 @@
-"""Pipelines on the page: how far the sinks of the files are that `--pipeline` names.
+"""Pipelines on the page: the progress of the sinks in the files of `--pipeline`.
 
-Asked while somebody looks, with what `josefine pipeline status` asks: tables' logs and checkpoints
-on this machine, and the brokers of each file. No secret of a file is in what is told.
+It is queried while the page is open, as in `josefine pipeline status`: tables' logs and checkpoints
+on this machine, and the brokers of each file. The answer contains no secret of a file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 REST_S = 5.0
-"""Between two looks at least; an answer serves all who look."""
+"""Minimum time between two queries; all viewers share an answer."""
 SHARE = 20
-"""Looking takes at most one part in so many of the time."""
+"""Queries take at most 1/SHARE of the time."""
 
 
 def rows(pipeline: Pipeline, found: Sequence[SinkStatus]) -> list[Json]:
@@ -45,17 +45,17 @@ def rows(pipeline: Pipeline, found: Sequence[SinkStatus]) -> list[Json]:
 
 
 class PipelineWatcher:
-    """One per process; on its event loop. Remembers the newest rows."""
+    """The cache of the newest rows; one per process, on its event loop. Mutable."""
 
     def __init__(self, asks: Sequence[Callable[[], list[Json]]]) -> None:
-        """Each of `asks` makes the rows of one file; it may take a while, and raises nothing."""
+        """Each of `asks` returns the rows of one file; it may be slow, and raises nothing."""
         self._asks = asks
         self._rows: list[Json] = []
         self._until_s = float("-inf")
         self._lock = asyncio.Lock()
 
     async def rows(self) -> list[Json]:
-        """At most so old as REST_S and SHARE say."""
+        """The rows, as old as REST_S and SHARE allow."""
         async with self._lock:
             began_s = monotonic()
             if began_s >= self._until_s:
@@ -67,7 +67,7 @@ class PipelineWatcher:
 
 
 def asker(pipeline: Pipeline) -> Callable[[], list[Json]]:
-    """The rows of one file, asked now; what cannot be asked is one row that says why."""
+    """A query of one file's rows; an error becomes one row with the reason."""
     from pipelines.base.errors import PipelineError
     from pipelines.base.variables import hidden
     from pipelines.inspect.status import status

@@ -1,8 +1,8 @@
-"""The dashboard's HTTP: the page, its events, the message browser, and changes where allowed.
+"""The dashboard's HTTP server: the page, its events, the message browser, and optional changes.
 
-Rules: nothing is loaded from elsewhere, and no script but the page's own runs (CSP); a request
-whose Host is not the address that was given is refused, so that no page of another origin can read
-through a name that it points here (DNS rebinding); a record's bytes are data, never markup.
+Rules: nothing is loaded from other hosts, and only the page's own script runs (CSP); a request with
+another Host than the served address is refused, so that no page of another origin can read through
+a DNS name that points here (DNS rebinding); a record's bytes are data, never markup.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def application(
     pipelines: PipelineWatcher | None = None,
     token: str | None = None,
 ) -> web.Application:
-    """`connect` makes a client for the message browser, `host` is what was listened on. With a
-    `token`, who has it may change topics and write records."""
+    """`connect` creates a client for the message browser, `host` is the listening address. With a
+    `token`, requests that have it may change topics and write records."""
     allowed = allowed_hosts(host)
 
     @web.middleware
@@ -77,7 +77,7 @@ def application(
 
     async def events(request: web.Request) -> web.StreamResponse:
         if lookers.locked():
-            raise web.HTTPServiceUnavailable(text="too many look at this page\n")
+            raise web.HTTPServiceUnavailable(text="too many viewers of this page\n")
         async with lookers:
             return await _events(request, watcher)
 
@@ -104,7 +104,7 @@ def application(
 
 
 def allowed_hosts(host: str) -> set[str]:
-    """Names in the Host header; empty: any, for it listens on every address."""
+    """Allowed names in the Host header; empty: any, because it listens on every address."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the page shows, made of what the brokers told. No I/O: values in, one JSON value out."""
+"""The page's content, computed from the brokers' answers. No I/O: values in, one JSON value out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from josefine_cli.dashboard.chain_picture import merged, picture
 
 TOPICS_MAX = 500
-"""On the page, in the order of their names; the others are counted."""
+"""Topics on the page, by name; the others are only counted."""
 BLOCKS = 60
 
 Json = dict[str, Any]
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """By broker id, of those that answered."""
+    """The answers of the brokers, by broker id."""
 
     clusters: Mapping[int, Json]
     locals: Mapping[int, Json]
@@ -26,7 +26,7 @@ class Told:
 
 
 def page_view(told: Told) -> Json:
-    """Everything on the page but the messages. `error` says why there is nothing."""
+    """Everything on the page except for messages; `error` if there is nothing to show."""
     if not told.clusters:
         return {"error": "no broker answers"}
     best = max(told.clusters.values(), key=lambda each: each["raft"]["commit"])
@@ -86,7 +86,7 @@ def _topics(partitions: Sequence[Json], locals_: Collection[Json]) -> list[Json]
 
 
 def _traffic(locals_: Mapping[int, Json]) -> Json:
-    """Since each broker started, of all its topics: its id → what came and what was read."""
+    """Broker id → bytes written and read since its start, over all topics."""
     return {
         str(id_): {
             key: sum(counts[key] for counts in told["topics"].values())
@@ -124,5 +124,5 @@ def topic_view(topic: str, clusters: Mapping[int, Json], details: Mapping[int, J
 
 
 def pause_s(took_s: float) -> float:
-    """Between two looks: asking takes brokers and us less than a hundredth of the time."""
+    """The pause between two polls: polls take less than a hundredth of the time."""
     return max(2.0, 100 * took_s)

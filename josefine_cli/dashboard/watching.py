@@ -1,4 +1,4 @@
-"""Asks the brokers while somebody looks at the page, and tells all who look what has changed."""
+"""The poller of the brokers: it runs while the page is open, and sends changes to all viewers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 class Watcher:
-    """One per process; on its event loop. Nobody looks: no broker is asked."""
+    """The poller; one per process, on its event loop. Without viewers no broker is polled."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class Watcher:
         tls: ssl.SSLContext | None = None,
         headers: Callable[[str], dict[str, str]] = lambda _url: {},
     ) -> None:
-        """`admin_urls` of some brokers; the others' are learned from them. `tls` is for https,
-        `headers` say at such an address who asks."""
+        """`admin_urls` of some brokers; the others are learned from them. `tls` is for https,
+        `headers` authenticate at such an address."""
         self._tls = tls or True
         self._headers = headers
         self._refused = ""
@@ -40,12 +40,12 @@ class Watcher:
         self._text = ""
 
     async def start(self) -> None:
-        """Once, on the loop."""
+        """Start polling; call it once, on the loop."""
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)
         self._session = aiohttp.ClientSession(timeout=timeout)
 
     async def stop(self) -> None:
-        """Ends the asking."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -54,7 +54,7 @@ class Watcher:
             await self._session.close()
 
     def enter(self) -> asyncio.Queue[str]:
-        """Somebody looks: a queue of the newest view, as JSON text."""
+        """Add a viewer; returns its queue of the newest view, as JSON text."""
         queue: asyncio.Queue[str] = asyncio.Queue(maxsize=1)
         self._lookers.add(queue)
         if self._text:
@@ -64,7 +64,7 @@ class Watcher:
         return queue
 
     def leave(self, queue: asyncio.Queue[str]) -> None:
-        """No more."""
+        """Remove a viewer."""
         self._lookers.discard(queue)
 
     async def topic(self, name: str) -> Json:
@@ -89,13 +89,13 @@ class Watcher:
             if text != self._text:
                 self._text = text
                 for queue in self._lookers:
-                    if queue.full():  # a slow looker misses what is old already
+                    if queue.full():  # a slow viewer misses outdated views
                         queue.get_nowait()
                     queue.put_nowait(text)
             await asyncio.sleep(pause_s(took_s))
 
     async def _all(self, path: str) -> dict[int, Json]:
-        """Of every broker that answers, by its id."""
+        """Broker id → its answer, for all that respond."""
         answers = await asyncio.gather(*(self._ask(url, path) for url in self._urls))
         found = {answer["broker_id"]: answer for answer in answers if answer is not None}
         for answer in found.values():

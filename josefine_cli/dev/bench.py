@@ -1,9 +1,9 @@
-"""`josefine bench`: how fast a cluster takes and gives records, from the shell.
+"""`josefine bench`: the write and read throughput of a cluster, from the shell.
 
-As Kafka's kafka-producer-perf-test and kafka-consumer-perf-test, with our own client: what is told
-is client and broker together, on one thread here. A MB is 1,000,000 bytes, of values written, and
-of batches as they are stored or, unpacked, of keys and values read. A latency is from handing a
-record over to its acknowledgement, or from a fetch to its answer.
+As Kafka's kafka-producer-perf-test and kafka-consumer-perf-test, with our own client: figures are
+of client and broker together, on one thread of the client. A MB is 1,000,000 bytes: of values when
+writing, of stored batches when reading or, with --unpack, of keys and values. A latency is from the
+hand-over of a record to its acknowledgement, or from a fetch to its response.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from josefine_cli.kafka.consume_records import FETCH_WAIT_MS, named_when_damaged
 from josefine_cli.kafka.produce import ACKS_NUMBER, Acks, CompressionName
 
 app = typer.Typer(
-    help="Measure how fast records are taken and given.",
+    help="Measure the throughput of writes and reads.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -47,14 +47,14 @@ Topic = Annotated[str, typer.Argument(help="The topic; it must exist.")]
 app.command()(strategies)
 
 PAYLOADS = 1_000
-"""Different values, so that compression finds no more in them than in text of random letters."""
+"""Number of different values: as incompressible as one long text of random characters."""
 LOOK_RECORDS = 64
-"""Between two looks for acknowledgements: as many records as cost no measurable time."""
+"""Records between two checks for acknowledgements: the checks cost no measurable time."""
 TELL_SECONDS = 5.0
 
 
 class Progress:
-    """Mutable: what was done, told on stderr every few seconds."""
+    """Counts of the run, reported on stderr every few seconds. Mutable."""
 
     def __init__(self, verb: str) -> None:
         self.records = 0
@@ -65,7 +65,7 @@ class Progress:
         self._told = 0
 
     def look(self) -> None:
-        """Tell, if it is time."""
+        """Report, if it is due."""
         now_s = time.perf_counter()
         if now_s - self._told_s < TELL_SECONDS:
             return
@@ -96,8 +96,8 @@ class Progress:
             f"{self._verb} {plural(self.records, 'record')} in {seconds:.2f} s:"
             f" {rates['records_per_s']:,.0f} records/s, {rates['mb_per_s']:,.2f} MB/s"
         )
-        told = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in quantiles.items())
-        print(f"latency of a {of}: {told}")
+        shown = ", ".join(f"{name} {ms:,.1f} ms" for name, ms in quantiles.items())
+        print(f"latency of a {of}: {shown}")
 
 
 @app.command()
@@ -110,10 +110,10 @@ def produce(
         int, typer.Option("--size", "-s", min=0, help="Bytes of a record's value.")
     ] = 100,
     throughput: Annotated[
-        int, typer.Option("--throughput", min=0, help="Records a second; 0: as fast as it goes.")
+        int, typer.Option("--throughput", min=0, help="Records per second; 0: as fast as possible.")
     ] = 0,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record before it counts.")
+        Acks, typer.Option("--acks", help="Which replicas must have a record before it counts.")
     ] = Acks.ALL,
     compression: Annotated[
         CompressionName, typer.Option("--compression", "-z", help="Of the batches.")
@@ -124,7 +124,7 @@ def produce(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write records of random letters, as many as are asked for.
+    """Write records of random characters.
 
     \b
     josefine bench produce orders --records 1000000 --size 1000
@@ -138,7 +138,7 @@ def produce(
             acks=ACKS_NUMBER[acks],
             compression=Compression[compression.name],
             batch_bytes_max=batch_bytes,
-            # A request goes out when half of it is full: with a batch for each partition.
+            # A request is sent when it is half full, with a batch for each partition.
             buffer_bytes_max=min(BUFFER_BYTES_MAX, 2 * batch_bytes * partitions),
         )
         load = _Load(producer, topic, size)
@@ -154,16 +154,16 @@ def produce(
 
 
 class _Load:
-    """Mutable: hands records over and sees when they are acknowledged."""
+    """Hands records to the producer and measures their acknowledgements. Mutable."""
 
     def __init__(self, producer: BlockingProducer, topic: str, size: int) -> None:
         self.progress = Progress("wrote")
         self._producer, self._topic, self._size = producer, topic, size
         self._waiting: deque[float] = deque()
-        """When each record that is not acknowledged was handed over."""
+        """Hand-over times of unacknowledged records."""
 
     def wait_for_turn(self, number: int, per_s: int) -> None:
-        """Until record `number` is due; what waits is written before that."""
+        """Wait until record `number` is due; waiting records are sent before."""
         if not per_s:
             return
         left_s = self.progress.began_s + number / per_s - time.perf_counter()
@@ -182,7 +182,7 @@ class _Load:
         self._settle()
 
     def _settle(self) -> None:
-        """The records that were acknowledged since. Those of one write are, all at once."""
+        """Count the newly acknowledged records; those of one write come all at once."""
         progress = self.progress
         done = sum(each.record_count for each in self._producer.delivered.values())
         if done == progress.records:
@@ -211,12 +211,12 @@ def consume(
         int, typer.Option("--fetch-bytes", min=1, help="Of a partition, in one fetch.")
     ] = 8 * 1024 * 1024,
     unpack: Annotated[
-        bool, typer.Option("--unpack", help="Read each record; else batches are only checked.")
+        bool, typer.Option("--unpack", help="Decode each record, not only check batches.")
     ] = False,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a topic from its beginning, and throw it away.
+    """Read a topic from its start, and discard the records.
 
     Batches are checked against their checksums and their records counted; --unpack decompresses
     and reads them, which costs this command more than the broker.
@@ -260,7 +260,7 @@ def _all_of(client: BlockingClient, topic: str) -> Positions:
 
 
 def _count(progress: Progress, data: memoryview, unpack: bool) -> None:
-    """Whole batches; control batches have no records of anybody's."""
+    """Count whole batches; control batches have no user records."""
     for pos, header in iter_batches(data):
         if header.is_control:
             continue

@@ -1,9 +1,10 @@
-"""`josefine bench strategies`: the three ways to write, side by side, and what each lost.
+"""`josefine bench strategies`: a comparison of the three acks settings, with the lost records of
+each.
 
-acks=0 is told nothing (a single send), acks=1 is told by the leader (one confirm), acks=all by
-every replica in sync (two). Rules: a record counts as told when its write ended without an error;
-what the topic then holds is read back, and a record that was told and is not there is lost. A write
-that failed is in doubt, it is not repeated, and the next record goes on.
+acks=0 gets no acknowledgement (a single send), acks=1 one from the leader (one confirm), acks=all
+one from all in-sync replicas (two confirms). Rules: a record is acknowledged if its write ended
+without an error; the topic is read back, and an acknowledged record that is missing is lost. A
+failed write is in doubt; it is not retried, and the run continues with the next record.
 """
 
 from __future__ import annotations
@@ -32,34 +33,34 @@ from josefine_cli.kafka.consume_records import FETCH_WAIT_MS, named_when_damaged
 from josefine_cli.kafka.produce import ACKS_NUMBER, Acks
 
 NAMES = {Acks.NONE: "single send", Acks.LEADER: "one confirm", Acks.ALL: "two confirms"}
-"""What the book calls it."""
+"""Names of the settings in the book."""
 WRITE_RECORDS = 50
-"""In one write: between two looks at what was told."""
+"""Records per write, and so between two checks of acknowledgements."""
 SETTLE_S = 60.0
 PAUSE_S = 0.2
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the records of one strategy. Mutable."""
+    """The counts of one strategy's records. Mutable."""
 
     acks: Acks
-    told: set[int] = field(default_factory=set)
+    acknowledged: set[int] = field(default_factory=set)
     in_doubt: int = 0
     seconds: float = 0.0
     latencies: Latencies = field(default_factory=Latencies)
-    """Of a write."""
+    """Latencies of writes."""
     found: Counter[int] = field(default_factory=Counter)
 
     def plain(self) -> dict[str, Any]:
         return {
             "acks": self.acks.value,
             "strategy": NAMES[self.acks],
-            "told": len(self.told),
+            "told": len(self.acknowledged),
             "in_doubt": self.in_doubt,
-            "lost": len(self.told - self.found.keys()),
+            "lost": len(self.acknowledged - self.found.keys()),
             "twice": sum(count > 1 for count in self.found.values()),
-            "records_per_s": round(len(self.told) / max(self.seconds, 1e-9), 1),
+            "records_per_s": round(len(self.acknowledged) / max(self.seconds, 1e-9), 1),
             "latency_ms": self.latencies.quantiles(),
         }
 
@@ -76,15 +77,15 @@ def strategies(
         bool,
         typer.Option(
             "--kill",
-            help="Kill a leader of the topic (SIGKILL) in the middle of each, and start"
-            " it again: of a local cluster only.",
+            help="Kill a leader of the topic (SIGKILL) in the middle of each, and restart"
+            " it: for a local cluster only.",
         ),
     ] = False,
     directory: Directory = DEFAULT_DIRECTORY,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write with acks 0, 1 and all, and count what each was told and what is there.
+    """Write with acks 0, 1 and all, and count acknowledged and stored records of each.
 
     \b
     josefine bench strategies orders
@@ -93,7 +94,7 @@ def strategies(
     """
     local = LocalCluster.load(directory) if kill else None
     if local is not None and len(local.running) < 2:
-        raise UsageError("--kill needs two running brokers or more: the others go on")
+        raise UsageError("--kill needs at least two running brokers: the others continue")
     address = bootstrap_of(bootstrap, directory)
     run = random.randrange(1 << 32)
     found = []
@@ -131,10 +132,12 @@ def _write(
                 producer.send(topic, None, (marker + b"%020d" % number).ljust(size, b"."))
             producer.flush()
         except KafkaError:
+            # Some of these records may be stored, so they count neither as acknowledged nor as
+            # lost. A new producer starts with clean sequence numbers (KIP-98).
             outcome.in_doubt += len(numbers)
             producer = BlockingProducer(client, acks=ACKS_NUMBER[outcome.acks])
         else:
-            outcome.told.update(numbers)
+            outcome.acknowledged.update(numbers)
             outcome.latencies.add(1000 * (time.perf_counter() - asked_s))
         if local is not None and killed is None and first >= records // 2:
             killed = _leader(local, topic)
@@ -147,7 +150,7 @@ def _write(
 
 
 def _leader(local: LocalCluster, topic: str) -> int:
-    """Of the topic's first partition that has one."""
+    """The leader of the topic's first partition that has one."""
     for each in _partitions(local, topic):
         if each["leader"] >= 0:
             leader: int = each["leader"]
@@ -161,7 +164,7 @@ def _partitions(local: LocalCluster, topic: str) -> list[dict[str, Any]]:
 
 
 def _wait_in_sync(local: LocalCluster, topic: str) -> None:
-    """Until what the killed broker had alone is gone, or everybody's."""
+    """Wait until the records of the killed broker are truncated or replicated everywhere."""
     deadline = time.monotonic() + SETTLE_S
     with waits(lambda: f"the replicas of {topic} in sync"):
         while any(each["under_replicated"] for each in _partitions(local, topic)):
@@ -174,7 +177,7 @@ def _wait_in_sync(local: LocalCluster, topic: str) -> None:
 def _read(
     client: BlockingClient, starts: dict[TopicPartition, int], marker: bytes, outcome: Outcome
 ) -> None:
-    """Count what is there now of this run."""
+    """Count the stored records of this run."""
     ends = client.list_offsets(dict.fromkeys(starts, LATEST))
     positions = Positions()
     for tp, start in starts.items():
@@ -196,7 +199,17 @@ def _tell(found: list[dict[str, Any]], as_json: bool) -> None:
         print_json(found)
         return
     print_table(
-        ("acks", "strategy", "told", "in doubt", "lost", "twice", "records/s", "p50 ms", "p99 ms"),
+        (
+            "acks",
+            "strategy",
+            "acknowledged",
+            "in doubt",
+            "lost",
+            "twice",
+            "records/s",
+            "p50 ms",
+            "p99 ms",
+        ),
         [
             (
                 each["acks"],
@@ -212,4 +225,4 @@ def _tell(found: list[dict[str, Any]], as_json: bool) -> None:
             for each in found
         ],
     )
-    note(f"a write is {plural(WRITE_RECORDS, 'record')}; lost: told, and not there")
+    note(f"a write is {plural(WRITE_RECORDS, 'record')}; lost: acknowledged and not stored")

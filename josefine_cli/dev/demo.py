@@ -1,8 +1,8 @@
-"""`josefine demo`: the main job from end to end, on real data, checked.
+"""`josefine demo`: the main job from end to end on real data, with a check of the result.
 
 One broker in a process of its own, 336,776 real events from a third-party Kafka producer, the
-pipeline conf/pipelines/flights.yaml into two Delta tables, then the tables held against the input.
-Everything it writes is below one directory that it marks as its own; it leaves nothing running.
+pipeline conf/pipelines/flights.yaml into two Delta tables, then a comparison of the tables with the
+input. All files are below one directory with a marker file; no process is left running.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ err = Console(stderr=True, highlight=False)
 @app.callback(invoke_without_command=True)
 def demo(
     keep: bool = typer.Option(
-        False, "--keep", help="Go on with the last run's topic and tables: publish the year again."
+        False,
+        "--keep",
+        help="Continue with the last run's topic and tables: publish the year again",
     ),
     directory: Path = typer.Option(
         Path(".demo"), "--dir", help="Where the broker's data, checkpoints and tables go."
@@ -93,14 +95,14 @@ def _terminate(signum: int, frame: object) -> None:
 
 @contextlib.contextmanager
 def _claimed(directory: Path, keep: bool) -> Iterator[None]:
-    """The demo's directory, held against a second demo; emptied unless `keep`.
+    """Lock the demo's directory against a second demo; empty it unless `keep`.
 
-    Only a directory that carries our marker is ever emptied.
+    Only a directory with our marker file is ever emptied.
     """
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UserError(
-            f"{directory} holds files that are not the demo's; name another directory with --dir"
+            f"{directory} has files that are not the demo's; name another directory with --dir"
         )
     directory.mkdir(parents=True, exist_ok=True)
     with marker.open("a") as lock:
@@ -144,7 +146,7 @@ def _broker(directory: Path) -> Iterator[str]:
 
 
 def _die_with_parent() -> None:
-    """In the child: Linux sends SIGTERM when the demo itself is killed, so nothing stays behind."""
+    """In the child: let Linux send SIGTERM when the demo is killed, so that no process is left."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
@@ -200,6 +202,6 @@ def _run_pipeline(directory: Path, bootstrap: str) -> dict[str, Any]:
         raise
     if process.returncode != 0:
         raise UserError(
-            f"the pipeline ended with exit code {process.returncode}; its words are above"
+            f"the pipeline ended with exit code {process.returncode}; its output is above"
         )
     return dict(json.loads(stdout.decode().strip().splitlines()[-1]))

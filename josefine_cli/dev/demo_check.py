@@ -1,4 +1,4 @@
-"""What landed, held against what went in. The tables are read without Spark, by delta-rs."""
+"""The check of the demo's tables against its input. delta-rs reads the tables, without Spark."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def dead_letter_path(directory: Path) -> Path:
 
 
 def read_tables(directory: Path) -> TableTotals:
-    """The aggregates of what is in the tables now; a table that is not there counts as empty."""
+    """The aggregates of the tables now; a missing table counts as empty."""
     import pyarrow.compute as pc
 
     flights = _read(flights_path(directory))
@@ -109,7 +109,7 @@ def read_tables(directory: Path) -> TableTotals:
 
 
 def open_table(path: Path) -> Any:
-    """A Delta table as Arrow's dataset, None where there is none."""
+    """A Delta table as an Arrow dataset, None if it does not exist."""
     from deltalake import DeltaTable
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
@@ -135,10 +135,10 @@ def compare(
     topic_ends: dict[int, int],
     pipeline: dict[str, Any],
 ) -> Outcome:
-    """Hold the tables against the topic, the input, and each other.
+    """Compare the tables with the topic, the input, and each other.
 
-    The sums of the input apply when the tables had caught up with the topic before this run (always
-    so on a fresh one); after an interrupted run, `--keep` holds the tables against the topic alone.
+    The sums of the input apply if the tables had caught up with the topic before this run (always
+    on a fresh run); after an interrupted run, `--keep` compares the tables with the topic only.
     """
     events = sum(topic_ends.values())
     totals = produced.totals

@@ -24,7 +24,7 @@ TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlightEvent:
-    """One event as it goes on the wire: the key is the tail number, None when it is unknown."""
+    """One event as sent: the key is the tail number, None if it is unknown."""
 
     key: bytes | None
     value: bytes
@@ -32,7 +32,7 @@ class FlightEvent:
 
 @dataclass(slots=True)
 class InputTotals:
-    """What the input says, to hold the tables against: counts and sums over all events."""
+    """Counts and sums over all events of the input, for the check of the tables."""
 
     events: int = 0
     null_keys: int = 0

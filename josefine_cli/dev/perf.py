@@ -1,4 +1,4 @@
-"""`josefine perf`: look twice at a running broker, and say where its time goes."""
+"""`josefine perf`: a profile of a running broker from two samples of its metrics."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def perf(
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=0.1, max=3_600, help="Between the two looks.")
+        float, typer.Option("--seconds", "-s", min=0.1, max=3_600, help="Between the two samples.")
     ] = 5.0,
     directory: Directory = DEFAULT_DIRECTORY,
     admin: Admin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say where a running broker's time goes: requests a second by API, how long they take, what of
-    it is the broker's thread and what is waiting, CPU, fsyncs.
+    """Show where a running broker's time goes: requests per second by API, their latency, the
+    shares of the broker's thread and of waiting, CPU, fsyncs.
 
     \b
     josefine perf
@@ -44,8 +44,8 @@ def perf(
     between = Between(before, after, took)
     whole, apis = between.whole(), between.apis()
     if as_json:
-        told = {"seconds": round(took, 3), **whole._asdict()}
-        print_json({**told, "apis": [each._asdict() for each in apis]})
+        totals = {"seconds": round(took, 3), **whole._asdict()}
+        print_json({**totals, "apis": [each._asdict() for each in apis]})
         return
     for line in lines_of(whole):
         print(line)

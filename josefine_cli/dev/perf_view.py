@@ -1,6 +1,6 @@
-"""What a broker did between two looks at its `/metrics`: rates, and its thread's time. No I/O.
+"""A broker's activity between two samples of its `/metrics`: rates, and its thread's time. No I/O.
 
-A quantile is the bound of the bucket in which it lies: at most that long.
+A quantile is the upper bound of its bucket.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class Api(NamedTuple):
     """None: the longest bucket has no bound."""
     p99_ms: float | None
     local_us: float
-    """Of the broker's thread, a request."""
+    """Time of the broker's thread per request."""
     thread_percent: float
     waiting_ms: float
-    """For replicas, new data, members or blocks, a request."""
+    """Waiting time per request: for replicas, new data, members or blocks."""
 
 
 class Whole(NamedTuple):
-    """The broker."""
+    """The figures of the whole broker."""
 
     requests_per_s: float
     cpu_percent: float
-    """Of a core."""
+    """Percent of a core."""
     thread_percent: float
-    """Time that its thread was at work on requests."""
+    """Time in which its thread processed requests."""
     late_ms: float
-    """By how much a timer of its thread rang late, on average."""
+    """Average delay of the timers of its thread."""
     bytes_in_per_s: float
     bytes_out_per_s: float
     fsyncs_per_s: float
@@ -51,7 +51,7 @@ class Whole(NamedTuple):
 
 
 def samples_of(text: str) -> Samples:
-    """ValueError: it is no page of metrics."""
+    """Parse a page of metrics. Raises ValueError."""
     found: dict[tuple[str, str, str], float] = {}
     for family in text_string_to_metric_families(text):
         for each in family.samples:
@@ -65,7 +65,7 @@ def samples_of(text: str) -> Samples:
 
 
 class Between:
-    """Two looks, and the seconds between them."""
+    """Two samples, and the seconds between them."""
 
     def __init__(self, before: Samples, after: Samples, seconds: float) -> None:
         self._before, self._after, self._seconds = before, after, seconds
@@ -85,7 +85,7 @@ class Between:
         return None if reached in (None, float("inf")) else 1_000 * reached
 
     def apis(self) -> list[Api]:
-        """Those that were asked for, the dearest first."""
+        """The requested APIs, the most expensive first."""
         names = {of for name, of, _ in self._after if name == "request_seconds_count" and of}
         found = [each for name in names if (each := self._api(name)).requests_per_s]
         return sorted(found, key=lambda each: -each.thread_percent)
@@ -129,7 +129,7 @@ class Between:
 
 
 def lines_of(whole: Whole) -> Iterator[str]:
-    """For people."""
+    """The figures as sentences."""
     mb = 1e6
     yield (
         f"{whole.requests_per_s:,.0f} requests/s, {whole.bytes_in_per_s / mb:,.1f} MB/s in,"

@@ -1,4 +1,4 @@
-"""How `josefine journal` reaches its brokers: by the settings of --client-config, as all verbs."""
+"""The broker client of `josefine journal`, with the settings of --client-config as in all verbs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from josefine_cli.base.output import PATIENCE
 
 
 def journal_client(bootstrap: str, client_id: str) -> AsyncClient:
-    """A client that waits as long as a person does. Raises UsageError."""
+    """A client with timeouts for interactive use. Raises UsageError."""
     security = configured_security(os.environ)
     return AsyncClient(bootstrap, client_id=client_id, policy=PATIENCE, security=security)
 
 
 def spark_options(env: Mapping[str, str]) -> dict[str, str]:
-    """The same for the source in Spark. Raises UsageError."""
+    """The same settings as options of the source in Spark. Raises UsageError."""
     return {f"kafka.{name}": value for name, value in configured_settings(env).items()}

@@ -1,8 +1,8 @@
-"""`josefine journal`: append to, read, point at, delete from and purge journals of a topic.
+"""`josefine journal`: append to, read, delete from and purge journals of a topic.
 
-All events of one input are one append: all are there, or none. Where they name no numbers they go
-on from the journal's last one, and are refused if another writer appends meanwhile. What takes
-events away asks on a terminal and wants `--yes` without one.
+All events of one input are one append, which is atomic. Events without numbers continue after the
+journal's last one, and are refused if another writer appends in between. A verb that deletes events
+asks for confirmation on a terminal and needs `--yes` without one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ app = typer.Typer(
 )
 
 INPUT_BYTES_MAX = 64 * 1024 * 1024
-"""One append is one record; a broker takes a megabyte unless its topic says otherwise."""
+"""One append is one record; the default limit of a topic is a megabyte."""
 
 
 Topic = Annotated[str, typer.Argument(help="The topic; it must exist.")]
@@ -69,10 +69,10 @@ def append(
     ] = None,
     expect: Annotated[
         int | None,
-        typer.Option("--expect", min=0, help="The last number as you know it; 0: there is none."),
+        typer.Option("--expect", min=0, help="The last number that you expect; 0: no event."),
     ] = None,
     expire_after: Annotated[
-        str | None, typer.Option("--expire-after", help="Like '1 day': said to the store.")
+        str | None, typer.Option("--expire-after", help="Expiry of the journal, like '1 day'.")
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -85,7 +85,7 @@ def append(
     """Append events, all of them or none.
 
     A line is an object with any of seq_nr, tags and one of payload, text and payload_base64. Lines
-    without seq_nr go on from the last number, and are refused if another writer was faster.
+    without seq_nr continue after the last number, and are refused if another writer was faster.
 
     \b
     echo '{"payload": {"deposit": 5}}' | josefine journal append accounts alice
@@ -104,6 +104,8 @@ def append(
     )
     headers = parse_headers(header)
     with _journal(bootstrap, store, topic, journal_id, "appending to") as (journal, _):
+        # Numbers that were derived from the last one are only valid if nobody appends in between:
+        # then `expect` is set, and the append is refused.
         events, expect = _numbered(journal, found, expect)
         at = journal.append(events, metadata, headers, expect)
         if (warning := journal.retention_warning()) is not None:
@@ -112,9 +114,9 @@ def append(
     if as_json:
         print_json({**_place(topic, journal_id, at), "first_seq_nr": first, "last_seq_nr": last})
     else:
-        said = f"appended {plural(len(events), 'event')} to {journal_id}: "
+        summary = f"appended {plural(len(events), 'event')} to {journal_id}: "
         numbers = f"{first}" if first == last else f"{first} to {last}"
-        print(f"{said}{numbers}, partition {at.partition} offset {at.offset}")
+        print(f"{summary}{numbers}, partition {at.partition} offset {at.offset}")
 
 
 @app.command()
@@ -135,14 +137,14 @@ def read(
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
 ) -> None:
-    """Print a journal's events, in order: all that were there when it was asked.
+    """Print a journal's events in order: all that exist at the time of the call.
 
     \b
     josefine journal read accounts alice
     josefine journal read accounts alice --from 100 --store data/store
     """
     stops = is_stop("--duplicates", duplicates)
-    if sys.stdout is None:  # closed by whoever started this: typeshed does not know
+    if sys.stdout is None:  # closed by the parent process, which typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print events to")
     with _journal(bootstrap, store, topic, journal_id, "reading", unique_seq_nrs=stops) as (
         journal,
@@ -164,7 +166,7 @@ def pointer(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a journal's last sequence number, also where its events are deleted.
+    """Print a journal's last sequence number, also if its events are deleted.
 
     \b
     josefine journal pointer accounts alice
@@ -187,7 +189,7 @@ def delete(
         int | None, typer.Option("--to", min=SEQ_NR_MIN, help="The last event to delete.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All that are there; its number goes on.")
+        bool, typer.Option("--all", help="All existing events; numbering continues.")
     ] = False,
     yes: Yes = False,
     store: Store = None,
@@ -201,7 +203,7 @@ def delete(
     josefine journal delete accounts alice --all --yes
     """
     if (to is None) != everything:
-        raise UsageError("say --to NUMBER or --all, one of the two")
+        raise UsageError("give either --to NUMBER or --all")
     which = "all events" if to is None else f"the events up to {to}"
     agree(f"Delete {which} of journal '{journal_id}'?", yes, "deleting")
     with _journal(bootstrap, store, topic, journal_id, "deleting from") as (journal, _):
@@ -222,8 +224,8 @@ def purge(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a journal one that was never written; it may begin anew from 1. With a store its
-    snapshots go, too.
+    """Delete a whole journal; it may start again from 1. With a store its snapshots are deleted
+    too.
 
     \b
     josefine journal purge accounts alice
@@ -256,7 +258,7 @@ def _journal(
     doing: str,
     **options: Any,
 ) -> Iterator[tuple[BlockingJournal, Callable[[], None]]]:
-    """The journal; within it the command waits, and tells for what unless it is called often."""
+    """The journal, with a wait registered for the block; the yielded function marks progress."""
     where = checked_addresses(bootstrap_of(bootstrap))
     with (
         BlockingJournals(
@@ -283,7 +285,7 @@ def _numbered(
         return events, expect
     if any(named):
         which = named.index(not named[0]) + 1
-        raise UserError(f"event {which} of the input: name seq_nr in each of them, or in none")
+        raise UserError(f"event {which} of the input: give seq_nr in all events or in none")
     last = (journal.pointer() or 0) if expect is None else expect
     try:
         return [replace(each, seq_nr=SeqNr(last + each.seq_nr)) for each in events], last
@@ -297,11 +299,11 @@ def _place(topic: str, journal_id: str, at: PartitionOffset) -> dict[str, Any]:
 
 
 def _lines(file: Path | None) -> list[bytes]:
-    """The whole input, which is one append. Raises UserError for more than any record is."""
+    """The whole input, which is one append. Raises UserError if it is larger than any record."""
     if file is not None and str(file) != "-":
         with file.open("rb") as stream:
             data = stream.read(INPUT_BYTES_MAX + 1)
-    elif sys.stdin is None:  # typeshed does not know
+    elif sys.stdin is None:  # which typeshed does not know
         raise UserError("stdin is closed: name an input file")
     else:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)

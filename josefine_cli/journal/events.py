@@ -1,8 +1,8 @@
-"""A journal's events as lines: what `josefine journal append` takes and `read` prints. No I/O.
+"""The line format of a journal's events, for `josefine journal append` and `read`. No I/O.
 
-A line is a JSON object with `seq_nr`, `tags` and one of `payload` (any JSON), `text` (no JSON, just
-text) and `payload_base64` (bytes); none of them: an event without a payload. What `read --json`
-adds is passed over, so its lines can be appended elsewhere.
+A line is a JSON object with `seq_nr`, `tags` and one of `payload` (any JSON), `text` (plain text)
+and `payload_base64` (bytes), or none of them for an event without a payload. Additional fields of
+`read --json` are ignored, so that its lines can be appended elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PASSED_OVER = (
 
 
 def parse_events(lines: Iterable[bytes]) -> list[tuple[int | None, Event]]:
-    """The number that each line names (None: it does not), and its event, numbered from 1 if so.
+    """The number in each line (None: it has none), and its event, in that case numbered from 1.
 
     Raises ValueError with the number of the line.
     """
@@ -53,10 +53,10 @@ def _event(line: bytes, otherwise: int) -> tuple[int | None, Event]:
     _check_fields(fields)
     named = fields.get("seq_nr")
     if named is not None and (not isinstance(named, int) or isinstance(named, bool)):
-        raise ValueError(f"seq_nr {json.dumps(named)} is no whole number")
+        raise ValueError(f"seq_nr {json.dumps(named)} is not a whole number")
     tags = fields.get("tags") or []
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise ValueError("tags is no list of texts")
+        raise ValueError("tags is not a list of strings")
     seq_nr = SeqNr(otherwise if named is None else named)
     return named, Event(seq_nr=seq_nr, tags=tuple(tags), payload=_payload(fields))
 
@@ -77,18 +77,18 @@ def _payload(fields: dict[str, Any]) -> Payload | None:
         return Json(fields["payload"])
     if "text" in fields:
         if not isinstance(fields["text"], str):
-            raise ValueError("text is no text")
+            raise ValueError("text is not a string")
         return Text(fields["text"])
     if "payload_base64" in fields:
         try:
             return Binary(base64.b64decode(fields["payload_base64"], validate=True))
         except (binascii.Error, TypeError, ValueError) as error:
-            raise ValueError("payload_base64 is no base64") from error
+            raise ValueError("payload_base64 is not valid base64") from error
     return None
 
 
 def as_object(record: EventRecord) -> dict[str, Any]:
-    """All that is known of an event."""
+    """An event with all its data, as JSON."""
     event, metadata = record.event, record.metadata
     fields: dict[str, Any] = {"seq_nr": event.seq_nr}
     if event.tags:
@@ -101,21 +101,21 @@ def as_object(record: EventRecord) -> dict[str, Any]:
         "time": iso_time(record.timestamp_ms),
     }
     expire_after = metadata.payload.expire_after
-    said = {
+    values = {
         "origin": record.origin,
         "version": record.version,
         "metadata": metadata.header,
         "payload_metadata": metadata.payload.data,
         "expire_after": None if expire_after is None else write_duration(expire_after),
     }
-    fields |= {name: value for name, value in said.items() if value is not None}
+    fields |= {name: value for name, value in values.items() if value is not None}
     if record.headers:
         fields["headers"] = [_header(name, value) for name, value in record.headers]
     return fields
 
 
 def payload_fields(payload: Payload | None) -> dict[str, Any]:
-    """As a line says it: one field, or none."""
+    """The payload's field in a line, or none."""
     match payload:
         case Json(value):
             return {"payload": value}

@@ -1,4 +1,4 @@
-"""`josefine journal move`: brings the journals of a widened topic to their new partitions."""
+"""`josefine journal move`: the move of a widened topic's journals to their new partitions."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def move(
             "--from",
             min=1,
             metavar="COUNT",
-            help="Partitions before, where records of older programs do not say.",
+            help="The old partition count, if records of older programs do not have it.",
         ),
     ] = None,
     store: Store = None,
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Move the journals of a topic that was widened to the partitions where their ids belong now.
+    """Move the journals of a widened topic to the partitions to which their ids map now.
 
     Stop its writers and set its retention to -1 before; name its store if it has one. After a
-    failure run it again: it goes on where it ended. Replicate the topic afterwards.
+    failure run it again: it continues where it ended. Replicate the topic afterwards.
 
     \b
     josefine topics alter accounts --partitions 8

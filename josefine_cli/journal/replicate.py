@@ -1,5 +1,5 @@
-"""`josefine journal replicate`: what carries journals into their store. The store is a folder;
-`--store` names it here and in the verbs that read journals.
+"""`josefine journal replicate`: the replication of journals into their store. The store is a
+folder, named by `--store` here and in the verbs that read journals.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TheStore = Annotated[
 
 
 def check_store(store: Path | None) -> Path | None:
-    """The same, where the packages are there that read it. Raises UserError."""
+    """The same path. Raises UserError if the packages that read a store are missing."""
     if store is not None:
         need("the store of journals", "deltalake", "pyarrow")
     return store
@@ -47,14 +47,14 @@ def replicate(
     topic: Annotated[str | None, typer.Argument(help="The topic; it must exist.")] = None,
     prefix: Annotated[
         str | None,
-        typer.Option("--prefix", help="All topics that begin so, shared with others of these."),
+        typer.Option("--prefix", help="All topics with this prefix, shared among replicators."),
     ] = None,
     partitions: Annotated[
         str | None, typer.Option(help="Only these, like 0,2,5; default: all.", metavar="NUMBERS")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all is replicated.")] = False,
     interval: Annotated[
-        str, typer.Option(help=f"Between looks at a topic where nothing is new: {FORMS}.")
+        str, typer.Option(help=f"Pause when there are no new records: {FORMS}.")
     ] = "1s",
     lost: Annotated[
         str,
@@ -68,11 +68,11 @@ def replicate(
         typer.Option(
             "--dead-letters",
             metavar="TOPIC",
-            help="Takes records that cannot be read, {topic} being theirs; without: they stop it.",
+            help="Topic for unreadable records ({topic}: theirs); without it they stop the run.",
         ),
     ] = None,
     expire: Annotated[
-        str, typer.Option(help="How often journals that expired are purged; 0: never.")
+        str, typer.Option(help="How often expired journals are purged; 0: never.")
     ] = "1h",
     metrics: Annotated[
         int | None,
@@ -88,10 +88,10 @@ def replicate(
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per commit.")] = False,
 ) -> None:
-    """Carry journals into their store, until stopped: those of a topic, or of all with a prefix.
+    """Replicate journals into their store until stopped: of one topic, or of all with a prefix.
 
-    Each event is stored once, however often this dies; several of these for the same partitions do
-    no harm. Start it again after any error: it goes on where the store ends.
+    Each event is stored once, even after crashes; several replicators of the same partitions do no
+    harm. Start it again after any error: it continues where the store ends.
 
     \b
     josefine journal replicate accounts --store data/journals
@@ -125,13 +125,13 @@ def _refuse_mixtures(
 ) -> None:
     """Raises UsageError."""
     if (topic is None) == (prefix is None):
-        raise UsageError("say a TOPIC or --prefix, one of the two")
+        raise UsageError("give either a TOPIC or --prefix")
     if prefix is not None and (once or partitions is not None):
-        raise UsageError("--prefix goes with neither --once nor --partitions")
+        raise UsageError("--prefix cannot be combined with --once or --partitions")
     if spark and (prefix is not None or partitions is not None):
-        raise UsageError("--spark replicates one topic whole: neither --prefix nor --partitions")
+        raise UsageError("--spark replicates one whole topic: no --prefix and no --partitions")
     if spark_conf and not spark:
-        raise UsageError("--spark-conf goes with --spark")
+        raise UsageError("--spark-conf needs --spark")
 
 
 def _carry(
@@ -141,7 +141,7 @@ def _carry(
     asked: Asked,
     spark: Sequence[str] | None,
 ) -> int | None:
-    """Until it ends; the signal that ended it. `spark`: its settings, where it does the work."""
+    """Run until the end; returns the signal that ended it. `spark`: settings, if Spark is used."""
     where = checked_addresses(bootstrap_of(bootstrap))
     if topic is None:
         return asyncio.run(replicate_all(where, str(prefix), asked))
@@ -154,14 +154,14 @@ def _carry(
 def _time_ms(option: str, text: str) -> int:
     found = duration_ms(text)
     if not found:
-        raise UsageError(f"{option} {text}: a time is like {FORMS}")
+        raise UsageError(f"{option} {text}: expected a time, like {FORMS}")
     return found
 
 
 def is_stop(option: str, text: str) -> bool:
     """False: skip. Raises UsageError."""
     if text not in ("stop", "skip"):
-        raise UsageError(f"{option} {text}: it is stop or skip")
+        raise UsageError(f"{option} {text}: expected stop or skip")
     return text == "stop"
 
 
@@ -175,5 +175,5 @@ def _failpoint() -> Callable[[str], None]:
 def _numbers(text: str) -> Sequence[int]:
     found = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in found):
-        raise UsageError(f"--partitions {text}: numbers with commas between them, like 0,2,5")
+        raise UsageError(f"--partitions {text}: expected numbers with commas, like 0,2,5")
     return sorted({int(part) for part in found})

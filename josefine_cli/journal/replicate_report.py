@@ -1,4 +1,4 @@
-"""What a replicator says: sentences on stderr for people, an object per commit for scripts."""
+"""The output of a replicator: sentences on stderr for people, an object per commit for scripts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from pipelines.journal.spark_rounds import SparkReplicator
 
 TELL_MS = 10_000
-"""A replicator at work says so as often; one with nothing to do is silent."""
+"""Interval of progress notes; an idle replicator writes none."""
 
 
 def tell_restored(topic: str, taken_back: Mapping[int, tuple[int, int]]) -> None:
-    """Partitions whose store was restored to an older version."""
+    """Report partitions whose store was restored to an older version."""
     for partition, (was, end) in sorted(taken_back.items()):
         note(
             f"partition {topic}-{partition}: the store was restored from offset {was} to {end}; "
-            "what is after it is read from the topic again"
+            "later records are read from the topic again"
         )
 
 
 class Telling:
-    """Says what a replicator did: on stderr for people, an object per commit for scripts."""
+    """Prints a replicator's progress: sentences for people, an object per commit for scripts."""
 
     def __init__(self, topic: str, replicator: Replicator | SparkReplicator, as_json: bool) -> None:
         self._topic = topic
@@ -45,7 +45,7 @@ class Telling:
         self._records += found.records if found.committed else 0
         self._last = found
         for lost in found.lost:
-            note(f"{lost}; passed over")
+            note(f"{lost}; skipped")
         for letter in found.dead if found.committed else ():
             note(f"dead letter: {letter.error}")
         for partition, error in self._replicator.stalled.items():
@@ -69,8 +69,8 @@ class Telling:
         if self._last is None:
             return
         lag = "nothing" if not self._last.lag else plural(self._last.lag, "record")
-        said = f"{plural(self._records, 'record')}, {plural(self._rows, 'row')} stored"
-        sentence = f"{self._topic}: {said}, {lag} to be replicated"
+        done = f"{plural(self._records, 'record')}, {plural(self._rows, 'row')} stored"
+        sentence = f"{self._topic}: {done}, {lag} to be replicated"
         if sentence != self._said:
             self._said = sentence
             note(sentence)

@@ -1,5 +1,5 @@
-"""The work of `josefine journal replicate`: one topic, or those with a prefix; signals end it
-behind a last commit.
+"""The run of `josefine journal replicate`, for one topic or those with a prefix; signals end it
+after a last commit.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pipelines.journal.spark_rounds import SparkReplicator
 
 REPLICATOR = "josefine-replicator"
-"""As brokers see it."""
+"""The client id."""
 STOP_S_MAX = 10.0
-"""A last round that takes longer, for its broker is away, is left to who begins next."""
+"""Time limit of the last round; if the broker is unavailable, the next run does its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the command line of `replicate` says, but for the topics."""
+    """The options of `replicate`, except for the topics."""
 
     store: Path
     partitions: Sequence[int] | None
@@ -53,7 +53,7 @@ class Asked:
 
 
 async def replicate_one(bootstrap: str, topic: str, asked: Asked) -> int | None:
-    """Until it ends; the signal that ended it."""
+    """Run until the end; returns the signal that ended it."""
     async with journal_client(bootstrap, REPLICATOR) as client:
         metrics = _metrics(asked)
         work, telling = await _opened(bootstrap, client, topic, asked, metrics)
@@ -63,7 +63,7 @@ async def replicate_one(bootstrap: str, topic: str, asked: Asked) -> int | None:
 
 
 async def replicate_all(bootstrap: str, prefix: str, asked: Asked) -> int | None:
-    """Until it is stopped; the signal that did."""
+    """Run until stopped; returns the signal that stopped it."""
     from josefine_journal.leases import Leases
     from josefine_journal.sharing import Sharing
 
@@ -112,7 +112,7 @@ def _metrics(asked: Asked) -> Metrics | None:
 async def _opened(
     bootstrap: str, client: AsyncClient, topic: str, asked: Asked, metrics: Metrics | None
 ) -> tuple[Replicating, Telling]:
-    """What replicates a topic."""
+    """The run of one topic, and its output."""
     from josefine_journal.dead_letters import burying
     from josefine_journal.delta_store import DeltaStore
     from josefine_journal.expiring import expiring
@@ -123,6 +123,7 @@ async def _opened(
     topic_id = await _topic_id(log, asked.partitions)
     count = await log.partition_count()
     store = DeltaStore(asked.store, topic, topic_id, partition_count=count, at=asked.at)
+    # A restored store is reported before its range is replicated again: later it is not visible.
     partitions = asked.partitions or range(count)
     tell_restored(topic, await asyncio.to_thread(store.taken_back, partitions))
     letters = asked.dead_letters and asked.dead_letters.replace("{topic}", topic)
@@ -161,7 +162,7 @@ async def _opened(
 
 
 async def _topic_id(log: TopicLog, partitions: Sequence[int] | None) -> Any:
-    """Which is known with the topic's partitions. Raises UsageError for one that is not there."""
+    """The topic's id. Raises UsageError for a partition that does not exist."""
     count = await log.partition_count()
     for partition in partitions or ():
         if partition >= count:
@@ -172,7 +173,8 @@ async def _topic_id(log: TopicLog, partitions: Sequence[int] | None) -> Any:
 
 
 async def _until_signal(work: Coroutine[Any, Any, None], stop: Callable[[], None]) -> int | None:
-    """The signal that ended it: behind a last commit, if that is possible soon."""
+    """Run until a signal, and after it until a last commit if that is possible soon; returns the
+    signal."""
     running = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     came: list[int] = []
@@ -181,7 +183,7 @@ async def _until_signal(work: Coroutine[Any, Any, None], stop: Callable[[], None
         came.append(number)
         stop()
         loop.call_later(STOP_S_MAX, running.cancel)
-        loop.remove_signal_handler(number)  # the second one acts as if nobody listened
+        loop.remove_signal_handler(number)  # a second signal has its default effect
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, heard, number)

@@ -1,4 +1,4 @@
-"""`josefine journal snapshot`: save, load, list and delete states of entities. Asks no broker."""
+"""`josefine journal snapshot`: save, load, list and delete states of entities, without a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from josefine_journal.snapshots import BlockingSnapshots
 
 app = typer.Typer(
-    help="Save, load, list and delete states of entities, which stand beside their journals.",
+    help="Save, load, list and delete states of entities, stored next to their journals.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -29,10 +29,8 @@ INPUT_BYTES_MAX = 64 * 1024 * 1024
 
 Topic = Annotated[str, typer.Argument(help="The journal's topic.")]
 Id = Annotated[str, typer.Argument(help="The journal's id.", metavar="ID")]
-From = Annotated[
-    int, typer.Option("--from", min=SEQ_NR_MIN, help="The smallest number that counts.")
-]
-To = Annotated[int, typer.Option("--to", min=SEQ_NR_MIN, help="The largest number that counts.")]
+From = Annotated[int, typer.Option("--from", min=SEQ_NR_MIN, help="The smallest number.")]
+To = Annotated[int, typer.Option("--to", min=SEQ_NR_MIN, help="The largest number.")]
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
@@ -44,9 +42,9 @@ def save(
     file: Annotated[
         Path | None, typer.Argument(help="One line; stdin without one, or with '-'.")
     ] = None,
-    keep: Annotated[int, typer.Option(min=1, help="So many of the journal stay.")] = 10,
+    keep: Annotated[int, typer.Option(min=1, help="Number of snapshots to keep.")] = 10,
 ) -> None:
-    """Save a state: an object with seq_nr, the last event that is in it, and one of payload, text
+    """Save a state: an object with seq_nr, the number of its last event, and one of payload, text
     and payload_base64.
 
     \b
@@ -59,17 +57,17 @@ def save(
     except ValueError as error:
         raise UserError(str(error)) from error
     if len(found) != 1 or found[0][0] is None or found[0][1].tags:
-        raise UserError("the input is one line, an object with seq_nr and a payload, without tags")
+        raise UserError("the input must be one line: an object with seq_nr and a payload, no tags")
     event = found[0][1]
     _snapshots(store, topic, keep).save(journal_id, event.seq_nr, event.payload)
-    print(f"saved the state of {journal_id} behind event {event.seq_nr}")
+    print(f"saved the state of {journal_id} after event {event.seq_nr}")
 
 
 @app.command()
 def load(
     topic: Topic, journal_id: Id, store: TheStore, to: To = SEQ_NR_MAX, as_json: AsJson = False
 ) -> None:
-    """Print the state with the largest number. Its entity goes on with the events behind it.
+    """Print the state with the largest number. Its entity continues with the events after it.
 
     \b
     josefine journal snapshot load accounts alice --store data/store
@@ -129,7 +127,7 @@ def delete(
 
     check_store(store)
     if (to is None) != everything:
-        raise UsageError("say --to NUMBER or --all, one of the two")
+        raise UsageError("give either --to NUMBER or --all")
     agree(f"Delete snapshots of journal '{journal_id}'?", yes, "deleting")
     wanted = Criteria(min_seq_nr=begin, max_seq_nr=SEQ_NR_MAX if to is None else to)
     count = _snapshots(store, topic).delete(journal_id, wanted)
@@ -137,7 +135,7 @@ def delete(
 
 
 def forget(store: Path, topic: str, journal_id: str) -> None:
-    """All of a journal, which is purged."""
+    """Delete all snapshots of a purged journal."""
     _snapshots(store, topic).delete(journal_id)
 
 
@@ -159,11 +157,11 @@ def _print(found: EntitySnapshot, as_json: bool) -> None:
 
 
 def _data(file: Path | None) -> bytes:
-    """Raises UserError for more than is taken."""
+    """The input. Raises UserError if it is too large."""
     if file is not None and str(file) != "-":
         with file.open("rb") as stream:
             data = stream.read(INPUT_BYTES_MAX + 1)
-    elif sys.stdin is None:  # typeshed does not know
+    elif sys.stdin is None:  # which typeshed does not know
         raise UserError("stdin is closed: name an input file")
     else:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)

@@ -1,4 +1,4 @@
-"""The Spark of `josefine journal replicate --spark`: started for it, or the one that is there."""
+"""The Spark session of `josefine journal replicate --spark`: a new one, or the running one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Stopped in the end if it was started here. Raises UserError, PipelineError."""
+    """A session, stopped afterwards if it was started here. Raises UserError, PipelineError."""
     need("a replicator in Spark", "pyspark", "delta", "pyarrow")
     from pyspark.sql import SparkSession
 

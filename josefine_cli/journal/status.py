@@ -1,4 +1,4 @@
-"""`josefine journal status`, `ids` and `tagged`: what a store has of all its journals."""
+"""`josefine journal status`, `ids` and `tagged`: queries over all journals of a store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def status(
     bootstrap: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Show how far a topic's journals are in their store, and what retention may take.
+    """Show how far a topic's journals are replicated, and what retention may delete.
 
     \b
     josefine journal status accounts --store data/store
@@ -91,7 +91,7 @@ def ids(
     store: TheStore,
     as_json: Annotated[bool, typer.Option("--json", help="One object per journal.")] = False,
 ) -> None:
-    """Print the ids of a topic's journals, as far as they are replicated; asks no broker.
+    """Print the ids of a topic's replicated journals; needs no broker.
 
     \b
     josefine journal ids accounts --store data/store
@@ -113,7 +113,7 @@ def tagged(
     store: TheStore,
     as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
 ) -> None:
-    """Print the events that have a tag, as far as they are replicated; asks no broker.
+    """Print the replicated events that have a tag; needs no broker.
 
     \b
     josefine journal tagged accounts large --store data/store
@@ -130,7 +130,7 @@ def tagged(
 
 
 def _stored(topic: str, root: Path) -> Iterator[tuple[DeltaSnapshot, int]]:
-    """Each partition of the store. Raises UserError where there is none."""
+    """Each partition of the store. Raises UserError if there is no store."""
     from josefine_journal.delta_store import DeltaStore
 
     store = DeltaStore(root, topic, None)

@@ -1,5 +1,5 @@
-"""`josefine acls`: who may do what. Nothing is guessed: a rule names its user, its operations and
-its one resource, a removal says what it takes away before it does.
+"""`josefine acls`: access rules. Nothing is guessed: a rule names its user, its operations and its
+one resource, and a removal lists the rules before it removes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from josefine_cli.base.output import agree, connect, plural, print_json, print_t
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 
 app = typer.Typer(
-    help="List, add and remove rules that say who may do what.",
+    help="List, add and remove access rules.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -39,12 +39,12 @@ app = typer.Typer(
 Word = TypeVar("Word", bound=IntEnum)
 
 User = Annotated[
-    str | None, typer.Option("--user", "-u", help="Whom it is about; '*' is everybody.")
+    str | None, typer.Option("--user", "-u", help="The user of the rule; '*' is everybody.")
 ]
 Host = Annotated[str | None, typer.Option("--host", help="From which address; '*' is any.")]
 Op = Annotated[
     list[str] | None,
-    typer.Option("--operation", "-o", help="What is done, like read or write; repeatable."),
+    typer.Option("--operation", "-o", help="The operation, like read or write; repeatable."),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic; '*' is all.")]
 Group = Annotated[str | None, typer.Option("--group", "-g", help="Of this group; '*' is all.")]
@@ -52,9 +52,7 @@ TransactionalId = Annotated[
     str | None, typer.Option("--transactional-id", help="Of this id; '*' is all.")
 ]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="Of the cluster.")]
-Prefixed = Annotated[
-    bool, typer.Option("--prefixed", help="The name stands for all that begin with it.")
-]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix.")]
 Deny = Annotated[bool, typer.Option("--deny", help="A rule that forbids.")]
 
 _COLUMNS = ("user", "host", "permission", "operation", "resource", "name", "pattern")
@@ -70,7 +68,7 @@ def list_acls(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the rules; those that count for a resource, if one is named.
+    """List the rules, or those that apply to a resource.
 
     \b
     josefine acls list
@@ -139,14 +137,14 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Remove the rules that fit all that is said; without --prefixed those of literal names.
+    """Remove the rules that match all options; without --prefixed only rules of literal names.
 
     \b
     josefine acls remove --user alice --topic orders
     """
     kind, name = _resource(topic, group, transactional_id, cluster=cluster)
     if user is None and name is None:
-        raise UsageError("say whose rules go (--user), or of which resource")
+        raise UsageError("name the rules to remove: give --user or a resource")
     pattern = _pattern(prefixed=prefixed) if name is not None else PatternType.ANY
     operations = [_word(Operation, each, tuple(Operation)) for each in operation or ()]
     filters = [
@@ -160,8 +158,9 @@ def remove(
     with connect(bootstrap_of(bootstrap)) as client:
         found = [acl for each in filters for acl in _run(client, access_admin.describe_acls, each)]
         if not found:
-            print("no rule fits")
+            print("no rule matches")
             return
+        # The rules are listed before the question: a filter may match more than was meant.
         agree(f"remove {plural(len(found), 'rule')}: {'; '.join(map(_sentence, found))}?", yes,
               "removing rules")  # fmt: skip
         for each in filters:
@@ -179,7 +178,7 @@ def _run(client: BlockingClient, asked: Asked, wanted: AclFilter) -> list[Acl]:
 def _resource(
     topic: str | None, group: str | None, transactional_id: str | None, *, cluster: bool
 ) -> tuple[ResourceType, str | None]:
-    """ANY and None where none is named. Raises UsageError for two of them."""
+    """The resource; (ANY, None) if none is named. Raises UsageError for two of them."""
     named = [
         (kind, name)
         for kind, name in (
@@ -213,7 +212,7 @@ def _word(kind: type[Word], text: str, allowed: tuple[Word, ...]) -> Word:
         if each.name == name:
             return each
     words = ", ".join(_shown(each) for each in allowed if each.name != "ANY")
-    raise UsageError(f"'{text}' is no {kind.__name__.lower()} there: {words}")
+    raise UsageError(f"'{text}' is not a valid {kind.__name__.lower()} there: {words}")
 
 
 def _shown(word: IntEnum) -> str:

@@ -1,5 +1,4 @@
-"""Configurations as they are typed: NAME=VALUE, times also as people write them, and a hint where
-a name is not known."""
+"""The parser of NAME=VALUE configurations: times may have units, and unknown names get a hint."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ CONFIG_HELP = f"A topic configuration; repeatable. Times (.ms) also like {FORMS}
 
 
 def parse_configs(pairs: Sequence[str] | None, what: str = "--config ") -> dict[str, str]:
-    """Raises UsageError; `what` stands before the pair that is wrong."""
+    """Parse the pairs. Raises UsageError, in which `what` precedes the wrong pair."""
     configs = {}
     for pair in pairs or ():
         key, separator, value = pair.partition("=")
@@ -24,14 +23,13 @@ def parse_configs(pairs: Sequence[str] | None, what: str = "--config ") -> dict[
 
 
 def check_known(names: Sequence[str], known: Iterable[str], what: str) -> None:
-    """A reset of what nothing has changes nothing, so the broker does not complain. Raises
-    UsageError."""
+    """Raises UsageError for an unknown name: the broker accepts the reset of any name."""
     there = list(known)
     for name in names:
         if name not in there:
             near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
             hint = f"; the nearest known key is {near[0]}" if near else ""
-            raise UsageError(f"{what}'{name}' is no topic configuration{hint}")
+            raise UsageError(f"{what}'{name}' is not a topic configuration{hint}")
 
 
 def _in_ms(key: str, value: str) -> str:

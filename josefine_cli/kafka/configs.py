@@ -1,5 +1,5 @@
-"""`josefine configs`: what topics and brokers are set to, where each value comes from, and whether
-it may change while a broker runs."""
+"""`josefine configs`: the configuration of topics and brokers, the source of each value, and
+whether it can change while a broker runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Broker = Annotated[int | None, typer.Option("--broker", min=0, help="Of this bro
 Pairs = Annotated[
     list[str], typer.Argument(help="Times (.ms) also like 7d.", metavar="NAME=VALUE...")
 ]
-Keys = Annotated[list[str], typer.Argument(help="Back to their defaults.", metavar="NAME...")]
+Keys = Annotated[list[str], typer.Argument(help="Names to reset.", metavar="NAME...")]
 
 
 @app.command()
@@ -39,13 +39,13 @@ def describe(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is set.
+    """Show the configuration that is not at its default.
 
     \b
     josefine configs describe --topic orders --all
     josefine configs describe --broker 1
     """
-    kind, name, said = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker)
     with connect(bootstrap_of(bootstrap)) as client:
         if kind == RESOURCE_BROKER:
             _check_broker(int(name), {each.broker_id for each in client.describe_cluster().brokers})
@@ -54,7 +54,7 @@ def describe(
     if as_json:
         print_json([asdict(each) for each in shown])
     elif not shown:
-        print(f"{said} has defaults alone; --all shows them")
+        print(f"{label} has defaults alone; --all shows them")
     else:
         rows = [
             (each.name, each.value, each.source, "yes" if each.may_change else "at a start")
@@ -67,39 +67,39 @@ def describe(
 def set_configs(
     pairs: Pairs, topic: Topic = None, broker: Broker = None, bootstrap: Bootstrap = None
 ) -> None:
-    """Set what is named, and leave the rest as it is.
+    """Set the named configurations, and leave the others unchanged.
 
     \b
     josefine configs set --topic orders retention.ms=7d cleanup.policy=compact
     """
-    kind, name, said = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker)
     changes: dict[str, str | None] = {**parse_configs(pairs, "")}
     with connect(bootstrap_of(bootstrap)) as client:
         client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
-    print(f"{said}: {plural(len(changes), 'configuration')} set")
+    print(f"{label}: {plural(len(changes), 'configuration')} set")
 
 
 @app.command()
 def remove(
     names: Keys, topic: Topic = None, broker: Broker = None, bootstrap: Bootstrap = None
 ) -> None:
-    """Return to the defaults.
+    """Reset to the defaults.
 
     \b
     josefine configs remove --topic orders retention.ms
     """
-    kind, name, said = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker)
     if kind == RESOURCE_BROKER:
-        raise UsageError("a broker's settings are in its file: nothing of them can be removed here")
+        raise UsageError("a broker's settings are in its file: they cannot be removed here")
     changes: dict[str, str | None] = dict.fromkeys(names)
     with connect(bootstrap_of(bootstrap)) as client:
         check_known(names, client.describe_configs([name])[name], "")
         client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
-    print(f"{said}: {plural(len(changes), 'configuration')} back to the default")
+    print(f"{label}: {plural(len(changes), 'configuration')} back to the default")
 
 
 def _resource(topic: str | None, broker: int | None) -> tuple[int, str, str]:
-    """Its type, its name, and both in words. Raises UsageError."""
+    """The resource's type, its name, and both in words. Raises UsageError."""
     if (topic is None) == (broker is None):
         raise UsageError("name one of --topic and --broker")
     if topic is not None:

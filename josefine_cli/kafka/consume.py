@@ -1,8 +1,8 @@
-"""`josefine consume`: records of a topic between two places, or from now on.
+"""`josefine consume`: the records of a topic between two positions, or new ones as they arrive.
 
-Rules: offsets of `--to` are exclusive; within a partition records come in order; what a place
-means in each partition is settled before the first record is read, so a bounded read ends;
-compressed, transactional and control batches are understood, control batches not shown.
+Rules: offsets of `--to` are exclusive; records of a partition come in order; positions are resolved
+to offsets before the first record is read, so a bounded read ends; compressed, transactional and
+control batches are supported, and control batches are not shown.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def consume(
         str | None, typer.Option("--partitions", "-p", help="Like 0,2,5-7. Default: all.")
     ] = None,
     max_records: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--max", "-n", min=1, help="Stop after N records.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Go on with new records until Ctrl-C.")
+        bool, typer.Option("--follow", "-F", help="Continue with new records until Ctrl-C.")
     ] = False,
     output_format: Annotated[
         OutputFormat, typer.Option("--format", "-f", help="What a line of the output is.")
@@ -76,8 +76,8 @@ def consume(
 ) -> None:
     """Print records of a topic.
 
-    As a member of a group (--group) the broker gives it partitions, --from counts where the group
-    has committed nothing, and what is printed is committed. Ctrl-C leaves the group.
+    As a member of a group (--group) it reads its assigned partitions, --from applies where the
+    group has no committed offset, and printed records are committed. Ctrl-C leaves the group.
 
     \b
     josefine consume orders --from -10m
@@ -91,7 +91,7 @@ def consume(
     last = parse_place(end, "--to", now_ms) if end is not None else None
     if last is not None and is_after(first, last):
         raise UsageError(f"--from {start} is after --to {end}")
-    if sys.stdout is None:  # closed by whoever started this: typeshed does not know
+    if sys.stdout is None:  # closed by the parent process, which typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print records to")
     write = writer(OutputFormat.JSON if as_json else output_format)
     if group is not None:
@@ -121,7 +121,7 @@ def consume(
 def _check_together(
     end: str | None, partitions: str | None, follow: bool, group: str | None
 ) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raises UsageError for options that exclude each other."""
     if follow and end is not None:
         raise UsageError("--follow has no end: leave --to out")
     if group is not None and (end is not None or partitions is not None):
@@ -155,7 +155,7 @@ def _as_member(
 
 
 def _ahead(positions: Positions) -> str:
-    """What a bounded read still waits for: it may be that a log ends earlier than it did."""
+    """The records for which a bounded read still waits: a truncated log may end before them."""
     for tp, offset in positions.wanted().items():
         return f"records of {tp} from offset {offset} to {positions.end_offset(tp)}"
     return "the last records"
@@ -192,10 +192,10 @@ def _listed(client: BlockingClient, tps: list[TopicPartition], timestamp: int) -
 
 
 def _begin(tp: TopicPartition, wanted: int, earliest: int, latest: int, follow: bool) -> int:
-    """Where to start: never silently elsewhere than asked for."""
+    """The start offset; a start elsewhere than asked for is reported."""
     if wanted < earliest:
         if wanted > 0:
-            note(f"partition {tp.partition}: records before offset {earliest} are gone")
+            note(f"partition {tp.partition}: records before offset {earliest} are deleted")
         return earliest
     if wanted > latest and not follow:
         raise UserError(
@@ -213,7 +213,7 @@ def _copy(
     flush_each: bool,
     moved: Callable[[], None] = lambda: None,
 ) -> None:
-    """Read until every partition is at its end, `max_records` are written, or for ever."""
+    """Read until every partition is at its end or `max_records` are written, else without end."""
     left = max_records
     while not positions.finished:
         fetched = client.fetch(

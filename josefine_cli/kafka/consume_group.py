@@ -1,10 +1,9 @@
-"""`josefine consume --group`: read as a member of a consumer group, with our own client.
+"""`josefine consume --group`: a member of a consumer group, with our own client.
 
-Rules: an offset is committed once its record is written out and flushed, so what ends in between is
-printed again and never passed over; what was written is committed before this member joins again
-and before it leaves; the member heartbeats between two fetches, so whoever reads its output more
-slowly than the session's timeout makes it lose its partitions. Ctrl-C and SIGTERM end it after the
-batch at hand.
+Rules: an offset is committed after its record is written and flushed, so a crash in between repeats
+records and never skips one; written records are committed before this member rejoins and before it
+leaves; the member sends heartbeats between two fetches, so it loses its partitions if its output is
+read more slowly than the session timeout allows. Ctrl-C and SIGTERM end it after the current batch.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from josefine_cli.kafka.consume_records import (
 from josefine_cli.kafka.offset_spec import Place, resolve
 
 COMMIT_SECONDS = 1.0
-"""What is printed again after a kill is what came in this time."""
+"""Commit interval: after a kill the records of this time are printed again."""
 JOIN_MS_MAX = 600_000
-"""A rebalance waits for the slowest member; those of Java's clients may take five minutes."""
+"""A rebalance waits for the slowest member; Java's clients may take five minutes."""
 LEAVE_MS_MAX = 5_000
-"""Who does not answer in time loses us by the session's timeout."""
+"""Without an answer in time, the coordinator removes this member at its session timeout."""
 
 
 class GroupReader:
-    """Mutable: one member, where it stands, and what of it is committed."""
+    """One member with its positions and its committed offsets. Mutable."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class GroupReader:
         max_records: int | None,
         follow: bool,
     ) -> None:
-        """`first` is where a partition begins of which the group has committed nothing."""
+        """`first`: the start of partitions without a committed offset."""
         self._open_client = open_client
         self._client = open_client()
         self._member = member
@@ -69,7 +68,7 @@ class GroupReader:
         self._committed_s = self._heard_s = time.monotonic()
 
     def run(self, stop: StopSignals) -> None:
-        """Until everything is read, `max_records` are, or a signal came. Raises KafkaError."""
+        """Run until everything or `max_records` are read, or until a signal. Raises KafkaError."""
         try:
             while stop.number is None:
                 if self._is_called or not self._member.is_of_a_generation:
@@ -89,7 +88,7 @@ class GroupReader:
             self._client.close()
 
     def _join(self, stop: StopSignals) -> bool:
-        """A generation, and where to read in it. False: a signal came while it was awaited."""
+        """Join a generation and set the positions. False: a signal came during the wait."""
         self._written.clear()
         try:
             with stop.raising():
@@ -97,7 +96,7 @@ class GroupReader:
                     lambda s, t, d: membership.join(s, self._member, t, d), timeout_ms=JOIN_MS_MAX
                 )
         except KeyboardInterrupt:
-            # An answer may still come on the old connection, where the next one is expected.
+            # The answer may still arrive on the old connection, where the next one is expected.
             self._client.close()
             self._client = self._open_client()
             return False
@@ -106,13 +105,15 @@ class GroupReader:
         self._positions = Positions()
         self._assign(given, committed=self._client.committed_offsets(self._member.group, given))
         if not given and not self._follow:
-            note(f"group '{self._member.group}' has more members than partitions: none is left")
+            note(
+                f"group '{self._member.group}' has more members than partitions: this one has none"
+            )
         return True
 
     def _assign(
         self, partitions: Iterable[TopicPartition], committed: dict[TopicPartition, int]
     ) -> None:
-        """Each from its committed offset, or from `first` where there is none or it is gone."""
+        """Start each partition at its committed offset, or at `first` without a valid one."""
         wanted = tuple(partitions)
         listed = {
             at: {
@@ -126,7 +127,7 @@ class GroupReader:
         for tp in wanted:
             begin = committed.get(tp)
             if begin is not None and not earliest[tp] <= begin <= latest[tp]:
-                note(f"partition {tp}: offset {begin} is committed and not there any more")
+                note(f"partition {tp}: the committed offset {begin} does not exist any more")
                 begin = None
             if begin is None:
                 begin = max(earliest[tp], min(first[tp], latest[tp]))
@@ -149,7 +150,7 @@ class GroupReader:
             self._heard_s, self._is_called = now_s, not goes_on
 
     def _take(self, fetched: dict[TopicPartition, FetchedPartition]) -> None:
-        """Write what came, out of our hands; then it counts."""
+        """Write and flush the records; only then they count as read."""
         read: dict[TopicPartition, int] = {}
         for tp, part in fetched.items():
             if part.error_code is ErrorCode.offset_out_of_range:
@@ -172,7 +173,7 @@ class GroupReader:
         self._written |= read
 
     def _commit(self) -> None:
-        """A generation that is over commits nothing: its records are somebody's to read again."""
+        """Commit, unless the generation is over: then another member reads the records again."""
         self._committed_s = time.monotonic()
         written, self._written = self._written, {}
         if not written or not self._member.is_of_a_generation:
@@ -182,6 +183,6 @@ class GroupReader:
         )
         if not is_stored:
             note(
-                f"group '{self._member.group}' went on without this member:"
-                f" {len(written)} offsets are not committed, their records come again"
+                f"group '{self._member.group}' rebalanced without this member:"
+                f" {len(written)} offsets are not committed, their records are read again"
             )

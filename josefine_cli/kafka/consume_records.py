@@ -1,7 +1,7 @@
-"""Records as a consumer prints them: read out of what was fetched, one line each.
+"""The output of consumed records, one line each.
 
-Rules: bytes go as they are into files and pipes, and escaped to a terminal; control batches are not
-shown; a damaged batch is named with its partition.
+Rules: bytes are written unchanged to files and pipes, and escaped on a terminal; control batches
+are not shown; the error of a damaged batch names its partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Write = Callable[[TopicPartition, Record], None]
 
 
 class OutputFormat(StrEnum):
-    """What one line of the output is."""
+    """The format of an output line."""
 
     VALUE = "value"
     KEY_VALUE = "key-value"
@@ -38,14 +38,14 @@ class OutputFormat(StrEnum):
 
 @contextlib.contextmanager
 def named_when_damaged(tp: TopicPartition) -> Iterator[None]:
-    """Bytes do not know where they lie: add it, and the way past a batch that was produced broken,
-    or what finds the place in the files."""
+    """Add the partition to the error of a damaged batch, and the command that skips a batch that
+    was produced broken, or the one that finds the place in the files."""
     try:
         yield
     except UnreadableBatchError as error:
         raise UserError(
             f"{tp} at offset {error.offset}: {error}; its checksum is right, so it was produced"
-            f" like this, and every reader fails here. To go past it: josefine consume {tp.topic}"
+            f" like this, and every reader fails here. To skip it: josefine consume {tp.topic}"
             f" --partitions {tp.partition} --from {error.end_offset}"
         ) from error
     except CorruptData as error:
@@ -58,14 +58,14 @@ def named_when_damaged(tp: TopicPartition) -> Iterator[None]:
 def records_of(
     tp: TopicPartition, part: FetchedPartition, positions: Positions
 ) -> Iterator[Record]:
-    """Those from the partition's position to its end."""
+    """The records from the partition's position to its end."""
     begin = positions.position(tp)
     assert begin is not None, tp
     return records_between(part.records, begin, positions.end_offset(tp))
 
 
 def writer(output_format: OutputFormat) -> Write:
-    """Bytes as they are into files and pipes; on a terminal nothing that could upset it."""
+    """A writer: unchanged bytes to files and pipes; no control characters to a terminal."""
     out = sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None
     is_terminal = sys.stdout.isatty() or out is None
 
@@ -90,7 +90,7 @@ def writer(output_format: OutputFormat) -> Write:
 
 
 def as_object(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as JSON: what `josefine produce --format json` reads."""
+    """A record as JSON, in the format that `josefine produce --format json` reads."""
     fields: dict[str, Any] = {
         "topic": tp.topic,
         "partition": tp.partition,

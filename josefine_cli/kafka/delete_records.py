@@ -22,7 +22,7 @@ def delete_records(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     before: Annotated[
         list[str],
-        typer.Option(metavar="PARTITION:OFFSET", help="Drop what is below; 'end' for all."),
+        typer.Option(metavar="PARTITION:OFFSET", help="Drop records below; 'end' for all."),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = None,
@@ -41,7 +41,7 @@ def delete_records(
         print_json({str(tp.partition): start for tp, start in sorted(starts.items())})
         return
     for tp, start in sorted(starts.items()):
-        print(f"partition {tp.partition} begins at offset {start}")
+        print(f"partition {tp.partition} starts at offset {start}")
 
 
 def _place(text: str) -> tuple[int, int]:

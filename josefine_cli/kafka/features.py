@@ -1,5 +1,5 @@
-"""`josefine features`: what the brokers of a cluster may say to each other (KIP-584). Raised once
-all of them have new code; docs/cluster.md, "Upgrading"."""
+"""`josefine features`: the feature levels of a cluster (KIP-584), which are raised once all brokers
+have new code; see docs/cluster.md, "Upgrading"."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ app = typer.Typer(
 )
 
 LASTING = "josefine.version"
-"""Does not go down again."""
+"""A feature whose level can never be lowered."""
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done.")]
 
 
 @app.command("list")
 def list_features(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """List them: the level of the cluster, and those that all its running brokers understand.
+    """List features with the cluster's level and the levels that all running brokers support.
 
     \b
     josefine features list
@@ -50,14 +50,14 @@ def upgrade(
     wanted: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Default: each to what all brokers understand.", metavar="[NAME=LEVEL...]"
+            help="Default: the highest that all brokers support.", metavar="[NAME=LEVEL...]"
         ),
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Raise levels, once every broker has new code. That of josefine.version stays up.
+    """Raise levels, once every broker has new code. josefine.version cannot be lowered again.
 
     \b
     josefine features upgrade
@@ -69,17 +69,17 @@ def upgrade(
         if not wanted:
             levels = {n: each.highest for n, each in known.items() if each.highest > each.level}
         if not levels:
-            print("all features are at what all brokers understand")
+            print("all features are at the highest level that all brokers support")
             return
-        said = _told(levels, known)
+        shown = _shown(levels, known)
         if LASTING in levels and not dry_run:
-            agree(f"{said}: {LASTING} does not go down again; go on?", yes, "raising it")
+            agree(f"{shown}: {LASTING} cannot be lowered again; continue?", yes, "raising it")
         client.run(
             lambda s, t, d: feature_admin.update_features(
                 s, levels, UPGRADE, t, d, only_ask=dry_run
             )
         )
-    print(f"{said}{': would be done' if dry_run else ''}")
+    print(f"{shown}{': would be done' if dry_run else ''}")
 
 
 @app.command()
@@ -88,7 +88,7 @@ def downgrade(
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Lower levels of what clients go by: group.version, transaction.version.
+    """Lower levels that concern clients: group.version, transaction.version.
 
     \b
     josefine features downgrade group.version=0
@@ -101,7 +101,7 @@ def downgrade(
                 s, levels, SAFE_DOWNGRADE, t, d, only_ask=dry_run
             )
         )
-    print(f"{_told(levels, known)}{': would be done' if dry_run else ''}")
+    print(f"{_shown(levels, known)}{': would be done' if dry_run else ''}")
 
 
 def _levels(wanted: Sequence[str] | None, known: Mapping[str, Feature]) -> dict[str, int]:
@@ -117,7 +117,7 @@ def _levels(wanted: Sequence[str] | None, known: Mapping[str, Feature]) -> dict[
     return levels
 
 
-def _told(levels: Mapping[str, int], known: Mapping[str, Feature]) -> str:
+def _shown(levels: Mapping[str, int], known: Mapping[str, Feature]) -> str:
     return ", ".join(f"{name} {known[name].level} -> {to}" for name, to in levels.items())
 
 
@@ -128,5 +128,5 @@ def _understood(feature: Feature) -> str:
 
 
 def _note(feature: Feature) -> str:
-    behind = feature.highest - feature.level
-    return f"{plural(behind, 'level')} to raise" if behind > 0 else ""
+    raisable = feature.highest - feature.level
+    return f"{plural(raisable, 'level')} to raise" if raisable > 0 else ""

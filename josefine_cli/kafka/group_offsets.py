@@ -1,8 +1,8 @@
-"""Where a group's offsets are to go: places as people name them, offsets that are there.
+"""The plan of a reset of a group's offsets: it resolves targets to existing offsets.
 
-Rules: nothing is changed here; what lies before the first record of a partition or behind its last
-becomes that, as in Kafka, and is told (`asked` keeps it); a topic that was made again since a table
-was written has other records at the same offsets, and is refused.
+Rules: nothing is changed here; a target before the first record of a partition or after its last
+one is clamped, as in Kafka, and reported (`asked` keeps it); a topic that was recreated since a
+table was written has other records at the same offsets, and is refused.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """So many records on from what is committed; back, where negative."""
+    """A shift of the committed offsets by this many records, backwards if negative."""
 
     records: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableEnd:
-    """Where the Delta table in this folder ends."""
+    """The end offsets of the Delta table in this folder."""
 
     folder: Path
 
@@ -41,7 +41,7 @@ Target = Place | Shift | TableEnd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One partition: from what is committed (None: nothing) to where it goes."""
+    """The move of one partition, from its committed offset (None: none) to another."""
 
     tp: TopicPartition
     committed: int | None
@@ -55,9 +55,9 @@ class Move:
 
     @property
     def note(self) -> str:
-        """Why it does not go where it was asked to go; empty: it does."""
+        """Why the target was clamped; empty: it was not."""
         if self.asked < self.earliest:
-            return f"{self.asked} is gone: earliest"
+            return f"{self.asked} is deleted: earliest"
         return f"{self.asked} is not written yet: latest" if self.asked > self.latest else ""
 
 
@@ -72,7 +72,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
 def partitions_of(
     client: BlockingClient, chosen: Iterable[tuple[str, list[int] | None]]
 ) -> list[TopicPartition]:
-    """Those of topics as `parse_topic` reads them. Raises UserError."""
+    """The partitions of topics in the form of `parse_topic`. Raises UserError."""
     found: set[TopicPartition] = set()
     for topic, numbers in chosen:
         count = client.partition_count(topic)
@@ -93,7 +93,7 @@ def moves(
     earliest: Offsets,
     latest: Offsets,
 ) -> list[Move]:
-    """One for each partition of `latest` that `target` says something of. Raises UserError."""
+    """One move for each partition of `latest` that `target` covers. Raises UserError."""
     asked = _asked(client, target, committed, earliest, latest)
     return [
         Move(
@@ -137,7 +137,7 @@ def _table_ends(client: BlockingClient, folder: Path, wanted: Offsets) -> Offset
     again = sorted(end.recreated(now) & {tp.topic for tp in reached})
     if again:
         raise UserError(
-            f"topic '{again[0]}' was made again since the table {folder} was written:"
-            " its offsets mean nothing in it"
+            f"topic '{again[0]}' was created again since the table {folder} was written:"
+            " the table's offsets are not valid for it"
         )
     return reached

@@ -1,8 +1,8 @@
-"""`josefine groups`: list consumer groups, say who reads what and how far behind, move their
-offsets, delete them.
+"""`josefine groups`: list and describe consumer groups with their lag, move their offsets, delete
+them.
 
-Moving offsets shows what would change and changes nothing until it is told to (`--execute`); a
-group with members is left alone, for they would go on where they are and commit over it.
+A reset of offsets is a dry run unless `--execute` is given. A group with members is refused,
+because they would continue at their own positions and overwrite the new offsets.
 """
 
 from __future__ import annotations
@@ -133,14 +133,15 @@ def reset_offsets(
     ] = False,
     to: Annotated[str | None, typer.Option("--to", help=f"Where: {FORMS}.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="On by N records, or back by -N.")
+        int | None,
+        typer.Option("--shift-by", metavar="N", help="Forward by N records, back by -N."),
     ] = None,
     to_table: Annotated[
         Path | None,
         typer.Option("--to-table", metavar="FOLDER", help="Where a pipeline's Delta table ends."),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; else only what would be done is shown.")
+        bool, typer.Option("--execute", help="Do it; without it only the plan is shown.")
     ] = False,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
@@ -156,7 +157,7 @@ def reset_offsets(
     target = _target(to, shift_by, to_table)
     chosen = [parse_topic(each) for each in topic or ()]
     if bool(chosen) == all_topics:
-        raise UsageError("which offsets? Give --topic, or --all-topics, and not both")
+        raise UsageError("which offsets? Give --topic or --all-topics, and not both")
     with connect(bootstrap_of(bootstrap)) as client:
         _check_inactive(client, group)
         committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
@@ -165,6 +166,7 @@ def reset_offsets(
             raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
         earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
         planned = moves(client, target, committed, earliest, latest)
+        # The coordinator refuses the commit if a member has joined since the check above.
         if execute:
             _commit(client, group, planned)
     _tell_moves(group, planned, execute, as_json)
@@ -180,7 +182,7 @@ def delete(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups without members, and all that they committed.
+    """Delete groups without members, and all their committed offsets.
 
     \b
     josefine groups delete readers --yes
@@ -221,7 +223,7 @@ def _tell_deleted(deleted: Sequence[str], as_json: bool) -> None:
 def _target(to: str | None, shift_by: int | None, to_table: Path | None) -> Target:
     given = [each for each in (to, shift_by, to_table) if each is not None]
     if len(given) != 1:
-        raise UsageError("where to? Give one of --to, --shift-by and --to-table")
+        raise UsageError("no target: give one of --to, --shift-by and --to-table")
     if to_table is not None:
         return TableEnd(to_table)
     if shift_by is not None:
@@ -241,7 +243,7 @@ def _describe(client: BlockingClient, group: str) -> GroupDescription:
 
 
 def _check_inactive(client: BlockingClient, group: str) -> None:
-    """One that is not there can be given offsets, as in Kafka."""
+    """Raises UserError for a group with members. A new group can be given offsets, as in Kafka."""
     described = _describe(client, group)
     if described.is_active:
         raise UserError(
@@ -255,7 +257,7 @@ def _commit(client: BlockingClient, group: str, planned: Iterable[Move]) -> None
         client.commit_offsets(group, {move.tp: move.to for move in planned})
     except KafkaError as error:
         if error.code is ErrorCode.unknown_member_id:
-            raise UserError(f"group '{group}' has got members meanwhile: nothing moved") from error
+            raise UserError(f"group '{group}' has members again: nothing was changed") from error
         raise
 
 
@@ -284,11 +286,11 @@ def _tell_moves(group: str, planned: Sequence[Move], executed: bool, as_json: bo
     if executed:
         print(f"moved {plural(len(planned), 'offset')} of {group}")
     else:
-        note("nothing is changed yet: --execute does it")
+        note("nothing is changed yet: run it with --execute")
 
 
 def _description(client: BlockingClient, group: str) -> dict[str, Any]:
-    """Raises KafkaError for a group that is not there."""
+    """The description of a group. Raises KafkaError for a group that does not exist."""
     described = _describe(client, group)
     if described.state == DEAD:
         raise KafkaError(ErrorCode.group_id_not_found, f"group '{group}' does not exist")
@@ -296,6 +298,7 @@ def _description(client: BlockingClient, group: str) -> dict[str, Any]:
     owners = {tp: member for member in described.members for tp in member.assigned}
     tps = sorted({*committed, *owners})
     known = client.metadata(sorted({tp.topic for tp in tps})) if tps else client.metadata([])
+    # A partition without a leader has no end offset: ListOffsets would fail for all of them.
     led = [tp for tp in tps if (p := known.partition(tp)) is not None and p.leader != NO_LEADER]
     ends = _listed(client, led, LATEST) if led else {}
     partitions: list[dict[str, Any]] = []

@@ -1,9 +1,9 @@
-"""Lines of an input as they come, and a sign when it pauses.
+"""The lines of an input as they arrive, with a marker for each pause.
 
-A pipe may give a line a minute: whoever collects lines into batches wants to know that no more is
-there now, or that the oldest of them waits for long. Rules: lines come without their newline, the
-last one also when it had none; memory holds one line and one read; a stop ends the input after
-the lines that were read.
+A pipe may deliver a line per minute: a caller that collects lines into batches must know when no
+more are available, or when the oldest one has waited for long. Rules: lines come without their
+newline, and the last one needs none; memory holds one line and one read; a stop ends the input
+after the lines that were read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import BinaryIO
 
 READ_BYTES = 64 * 1024
 PAUSE_SECONDS = 0.1
-"""Longer without input is a pause: short for a person, long for a batch."""
+"""Time without input that counts as a pause: short for a person, long for a batch."""
 WAIT_SECONDS_MAX = 1.0
-"""No line waits longer for a pause, when lines come slowly but without one."""
+"""The longest time that a line waits for a pause, when lines arrive slowly but without one."""
 
 
 def lines_and_pauses(stream: BinaryIO, stop: int | None = None) -> Iterator[bytes | None]:
-    """Each line of `stream`; None when no input came for PAUSE_SECONDS or lines wait for long.
+    """Each line of `stream`; None after PAUSE_SECONDS without input or when lines wait for long.
 
-    `stop` is a descriptor: once it is readable, no more is read and half a line is left out.
+    `stop` is a descriptor: once it is readable, nothing more is read and a partial line is dropped.
     """
     try:
         descriptor = stream.fileno()
@@ -45,6 +45,8 @@ def lines_and_pauses(stream: BinaryIO, stop: int | None = None) -> Iterator[byte
         chunk = os.read(descriptor, READ_BYTES)
         if not chunk:
             break
+        # `oldest` starts with the first chunk after a pause, so that slow lines do not wait for
+        # ever for a pause that never comes.
         oldest = time.monotonic() if oldest is None else oldest
         first, *others = chunk.split(b"\n")
         rest.append(first)
@@ -57,7 +59,7 @@ def lines_and_pauses(stream: BinaryIO, stop: int | None = None) -> Iterator[byte
 
 
 def _ready(descriptor: int, stop: int | None, oldest: float | None) -> list[int]:
-    """Which of the two can be read; none when what came at `oldest` should wait no longer."""
+    """The readable descriptors; none when the line of the time `oldest` should wait no longer."""
     watched = [descriptor] if stop is None else [descriptor, stop]
     if oldest is None:
         return select.select(watched, [], [])[0]
@@ -66,6 +68,6 @@ def _ready(descriptor: int, stop: int | None, oldest: float | None) -> list[int]
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Of a stream in memory, which never pauses."""
+    """The lines of an in-memory stream, which never pauses."""
     for line in stream:
         yield line[:-1] if line.endswith(b"\n") else line

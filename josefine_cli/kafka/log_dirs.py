@@ -1,4 +1,4 @@
-"""`josefine log-dirs`: what each broker stores, and how much it takes."""
+"""`josefine log-dirs`: the replicas that each broker stores, with their sizes."""
 
 from __future__ import annotations
 

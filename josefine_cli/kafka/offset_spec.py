@@ -1,4 +1,4 @@
-"""Where a read begins and ends, as people write it: offsets, words, times, ages.
+"""The notation for start and end positions: offsets, keywords, times, ages.
 
 `earliest` · `latest` · `42` (that offset) · `-5` (five before the end) · `-10m` (ten minutes ago;
 ms, s, m, h, d, w) · `2013-01-01`, `2013-01-01T05:00:00Z` (UTC unless it names another zone).
@@ -40,7 +40,7 @@ Place = AtOffset | AtTime
 
 
 def parse_place(text: str, option: str, now_ms: int) -> Place:
-    """Raises UsageError naming `option` and the forms it takes."""
+    """Parse a position. Raises UsageError with `option` and the accepted forms."""
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return AtTime(EARLIEST if word == "earliest" else LATEST)
@@ -51,7 +51,7 @@ def parse_place(text: str, option: str, now_ms: int) -> Place:
         return AtOffset(int(word))
     moment = moment_ms(text.strip())
     if moment is None:
-        raise UsageError(f"{option} '{text}' is none of: {FORMS}")
+        raise UsageError(f"{option} '{text}' is not valid: expected {FORMS}")
     return AtTime(moment)
 
 

@@ -1,10 +1,10 @@
 """`josefine produce`: records from a file or stdin into a topic.
 
 Input is lines (one value each, or key and value around a separator) or JSON lines: objects with
-key, value, headers, partition, timestamp_ms, the shape that `josefine consume --json` writes.
-Bytes go as they are; what could not be read stops the run with its line number, and what came
-before it is written. When the input pauses, what has come is written at once, and no line waits
-longer than a second. Ctrl-C and SIGTERM end the input: what was read is written and told.
+key, value, headers, partition, timestamp_ms, in the format of `josefine consume --json`. Bytes are
+written unchanged; a line that cannot be parsed stops the run with its line number, after the lines
+before it are written. When the input pauses, the collected records are written at once, and no line
+waits longer than a second. Ctrl-C and SIGTERM end the input: its records are written and counted.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ app = typer.Typer(
 PROGRESS_EVERY_RECORDS = 10_000
 JSON_FIELDS = ("key", "value", "headers", "partition", "timestamp_ms")
 IGNORED_FIELDS = ("topic", "offset", "time")
-"""Written by `josefine consume --json`; the broker decides them anew."""
+"""Fields of `josefine consume --json` that are ignored: the broker assigns them again."""
 
 FORMAT_HELP = (
-    "What a line of the input is; a json one is an object with "
+    "Format of the input's lines; a json line is an object with "
     "any of key, value (or key_base64, value_base64), headers, partition, timestamp_ms."
 )
 
@@ -60,7 +60,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as written."""
+    """The replicas that must have a record before it counts as written."""
 
     ALL = "all"
     LEADER = "1"
@@ -71,14 +71,14 @@ ACKS_NUMBER = {Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}
 
 
 class InputFormat(StrEnum):
-    """What one line of the input is."""
+    """The format of an input line."""
 
     LINES = "lines"
     JSON = "json"
 
 
 class CompressionName(StrEnum):
-    """Compressions as they are named on the command line."""
+    """Names of compressions on the command line."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -88,7 +88,7 @@ class CompressionName(StrEnum):
 
 
 class Input(NamedTuple):
-    """One record as the input gives it; None for what the producer chooses."""
+    """One record of the input; None for values that the producer chooses."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -118,7 +118,7 @@ def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record; repeatable."),
     ] = None,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record before it counts.")
+        Acks, typer.Option("--acks", help="Which replicas must have a record before it counts.")
     ] = Acks.ALL,
     compression: Annotated[
         CompressionName, typer.Option("--compression", "-z", help="Of the batches.")
@@ -128,17 +128,17 @@ def produce(
         bool, typer.Option("--json", help="Print JSON for scripts; input is --format's.")
     ] = False,
 ) -> None:
-    """Write records to a topic, and say how many and where.
+    """Write records to a topic, and print how many were written and where.
 
-    Lines of a pipe reach the broker when it pauses, at the latest a second after they came.
-    Ctrl-C and SIGTERM end the input: what was read is written and counted.
+    Lines of a pipe are sent when it pauses, at the latest after a second.
+    Ctrl-C and SIGTERM end the input: its records so far are written and counted.
 
     \b
     josefine produce orders events.jsonl --format json
     seq 100 | josefine produce orders
     """
     if key_separator is not None and (input_format is InputFormat.JSON or not key_separator):
-        raise UsageError("--key-separator is a text for --format lines")
+        raise UsageError("--key-separator is only for --format lines")
     parse = _parser(input_format, key_separator)
     extra = parse_headers(header)
     with connect(bootstrap_of(bootstrap)) as client, _Source(file) as source, StopSignals() as stop:
@@ -162,7 +162,7 @@ def _write_all(
     partition: int | None,
     extra: Headers,
 ) -> None:
-    """Send all and wait for it. Errors say how far it went."""
+    """Send all records and wait for them. Errors include the number of written records."""
     largest = _Largest()
     try:
         try:
@@ -177,14 +177,14 @@ def _write_all(
 
 
 class _Largest:
-    """The largest line so far: when a single line is too large for the topic, this one is."""
+    """The largest line so far: if any line is too large for the topic, this one is."""
 
     def __init__(self) -> None:
         self.line = 0
         self.size_bytes = -1
 
     def watch(self, items: Iterable[Input | None]) -> Iterator[Input | None]:
-        """The same items; every line of the input is one."""
+        """Pass the items through; each is one line of the input."""
         line = 0
         for item in items:
             if item is not None:
@@ -205,7 +205,7 @@ def _send_all(
     partition: int | None,
     extra: Headers,
 ) -> None:
-    """Hand every record to the producer; when the input pauses, write what is there."""
+    """Hand every record to the producer; flush it when the input pauses."""
     for item in items:
         if item is None:
             producer.flush()
@@ -222,7 +222,7 @@ class _Source:
         self._file = None if file is None or str(file) == "-" else file
         self.name = str(self._file) if self._file else "stdin"
         self.size_bytes: int | None = None
-        if self._file is None and sys.stdin is None:  # typeshed does not know
+        if self._file is None and sys.stdin is None:  # which typeshed does not know
             raise UserError("stdin is closed: name an input file")
         self.stream: BinaryIO = sys.stdin.buffer if self._file is None else io.BytesIO()
 
@@ -322,7 +322,7 @@ def _bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
-            raise ValueError(f"{name}_base64 is no base64") from error
+            raise ValueError(f"{name}_base64 is not valid base64") from error
     value = fields.get(name)
     if value is None:
         return None
@@ -339,7 +339,7 @@ def _headers_of(value: Any) -> Headers:
         return tuple((name, _bytes_of({"value": v}, "value")) for name, v in value.items())
     if isinstance(value, list) and all(isinstance(h, dict) and "name" in h for h in value):
         return tuple((str(h["name"]), _bytes_of(h, "value")) for h in value)
-    raise ValueError("headers are no object and no list of {name, value}")
+    raise ValueError("headers must be an object or a list of {name, value}")
 
 
 def _integer_of(fields: dict[str, Any], name: str) -> int | None:
@@ -347,7 +347,7 @@ def _integer_of(fields: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} is no whole number from 0 up")
+        raise ValueError(f"{name} must be a whole number, at least 0")
     return value
 
 
@@ -377,5 +377,5 @@ def _report(topic: str, delivered: dict[TopicPartition, Delivered], as_json: boo
     for tp, d in rows:
         where = f"offsets {d.first_offset} to {d.last_offset}"
         if d.first_offset < 0 or d.last_offset < 0:
-            where = "offsets not told by the broker"
+            where = "offsets unknown"
         print(f"  partition {tp.partition}: {plural(d.record_count, 'record')}, {where}")

@@ -1,4 +1,4 @@
-"""`josefine quotas`: how much clients may do, by user, by client id, or by both (KIP-546)."""
+"""`josefine quotas`: quotas of clients, by user, by client id, or by both (KIP-546)."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from josefine_cli.base.output import agree, connect, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 
 app = typer.Typer(
-    help="List, set and remove how much clients may do.",
+    help="List, set and remove quotas of clients.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 
 User = Annotated[str | None, typer.Option("--user", "-u", help="Of this user.")]
-ClientId = Annotated[str | None, typer.Option("--client-id", help="Of clients that call it so.")]
+ClientId = Annotated[str | None, typer.Option("--client-id", help="Of clients with this id.")]
 DefaultUser = Annotated[
-    bool, typer.Option("--default-user", help="Of each user who has none of its own.")
+    bool, typer.Option("--default-user", help="Of each user without a quota of its own.")
 ]
 DefaultClientId = Annotated[
-    bool, typer.Option("--default-client-id", help="Of each client id that has none of its own.")
+    bool, typer.Option("--default-client-id", help="Of each client id without a quota of its own.")
 ]
 
 
 @app.command("list")
 def list_quotas(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """List them: bytes a second of producers and of consumers, and per cent of a broker's thread.
+    """List quotas: bytes per second of producers and consumers, and percent of a broker's thread.
 
     \b
     josefine quotas list
@@ -72,7 +72,7 @@ def set_quota(
     ] = None,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Set what is named, and leave the rest as it is. It counts at each broker by itself.
+    """Set the named bounds, and leave the others unchanged. Each broker applies them separately.
 
     \b
     josefine quotas set --user alice --producer-byte-rate 1000000
@@ -101,7 +101,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Remove all bounds of one.
+    """Remove all bounds of a user or client id.
 
     \b
     josefine quotas remove --user alice
@@ -132,8 +132,8 @@ def _entity(
     found = QuotaEntity(DEFAULT if default_user else user, DEFAULT if default_client else client_id)
     if not found.parts:
         raise UsageError(
-            "name whom: --user, --default-user, --client-id, --default-client-id, or a user and"
-            " a client id"
+            "name the client: --user, --default-user, --client-id, --default-client-id, or a user"
+            " and a client id"
         )
     return found
 
@@ -153,5 +153,5 @@ def _figure(value: float | None) -> Any:
 
 
 def _plain(entity: QuotaEntity, bounds: Mapping[str, float]) -> dict[str, Any]:
-    """A part that it has not is left out; the default's name is null."""
+    """The entity as JSON without absent parts; the name of a default is null."""
     return {**{kind: name or None for kind, name in entity.parts}, "quotas": dict(bounds)}

@@ -1,5 +1,5 @@
-"""`josefine sinks`: the exactly-once sinks of Spark, and what an operator may do about
-one that stopped: end what it decided, or forget it.
+"""`josefine sinks`: Spark's exactly-once sinks, with the operator's actions for one that stopped:
+settle its decision, or forget it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from josefine_spark.write.protocol import Steps, forget, settle
 from josefine_spark.write.state import SinkState
 
 app = typer.Typer(
-    help="List Spark's exactly-once sinks, end what one decided, forget it.",
+    help="List Spark's exactly-once sinks, settle or forget a decision.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -32,8 +32,8 @@ Sink = Annotated[str, typer.Argument(help="The sink, by its sinkId or its query'
 
 @app.command("list")
 def list_sinks(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """List the sinks: what each decided last, and whether its transactions are all committed
-    (settled) or may be open yet (decided).
+    """List the sinks with their last decision, and whether its transactions are all committed
+    (settled) or may still be open (decided).
 
     \b
     josefine sinks list
@@ -50,8 +50,8 @@ def list_sinks(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
 
 @app.command("settle")
 def settle_sink(sink: Sink, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """Commit the transactions that a sink decided on and did not live to end, abort those that it
-    did not decide on. A run of it that is still alive is stopped.
+    """Commit the transactions of a sink's pending decision, and abort its undecided ones. A run of
+    the sink that is still alive is stopped.
 
     \b
     josefine sinks settle orders-copy
@@ -63,15 +63,14 @@ def settle_sink(sink: Sink, bootstrap: Bootstrap = None, as_json: AsJson = False
         print_json({"sink": sink, "settled": done})
     else:
         print(
-            f"{sink}: "
-            + ("its last batch is committed now" if done else "nothing was decided and open")
+            f"{sink}: " + ("its last batch is committed now" if done else "no decision was pending")
         )
 
 
 @app.command("forget")
 def forget_sink(sink: Sink, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """Forget what a sink decided last: its next run writes whatever it is given, also what may be
-    in the topic already.
+    """Forget a sink's last decision: its next run writes any batch, even if its rows may be in the
+    topic already.
 
     \b
     josefine sinks forget orders-copy

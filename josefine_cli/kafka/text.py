@@ -1,9 +1,9 @@
-"""`josefine text`: say lines of the text protocol to a broker, and see the replies.
+"""`josefine text`: a client of the text protocol, which sends lines to a broker and prints replies.
 
-Rules: each line has one reply, in order. In a terminal a line is said when it is entered; elsewhere
-what has come is said together, so many lines at a time, and a line that is refused makes the exit
-code 1. A reply goes to stdout as it came. The end of the input ends the connection; what `SUBS`
-took stays taken until `DISC`, `UNSUBS` or its time-out.
+Rules: each line has one reply, in order. In a terminal a line is sent when it is entered; otherwise
+available lines are sent together, up to a limit, and a refused line makes the exit code 1. Replies
+go to stdout unchanged. The end of the input closes the connection; a subscription of `SUBS` lasts
+until `DISC`, `UNSUBS` or its timeout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from josefine_cli.base.waiting import waits
 from josefine_cli.kafka.lines import lines_and_pauses
 
 app = typer.Typer(
-    help="Say lines of the text protocol to a broker.",
+    help="Send lines of the text protocol to a broker.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -35,8 +35,8 @@ app = typer.Typer(
 DEFAULT_ADDRESS = "127.0.0.1:9392"
 CONNECT_S = 5.0
 TOGETHER_LINES, TOGETHER_BYTES = 200, 32 * 1024
-"""Said before their replies are read: no more than the sockets between hold, so nobody waits for
-the other."""
+"""Limits of lines sent before their replies are read: they fit the socket buffers, so the two sides
+cannot block each other."""
 PROMPT = "> "
 DONE, DATA = b"Done", b'{"Ok":true'
 """Any other reply is an error."""
@@ -54,14 +54,14 @@ def text(
         ),
     ] = False,
 ) -> None:
-    """Say lines to a broker's text listener, and print the reply to each.
+    """Send lines to a broker's text listener, and print the reply to each.
 
     \b
     josefine text                       # a prompt: CRTP, PUBS, SUBS, CONS, UNSUBS, DISC
     printf 'CRTP t\\nPUBS t {}\\n' | josefine text 127.0.0.1:9392
     """
     if sys.stdin is None:
-        raise UserError("stdin is closed: there are no lines to say")
+        raise UserError("stdin is closed: there are no lines to send")
     if sys.stdout is None:
         raise UserError("stdout is closed: there is nowhere to print replies to")
     with _connect(address, tls_context(os.environ) if tls else None) as connection:
@@ -74,7 +74,7 @@ def text(
 
 
 class Talk:
-    """One connection. Mutable: it reads ahead."""
+    """One connection. Mutable: it buffers replies."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self._connection = connection
@@ -83,7 +83,7 @@ class Talk:
         self._has_replied = False
 
     def say(self, lines: list[bytes]) -> Iterator[bytes]:
-        """The reply to each. Raises UserError where the broker is gone."""
+        """Send lines; yields the reply to each. Raises UserError if the broker is unreachable."""
         with self._named(), waits(lambda: f"{self._address} to read lines"):
             self._connection.sendall(b"".join(line + b"\n" for line in lines))
         for _ in lines:
@@ -97,7 +97,7 @@ class Talk:
     def _hint(self) -> str:
         if self._has_replied or isinstance(self._connection, ssl.SSLSocket):
             return ""
-        return "; where it speaks TLS (text.tls) say --tls"
+        return "; if it speaks TLS (text.tls), add --tls"
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -111,7 +111,7 @@ class Talk:
 
 
 def _connect(address: str, tls: ssl.SSLContext | None) -> socket.socket:
-    """Raises UsageError for what is no address, UserError where nobody listens, or not so."""
+    """Connect. Raises UsageError for a malformed address, UserError if no text listener answers."""
     try:
         host, port = parse_host_port(address)
     except ValueError as error:
@@ -126,8 +126,8 @@ def _connect(address: str, tls: ssl.SSLContext | None) -> socket.socket:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UserError(
-            f"no text listener answers at {address}: {reason}; a broker has one where its file"
-            f" says 'text: {{ port: {port} }}'"
+            f"no text listener answers at {address}: {reason}; a broker has one if its file"
+            f" has 'text: {{ port: {port} }}'"
         ) from error
     connection.settimeout(None)
     return connection
@@ -152,7 +152,7 @@ def _prompt(talk: Talk) -> None:
 
 
 def _pipe(talk: Talk, stream: BinaryIO) -> int:
-    """How many lines were refused."""
+    """Send all lines of a stream; returns how many were refused."""
     refused = 0
     for lines in _together(stream):
         for reply in talk.say(lines):
@@ -163,7 +163,7 @@ def _pipe(talk: Talk, stream: BinaryIO) -> int:
 
 
 def _together(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Lines that came before a pause of the input, bounded."""
+    """Groups of lines that arrived before a pause of the input, bounded."""
     lines: list[bytes] = []
     size = 0
     for line in lines_and_pauses(stream):

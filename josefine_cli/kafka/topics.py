@@ -1,6 +1,6 @@
 """`josefine topics`: create, list, describe, alter and delete topics.
 
-Deleting asks on a terminal and wants `--yes` without one.
+A deletion asks for confirmation on a terminal and needs `--yes` without one.
 """
 
 from __future__ import annotations
@@ -235,6 +235,7 @@ def _description(client: BlockingClient, name: str, all_configs: bool) -> dict[s
     topic = client.metadata([name]).topics[name]
     if topic.error_code is not ErrorCode.none:
         raise partition_error(TopicPartition(name, 0), topic.error_code, None)
+    # A partition without a leader has no offsets: ListOffsets would fail for all of them.
     led = [
         TopicPartition(name, p.partition)
         for p in topic.partitions.values()
@@ -268,7 +269,7 @@ def _description(client: BlockingClient, name: str, all_configs: bool) -> dict[s
 
 
 def _offset_in(found: Mapping[TopicPartition, ListedOffset], tp: TopicPartition) -> int | None:
-    """None where nobody leads, and so nobody tells."""
+    """The offset; None if the partition has no leader."""
     return found[tp].offset if tp in found else None
 
 

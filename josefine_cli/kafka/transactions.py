@@ -1,9 +1,9 @@
-"""`josefine transactions`: list and describe transactional ids, find transactions that hang, and
-end one by hand.
+"""`josefine transactions`: list and describe transactional ids, find hanging transactions, and end
+one by hand.
 
-Rules: one that its coordinator knows has a timeout, and its producer may live: it is ended through
-its coordinator, which fences that producer, and after a question. What is committed is what was
-shown: a transaction that came in between is left alone.
+Rules: a transaction that its coordinator knows has a timeout, and its producer may be alive: it is
+ended through the coordinator, which fences that producer, and after a confirmation. Only the
+transaction that was shown is committed: a newer one is left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from josefine_cli.base.output import agree, connect, iso_time, plural, print_jso
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 
 app = typer.Typer(
-    help="List and describe transactions, find those that hang, end one by hand.",
+    help="List and describe transactions, find hanging ones, end one by hand.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -40,9 +40,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 TransactionalId = Annotated[str, typer.Argument(help="The transactional id.")]
 
 NEXT_TIMEOUT_MS = 60_000
-"""Of transactions of an id that was taken only to abort; its next producer says its own."""
+"""Timeout for an id that is taken over only to abort; its next producer sets its own."""
 TIMEOUT_MAX = "transaction.max.timeout.ms"
-"""Of a broker's configs; one of before does not tell it, and then the question alone guards."""
+"""A broker configuration; an older broker does not report it, and then only the confirmation
+protects."""
 OPEN = "Ongoing"
 DECIDED = ("PrepareCommit", "PrepareAbort")
 _COLUMNS = ("transactional id", "state", "producer", "coordinator")
@@ -58,7 +59,7 @@ def list_transactions(
     longer_than: Annotated[
         str | None,
         typer.Option(
-            "--longer-than", metavar="DURATION", help="Only what runs for longer, like 5m."
+            "--longer-than", metavar="DURATION", help="Only those that run for longer, like 5m."
         ),
     ] = None,
     bootstrap: Bootstrap = None,
@@ -90,7 +91,7 @@ def describe(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what transactional ids are doing, and where.
+    """Show the state of transactional ids, and their partitions.
 
     \b
     josefine transactions describe payments-1
@@ -98,8 +99,8 @@ def describe(
     with connect(bootstrap_of(bootstrap)) as client:
         found = [_describe(client, each) for each in ids]
     if as_json:
-        told = [_as_json(each) for each in found]
-        print_json(told[0] if len(told) == 1 else told)
+        shown = [_as_json(each) for each in found]
+        print_json(shown[0] if len(shown) == 1 else shown)
         return
     for each in found:
         since = f", begun {iso_time(each.started_ms)}" if each.started_ms >= 0 else ""
@@ -113,7 +114,7 @@ def describe(
 
 @app.command("find-hanging")
 def find_hanging(topic: Topic = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """Find transactions that no coordinator will end, and that hold readers back.
+    """Find transactions that no coordinator will end and that block read_committed readers.
 
     \b
     josefine transactions find-hanging --topic orders
@@ -137,23 +138,23 @@ def find_hanging(topic: Topic = None, bootstrap: Bootstrap = None, as_json: AsJs
 @app.command()
 def abort(
     transactional_id: Annotated[
-        str | None, typer.Argument(help="The transactional id; or the options, where one hangs.")
+        str | None, typer.Argument(help="The transactional id; for a hanging one, the options.")
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Where one hangs, that nobody knows.")
+        str | None, typer.Option("--topic", "-t", help="Topic of a hanging transaction.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Where it hangs.", min=0)
+        int | None, typer.Option("--partition", "-p", help="Its partition.", min=0)
     ] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", help="Since where, as find-hanging says.", min=0)
+        int | None, typer.Option("--start-offset", help="As shown by find-hanging.", min=0)
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a transaction: what it wrote counts as aborted. Of a transactional id everywhere, and its
-    producer is fenced; of one that hangs in the partition where it does.
+    """Abort a transaction. With a transactional id, in all its partitions, and its producer is
+    fenced; a hanging transaction in its one partition.
 
     \b
     josefine transactions abort payments-1
@@ -165,7 +166,7 @@ def abort(
         return
     if transactional_id is not None or topic is None or partition is None or start_offset is None:
         raise UsageError(
-            "give a transactional id, or --topic, --partition and --start-offset of one that hangs"
+            "give a transactional id, or --topic, --partition and --start-offset of a hanging one"
         )
     tp = TopicPartition(topic, partition)
     with connect(bootstrap_of(bootstrap)) as client:
@@ -173,8 +174,8 @@ def abort(
         found = next((each for each in hanging if each.first_offset == start_offset), None)
         if found is None:
             since = ", ".join(str(each.first_offset) for each in hanging)
-            told = f"one does since {since}" if hanging else "none does in that partition"
-            raise UserError(f"no transaction hangs in {tp} since offset {start_offset}: {told}")
+            others = f"one does since {since}" if hanging else "none does in that partition"
+            raise UserError(f"no transaction hangs in {tp} since offset {start_offset}: {others}")
         client.run(lambda s, t, d: transaction_admin.abort_transaction(s, found, t, d))
     if as_json:
         print_json({"aborted": [_hanging_as_json(found)]})
@@ -189,80 +190,82 @@ def commit(
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Commit what a participant of a two-phase commit has prepared, where all others have and it
-    does not come back to do it itself. It is fenced. Of another producer nobody knows whether it
-    wrote all that it wanted to: its transactions are not committed here.
+    """Commit the prepared transaction of a two-phase participant that does not come back, after all
+    other participants have committed. The participant is fenced. Transactions of other producers
+    are refused: only the producer knows whether all of its records are written.
 
     \b
     josefine transactions commit payments-1
     """
     with connect(bootstrap_of(bootstrap)) as client:
-        told = _open(client, transactional_id)
-        _check_participant(client, told)
+        txn = _open(client, transactional_id)
+        _check_participant(client, txn)
         agree(
-            f"Commit {_what(told)}, as it was written so far? Only who decided the two-phase "
-            "commit knows that it was prepared and is to count.",
+            f"Commit {_what(txn)}, as it was written so far? Only the coordinator of the two-phase "
+            "commit knows that it was prepared and must be committed.",
             yes,
             "committing",
         )
+        # Taking the id over shows which transaction is open now. Between the question and the
+        # answer another one may have replaced the one that was shown: that one is not committed.
         kept = _keep(client, transactional_id)
-        if kept.wrote != ProducerIdentity(told.producer_id, told.producer_epoch):
+        if kept.wrote != ProducerIdentity(txn.producer_id, txn.producer_epoch):
             now = "nothing is open" if kept.wrote is None else "another one is open"
             raise UserError(
-                f"{_what(told)} is over, {now}: nothing was committed. Look again: "
+                f"{_what(txn)} is over, {now}: nothing was committed. Look again: "
                 f"josefine transactions describe {transactional_id}"
             )
         ends = {transactional_id: kept.ends}
         outcomes = client.run(lambda s, t, d: end_transactions(s, ends, True, t, d))
         _raise(outcomes[transactional_id])
-    _tell("committed", told, as_json)
+    _tell("committed", txn, as_json)
 
 
 def _abort_id(bootstrap: str, transactional_id: str, yes: bool, as_json: bool) -> None:
-    """As Kafka's tools would by forceTerminateTransaction (KIP-939): who takes an id over has what
-    was open aborted."""
+    """As Kafka's forceTerminateTransaction (KIP-939): the takeover of an id aborts its open
+    transaction."""
     with connect(bootstrap) as client:
-        told = _open(client, transactional_id)
-        agree(f"Abort {_what(told)}, and fence who wrote it?", yes, "aborting")
+        txn = _open(client, transactional_id)
+        agree(f"Abort {_what(txn)}, and fence its producer?", yes, "aborting")
         ids = (transactional_id,)
         outcomes = client.run(lambda s, t, d: take_ids(s, ids, NEXT_TIMEOUT_MS, t, d))
         _raise(outcomes[transactional_id])
-    _tell("aborted", told, as_json)
+    _tell("aborted", txn, as_json)
 
 
 def _open(client: BlockingClient, transactional_id: str) -> TransactionDescription:
-    """Raises UserError where there is nothing that could be decided."""
-    told = _describe(client, transactional_id)
-    if told.state == OPEN:
-        return told
-    if told.state in DECIDED:
+    """The open transaction of an id. Raises UserError if there is none to decide."""
+    txn = _describe(client, transactional_id)
+    if txn.state == OPEN:
+        return txn
+    if txn.state in DECIDED:
         raise UserError(
-            f"transactional id '{transactional_id}': {told.state}, it is decided, and ends when "
+            f"transactional id '{transactional_id}': {txn.state}, it is decided, and ends when "
             "its markers are written"
         )
-    raise UserError(f"transactional id '{transactional_id}': {told.state}, nothing is open")
+    raise UserError(f"transactional id '{transactional_id}': {txn.state}, nothing is open")
 
 
-def _check_participant(client: BlockingClient, told: TransactionDescription) -> None:
-    """Raises UserError for a transaction that was never to be prepared: a participant's alone may
-    be open for longer than its coordinator lets any other producer ask for (KIP-939)."""
-    kind, name = config_admin.RESOURCE_BROKER, str(told.coordinator)
+def _check_participant(client: BlockingClient, txn: TransactionDescription) -> None:
+    """Raises UserError for a transaction that is not of a two-phase participant: only theirs may
+    have a timeout above the maximum of other producers (KIP-939)."""
+    kind, name = config_admin.RESOURCE_BROKER, str(txn.coordinator)
     configs = client.run(lambda s, t, d: config_admin.describe_resource(s, kind, name, t, d))
     longest = next((each.value for each in configs if each.name == TIMEOUT_MAX), None)
-    if told.timeout_ms <= int(longest or 0):
+    if txn.timeout_ms <= int(longest or 0):
         raise UserError(
-            f"{_what(told)} is none of a two-phase commit (its timeout of {told.timeout_ms} ms is "
-            "one that any producer may ask for): only its producer knows whether all of it is "
-            f"written. It is aborted in time, or now: josefine transactions abort "
-            f"{told.transactional_id}"
+            f"{_what(txn)} is not part of a two-phase commit (its timeout of {txn.timeout_ms} ms "
+            "is allowed for any producer): only its producer knows whether all of it is written. "
+            f"It is aborted at its timeout, or now by: josefine transactions abort "
+            f"{txn.transactional_id}"
         )
 
 
-def _what(told: TransactionDescription) -> str:
-    count = plural(len(told.partitions), "partition")
+def _what(txn: TransactionDescription) -> str:
+    count = plural(len(txn.partitions), "partition")
     return (
-        f"the transaction of '{told.transactional_id}' (producer {told.producer_id} epoch "
-        f"{told.producer_epoch}, {count}, open since {iso_time(told.started_ms)})"
+        f"the transaction of '{txn.transactional_id}' (producer {txn.producer_id} epoch "
+        f"{txn.producer_epoch}, {count}, open since {iso_time(txn.started_ms)})"
     )
 
 
@@ -273,9 +276,9 @@ def _keep(client: BlockingClient, transactional_id: str) -> Kept:
         if error.code is not ErrorCode.transactional_id_authorization_failed:
             raise
         raise UserError(
-            f"transactional id '{transactional_id}': nobody but its producer may commit: the "
-            "broker serves no two-phase commits (transactions.two_phase_commit_enable), or you "
-            "may not write under that id"
+            f"transactional id '{transactional_id}': only its producer may commit: the broker does "
+            "not allow two-phase commits (transactions.two_phase_commit_enable), or you are not "
+            "authorized to write under that id"
         ) from error
 
 
@@ -284,11 +287,11 @@ def _raise(outcome: Outcome) -> None:
         raise outcome.error
 
 
-def _tell(done: str, told: TransactionDescription, as_json: bool) -> None:
+def _tell(done: str, txn: TransactionDescription, as_json: bool) -> None:
     if as_json:
-        print_json({done: _as_json(told)})
+        print_json({done: _as_json(txn)})
     else:
-        print(f"{done} {_what(told)}")
+        print(f"{done} {_what(txn)}")
 
 
 def _duration(text: str) -> int:
@@ -309,16 +312,16 @@ def _hanging(client: BlockingClient, topic: str | None) -> list[OpenTransaction]
     return client.run(lambda s, t, d: transaction_admin.hanging_transactions(s, topics, t, d))
 
 
-def _as_json(told: TransactionDescription) -> dict[str, Any]:
+def _as_json(txn: TransactionDescription) -> dict[str, Any]:
     return {
-        "transactional_id": told.transactional_id,
-        "state": told.state,
-        "producer_id": told.producer_id,
-        "producer_epoch": told.producer_epoch,
-        "timeout_ms": told.timeout_ms,
-        "started_ms": told.started_ms if told.started_ms >= 0 else None,
-        "coordinator": told.coordinator,
-        "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in told.partitions],
+        "transactional_id": txn.transactional_id,
+        "state": txn.state,
+        "producer_id": txn.producer_id,
+        "producer_epoch": txn.producer_epoch,
+        "timeout_ms": txn.timeout_ms,
+        "started_ms": txn.started_ms if txn.started_ms >= 0 else None,
+        "coordinator": txn.coordinator,
+        "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in txn.partitions],
     }
 
 

@@ -1,7 +1,7 @@
-"""`josefine users`: who may log in, by passwords that the cluster's metadata keep (KIP-554).
+"""`josefine users`: users with passwords in the cluster's metadata (KIP-554).
 
-A password is typed where nobody sees it, or read from a file or the environment: never an argument,
-which every process of the machine can read.
+A password is typed without echo, or read from a file or the environment: never an argument, which
+every process of the machine can read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ app = typer.Typer(
 )
 
 SALT_BYTES = 32
-"""As those that a broker makes: nobody can tell them apart."""
+"""The same size as a broker's own salts, so that the two cannot be distinguished."""
 
 Name = Annotated[str, typer.Argument(help="The user's name.", metavar="USER")]
 
 
 @app.command("list")
 def list_users(bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """List the users of the metadata; those of a broker's file sasl.users are its own.
+    """List the users in the metadata, without those of a broker's own file sasl.users.
 
     \b
     josefine users list
@@ -63,18 +63,18 @@ def set_password(
         typer.Option(
             "--password-from",
             metavar="PLACE",
-            help="file:PATH or env:NAME; without it you are asked.",
+            help="file:PATH or env:NAME; default: ask for it.",
         ),
     ] = None,
     iterations: Annotated[
         int,
         typer.Option(
-            min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="What a guess costs who saw a proof."
+            min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Hash iterations: the cost of a guess."
         ),
     ] = ITERATIONS_MIN,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Set a user's password, of a new user or another one.
+    """Set the password of a new or existing user.
 
     \b
     josefine users set alice
@@ -97,7 +97,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Take a user's passwords away; who is connected stays so, and ACLs stay.
+    """Remove a user's passwords; existing connections and ACLs are kept.
 
     \b
     josefine users remove alice

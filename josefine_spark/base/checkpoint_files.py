@@ -1,5 +1,5 @@
-"""What a streaming checkpoint says of its query and of a batch: files that Spark has written before
-it plans the batch, read on the driver's machine or through Arrow's file systems.
+"""Readers of a streaming checkpoint's files: the query id, and the fingerprint of a batch. Spark
+writes these files before it plans the batch; they are read locally or by Arrow's file systems.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ FINGERPRINT_CHARS = 32
 
 
 def query_id(checkpoint: str) -> str:
-    """Raises SinkError."""
+    """The id of the checkpoint's query. Raises SinkError."""
     try:
         found: str = json.loads(_read(checkpoint, "metadata"))["id"]
     except (OSError, ValueError, KeyError) as error:
@@ -22,8 +22,8 @@ def query_id(checkpoint: str) -> str:
 
 
 def fingerprint(checkpoint: str, batch_id: int) -> str:
-    """Of the source offsets that the batch ends at: the same when it runs again, because it has the
-    same file. Raises SinkError."""
+    """Digest of a batch's offsets file; a batch that runs again has the same file. Raises
+    SinkError."""
     name = f"offsets/{batch_id}"
     try:
         data = _read(checkpoint, name)
@@ -50,5 +50,5 @@ def _read(checkpoint: str, name: str) -> bytes:
 
 def _unreadable(checkpoint: str, name: str, error: Exception) -> SinkError:
     return SinkError(
-        f"delivery=exactly_once reads {name} in the checkpoint {checkpoint}, and cannot: {error}"
+        f"delivery=exactly_once cannot read {name} in the checkpoint {checkpoint}: {error}"
     )

@@ -1,4 +1,4 @@
-"""What the connector can say went wrong, each in one sentence that says what to do."""
+"""The errors of the connector; each message is one sentence with the remedy."""
 
 from josefine_broker.base.errors import KafkaError
 
@@ -8,21 +8,21 @@ class OptionError(ValueError):
 
 
 class DataLossError(RuntimeError):
-    """Records that the query was promised are gone; the message names the exact ranges."""
+    """Records that the query must read are lost; the message names the exact ranges."""
 
 
 class ReadError(RuntimeError):
-    """The broker did not give the records it has, within the time allowed."""
+    """The broker did not return existing records within the timeout."""
 
 
 class SinkError(RuntimeError):
-    """Rows that cannot be written as they are, or a broker that did not take them."""
+    """Rows cannot be written as they are, or the broker did not accept them."""
 
 
 class LossTableError(RuntimeError):
-    """What was lost cannot be written down; nothing was forgotten."""
+    """Lost ranges cannot be recorded; they are written when the query starts again."""
 
 
 def reason(error: KafkaError) -> str:
-    """A broker's or client's error in words, its code only where it says nothing else."""
+    """The message of a broker's or client's error, or the name of its code if it has none."""
     return error.message or error.code.name.replace("_", " ")

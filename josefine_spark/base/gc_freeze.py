@@ -1,8 +1,8 @@
-"""Puts what a Python process of Spark has loaded where no garbage collection looks.
+"""Exclusion of loaded modules from garbage collection in Spark's Python processes (`gc.freeze`).
 
-PySpark's processes collect after every task and every question of a plan, and modules stay for
-ever: a collection walks through 60,000 objects of a planner, 35 ms of processor time, and a batch
-read asks two planners.
+PySpark's processes collect after every task and every planner call, although modules are never
+freed: a collection visits 60,000 objects of a planner, 35 ms of processor time, and a batch read
+calls two planners.
 """
 
 import gc
@@ -10,13 +10,13 @@ import sys
 from functools import cache
 
 DAEMON = "pyspark.daemon"
-"""What Spark starts; its children serve task after task, or one question after the other."""
+"""The process that Spark starts; its forks serve one task or planner call after another."""
 
 
 @cache
 def freeze_loaded() -> None:
-    """Once per process, when all is loaded that its work needs; elsewhere than below Spark's daemon
-    nothing is done. Nothing is collected first: that would cost what is to be saved."""
+    """Freeze once per process, after all needed modules are loaded; does nothing outside of Spark's
+    daemon. There is no collection first: it would cost what the freeze saves."""
     if _below_daemon():
         gc.freeze()
 

@@ -1,8 +1,8 @@
-"""Takes Python's traceback from around what a stream of ours says when it ends: one sentence.
+"""A decorator that reduces a stream's own errors to one sentence without Python's traceback.
 
-Spark's `hideTraceback` reaches planners and tasks, and not the process in which a stream lives on
-the driver. PySpark looks at an environment variable there when it has an error to tell; the process
-ends with that error, so nobody else's is hidden.
+Spark's `hideTraceback` applies to planners and tasks, but not to the driver's process of a stream.
+There PySpark checks an environment variable when it reports an error. The process ends with that
+error, so no other error loses its traceback.
 """
 
 import functools
@@ -16,17 +16,17 @@ from josefine_spark.base.errors import DataLossError, LossTableError, OptionErro
 PLAIN = (DataLossError, KafkaError, LossTableError, OptionError, ReadError)
 HIDE = "SPARK_HIDE_TRACEBACK"
 SPARKS_PROCESS = "PYTHON_WORKER_FACTORY_"
-"""How names begin that Spark gives to the Python processes it starts."""
+"""Prefix of the environment variables of Python processes that Spark starts."""
 
 S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def said_plainly(
+def without_traceback(
     method: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[S, P], R]:
-    """Errors of ours that leave this method end the process without a traceback."""
+    """Report the connector's own errors from this method without a traceback."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:

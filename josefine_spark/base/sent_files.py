@@ -1,10 +1,10 @@
-"""Lets a stream's process beside the driver import what `--py-files` and `addPyFile` sent.
+"""Workaround that lets a stream's process import the files of `--py-files` and `addPyFile`.
 
-Spark keeps what was sent in one folder of the driver. A batch's planner and every task are given
-that folder, but a stream's process is told to look in `streaming_job` below it
-(PythonStreamingSourceRunner.init, in 4.1 and 4.2), and nothing makes that: the stream ends with
-"No module named 'josefine_spark'". Here it is made, as a link to the folder itself, so that it also
-has what is sent later. Spark removes the folder when the driver ends.
+Spark keeps the sent files in one folder of the driver. A batch's planner and every task receive the
+path of that folder, but a stream's process receives the path of `streaming_job` in it
+(PythonStreamingSourceRunner.init, in 4.1 and 4.2), which nothing creates: the stream fails with
+"No module named 'josefine_spark'". Here it is created, as a link to the folder itself, so that it
+also contains files that are sent later. Spark removes the folder when the driver ends.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ STREAM_FOLDER = "streaming_job"
 
 
 def link_for_streams(folder: Path) -> None:
-    """`folder` has what was sent. What is there by the link's name stays. Raises OSError."""
+    """Create the link in `folder`, which has the sent files; an existing one is kept. Raises
+    OSError."""
     with contextlib.suppress(FileExistsError):
         (folder / STREAM_FOLDER).symlink_to(".", target_is_directory=True)

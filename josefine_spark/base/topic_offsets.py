@@ -1,8 +1,9 @@
-"""Offsets of partitions with the ids of the topics they are of: the one value for "how far".
+"""End offsets of partitions with the ids of their topics.
 
-The source's place in a checkpoint, the end of a batch, what a Delta commit reached: all are this.
-Rules: an offset is an exclusive end; without its topic's id it means nothing, for a topic that was
-deleted and created again has the name and other records; equal values give equal JSON. Pure.
+The source's offset in a checkpoint, the end of a batch and the end of a Delta commit all have this
+type. Rules: an offset is an exclusive end; it is valid only with its topic's id, because a topic
+that was deleted and created again has the same name and other records; equal values give equal
+JSON. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,27 +12,27 @@ from dataclasses import dataclass, field, replace
 from josefine_broker.base.ids import TopicPartition
 
 ByPartition = Mapping[TopicPartition, int]
-"""Partition → the next offset: everything below it is meant."""
+"""Partition → end offset (exclusive)."""
 
 TopicIds = Mapping[str, str]
-"""Topic → its id; empty text for a broker without topic ids (before KIP-516)."""
+"""Topic → its id; an empty string for a broker without topic ids (before KIP-516)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOffsets:
-    """How far something has come."""
+    """End offsets of a read or a commit, per partition."""
 
     ends: ByPartition = field(default_factory=dict)
     topic_ids: TopicIds = field(default_factory=dict)
     first: ByPartition = field(default_factory=dict)
-    """Where a query began each partition: only in what its source plans, so that a partition
-    found in mid-query is replayed from the same place."""
+    """Offset at which a query started each partition: only in the source's own offsets, so that a
+    partition found while the query runs is replayed from the same offset."""
     lost: Mapping[TopicPartition, tuple[int, int | None]] = field(default_factory=dict)
-    """What the batch that ends here could not read, [from, to): only in what a source plans, so
-    that a replay passes over the same. None: the topic was created again, nobody knows."""
+    """The lost range [from, to) of the batch that ends here: only in the source's own offsets, so
+    that a replay skips the same range. `to` None: unknown, because the topic was recreated."""
 
     def start_of(self, partition: TopicPartition, end: "TopicOffsets") -> int:
-        """Where the range up to `end` starts: here, or at its first offset when it is new."""
+        """Start of the range up to `end`: this offset, or the first one of a new partition."""
         known = self.ends.get(partition)
         if known is None or self.topic_ids.get(partition.topic) != end.topic_ids.get(
             partition.topic
@@ -40,15 +41,16 @@ class TopicOffsets:
         since, until = end.lost.get(partition, (known, None))
         if until is None:
             return known
-        # The log begins behind what is gone, or it ends before it and was written on from there.
+        # Retention: the log starts after the lost range. Truncation: the log ended before it, and
+        # new records were appended there.
         return until if known < until else since
 
     def recreated(self, now: TopicIds) -> set[str]:
-        """The topics that have another id in `now`; not those that it does not name."""
+        """The topics that have another id in `now`; topics missing from `now` do not count."""
         return {t for t, known in self.topic_ids.items() if now.get(t, known) != known}
 
     def without(self, topics: Iterable[str]) -> "TopicOffsets":
-        """The same, as if those topics had never been read."""
+        """A copy without these topics, as if they had never been read."""
         gone = set(topics)
         return replace(
             self,
@@ -60,8 +62,7 @@ class TopicOffsets:
 
 
 def nested(values: ByPartition) -> dict[str, dict[str, int]]:
-    """{topic: {"partition": value}}, topics and partitions in order: the form in checkpoints, in
-    Delta logs and in messages."""
+    """{topic: {"partition": value}}, sorted: the form in checkpoints, Delta logs and messages."""
     result: dict[str, dict[str, int]] = {}
     for (topic, partition), value in sorted(values.items()):
         result.setdefault(topic, {})[str(partition)] = value

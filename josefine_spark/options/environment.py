@@ -1,12 +1,13 @@
-"""Gives the environment that all streams of a JVM share its final shape before a stream starts.
+"""Workaround for a race in Spark: the environment map that all streams of a JVM share is filled
+before any stream starts.
 
 Spark keeps one environment map for the workers of `format("josefine")`, for all sessions. Each
 starting stream puts the names below into it, from its own thread and without a lock
-(PythonStreamingSourceRunner.init), and every task that reads the source carries the map along. Two
-streams that are the first of their JVM may put one name in twice: the map then counts one entry
-more than it has, and no task of this source can be serialized any more in this JVM ("Illegal size 5
-of collection, expected 6"). A name that is there already is only overwritten, which is harmless: so
-the names are put in here, once, by one thread. A test holds the list equal to what Spark does.
+(PythonStreamingSourceRunner.init), and every task that reads the source carries the map along. If
+the first two streams of a JVM insert the same name at once, the map counts one entry more than it
+has, and no task of this source can be serialized in this JVM any more ("Illegal size 5 of
+collection, expected 6"). Overwriting an existing name is harmless, so one thread inserts the names
+here, once. A test compares the list with Spark's.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,15 @@ NAMES = (
     "SPARK_BUFFER_SIZE",
     "SPARK_PYTHON_RUNTIME",
 )
-"""What a starting stream puts in. Whoever starts a worker overwrites the values first."""
+"""The names that a starting stream inserts. Spark overwrites the values before it starts a worker.
+"""
 NO_WORKER = "Python worker failed to connect back"
-"""Spark gives a Python process 10 s to start, which a busy machine may not."""
+"""Spark's error when a Python process takes more than 10 s to start, as on a busy machine."""
 ATTEMPTS = 3
 
 
 def settle_environment(spark: "SparkSession") -> None:
-    """Put the names in. Call it before streams are started at once; again is harmless.
+    """Insert the names. Call it before concurrent streams start; repeated calls are harmless.
 
     Loads the Python data sources, as the first `format(...)` of a session does (about a second).
     """
@@ -40,8 +42,8 @@ def settle_environment(spark: "SparkSession") -> None:
             for name in NAMES:
                 environment.putIfAbsent(name, "")
         except (AttributeError, TypeError, Py4JError, PySparkException) as error:
-            # No JVM of ours (Spark Connect), another Spark, or the source is not found, as
-            # format("josefine") will say.
+            # No JVM (Spark Connect), another version of Spark, or the source is not found, which
+            # format("josefine") reports itself.
             if NO_WORKER not in str(error):
                 return
         else:
@@ -49,7 +51,7 @@ def settle_environment(spark: "SparkSession") -> None:
 
 
 def shared_environment(spark: "SparkSession") -> Any:
-    """Spark's own java.util.Map, behind Py4J."""
+    """Spark's own java.util.Map, as a Py4J proxy."""
     session: Any = spark._jsparkSession
     source = session.sessionState().dataSourceManager().lookupDataSource("josefine")
     return source.dataSourceCls().envVars()

@@ -1,19 +1,19 @@
-"""Options of Kafka's clients and of Spark's Kafka source that jobs bring along: literal tables.
+"""Tables of options of Kafka's clients and of Spark's Kafka source that have no effect here or are
+refused.
 
-What a Java consumer would do with them and nothing here does: they are taken, so that a job can be
-moved over as it is, and one log line says which have no effect and why. Names are those of Kafka's
-ConsumerConfig and of Spark's documentation.
+Ignored options are accepted, so that an existing job can be moved without changes, and one log line
+names them with the reasons. Names are those of Kafka's ConsumerConfig and of Spark's documentation.
 """
 
 from collections.abc import Iterable
 
 _NO_GROUP = "this source joins no group"
 _ONE_PARTITION = "a task fetches one partition, up to kafka.fetch.max.bytes"
-_DEADLINE = "what fails in passing is tried again until kafka.request.timeout.ms is over"
+_DEADLINE = "transient errors are retried until kafka.request.timeout.ms"
 _NO_JAVA = "there are no Java classes here"
 _PLAINTEXT = "kafka.security.protocol is PLAINTEXT, which needs none"
 _OWN_SOCKETS = "connections are the connector's own"
-_METADATA = "topics are looked at before each batch"
+_METADATA = "metadata is requested before each batch"
 
 IGNORED_BY_SOURCE = {
     "fetchOffset.numRetries": _DEADLINE,
@@ -47,7 +47,7 @@ IGNORED_BY_SOURCE = {
     "kafka.metadata.recovery.strategy": _METADATA,
     "kafka.metadata.recovery.rebootstrap.trigger.ms": _METADATA,
     "kafka.allow.auto.create.topics": "reading creates no topic",
-    "kafka.exclude.internal.topics": "a pattern never means an internal topic",
+    "kafka.exclude.internal.topics": "a pattern never matches an internal topic",
     "kafka.auto.include.jmx.reporter": _NO_JAVA,
     "kafka.enable.metrics.push": _NO_JAVA,
     "kafka.metric.reporters": _NO_JAVA,
@@ -59,14 +59,14 @@ IGNORED_BY_SOURCE = {
 """Option → why it has no effect on a read."""
 
 SETTINGS_IGNORED = {
-    "spark.kafka.clusters.": "delegation tokens are not asked for: give each read and write "
-    "kafka.security.protocol and kafka.sasl.*",
+    "spark.kafka.clusters.": "delegation tokens are not requested: set kafka.security.protocol and "
+    "kafka.sasl.* on each read and write",
 }
-"""Beginning of a setting of the session, for Spark's Kafka connector → why it has no effect."""
+"""Prefix of a session's setting for Spark's Kafka connector → why it has no effect."""
 
 
 def settings_without_effect(names: Iterable[str]) -> list[str]:
-    """One clause for each setting of a session that does nothing here; never its value."""
+    """One clause for each setting of a session that has no effect here, never with its value."""
     return [
         f"{name} ({why})"
         for name in sorted(names)
@@ -76,19 +76,19 @@ def settings_without_effect(names: Iterable[str]) -> list[str]:
 
 
 _FULL_BATCHES = "a batch is sent when it is full or its task ends"
-_DELIVERY = "what fails in passing is tried again until kafka.delivery.timeout.ms is over"
+_DELIVERY = "transient errors are retried until kafka.delivery.timeout.ms"
 _LEVEL = "levels are fixed"
-_LEADERS = "metadata are asked for when a leader has moved"
-_TURNS = "rows without a key take turns evenly"
+_LEADERS = "metadata is requested when a leader has moved"
+_TURNS = "rows without a key are spread evenly over the partitions"
 
 IGNORED_BY_SINK = {
-    "kafka.buffer.memory": "a task holds a few MiB that are not sent yet",
+    "kafka.buffer.memory": "a task buffers only a few MiB",
     "kafka.compression.gzip.level": _LEVEL,
     "kafka.compression.lz4.level": _LEVEL,
     "kafka.compression.zstd.level": _LEVEL,
     "kafka.linger.ms": _FULL_BATCHES,
-    "kafka.max.in.flight.requests.per.connection": "a task has one request under way",
-    "kafka.max.request.size": "a record may be as large as its topic takes",
+    "kafka.max.in.flight.requests.per.connection": "a task has one request in flight",
+    "kafka.max.request.size": "a record may be as large as its topic allows",
     "kafka.retries": _DELIVERY,
     "kafka.retry.backoff.ms": _DELIVERY,
     "kafka.retry.backoff.max.ms": _DELIVERY,
@@ -117,8 +117,8 @@ IGNORED_BY_SINK = {
 """Option → why it has no effect on a write."""
 
 REFUSED_BY_SINK = {
-    "kafka.partitioner.class": f"{_NO_JAVA}: a row goes by the hash of its key, as in Kafka's own "
-    "partitioner, or where the column partition says",
+    "kafka.partitioner.class": f"{_NO_JAVA}: the hash of its key selects a row's partition, as in "
+    "Kafka's own partitioner, or the column partition does",
     "kafka.transactional.id": "delivery=exactly_once names transactions after sinkId",
     "kafka.group.id": "a write joins no group",
     "groupIdPrefix": "a write joins no group",
@@ -138,4 +138,4 @@ REFUSED = {
     "kafka.interceptor.classes": "there are no Java classes here to intercept",
     "path": "name topics with subscribe, subscribePattern, assign or (writing) topic",
 }
-"""Option → what to do instead; those of `kafka.` are refused by Spark's Kafka source too."""
+"""Option → what to do instead; Spark's Kafka source refuses those with `kafka.` too."""

@@ -1,7 +1,7 @@
-"""What a read or a write was told to do, as values; and how to reach the brokers. Nothing is read
-but a password that stands elsewhere (`kafka.sasl.password=file:PATH` or `env:NAME`), on the driver.
+"""Typed options of a read or a write, and of the connection to the brokers. The only I/O is to read
+a password's file or variable (`kafka.sasl.password=file:PATH` or `env:NAME`), on the driver.
 
-`read/source_options.py` and `write/sink_options.py` make these values from the options' text.
+`read/source_options.py` and `write/sink_options.py` parse these values from the options' text.
 """
 
 import os
@@ -26,30 +26,30 @@ CONNECTION_OPTIONS = (
 )
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""Of one fetch response: large enough that per-response costs vanish, small enough that three of
-them per task (one decoded, two waiting) are no load."""
+"""Size of one fetch response: large enough to make the cost per response negligible, small enough
+for three of them per task (one decoded, two waiting)."""
 FETCH_BYTES_MAX = 64 * 1024 * 1024
 POLL_TIMEOUT_MS = 120_000
 REQUEST_TIMEOUT_MS = 30_000
 BATCH_BYTES = 512 * 1024
-"""Of one record batch in the sink: below every broker's default limit of 1 MiB."""
+"""Size of one record batch in the sink: below every broker's default limit of 1 MiB."""
 
 DELIVERY_TIMEOUT_MS = 120_000
 TRANSACTION_TIMEOUT_MS = 900_000
-"""As long as brokers allow by default: a decision is to be ended within it, also by the driver that
-comes after a crash."""
+"""The longest that brokers allow by default: a decided batch must be committed within it, also by
+the next driver after a crash."""
 MAX_BLOCK_MS = 60_000
 
 
 class MissingStrategy(Enum):
-    """What to do in a partition that has no record at or after the starting timestamp."""
+    """The start in a partition that has no record at or after the starting timestamp."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class UnreadableBatches(Enum):
-    """What a task does with a record batch whose checksum is right and whose records are not."""
+    """What a task does with a record batch that has a valid checksum and unreadable records."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -57,7 +57,7 @@ class UnreadableBatches(Enum):
 
 
 class Delivery(Enum):
-    """What the sink promises when a task or a batch runs again."""
+    """The sink's guarantee when a task or a batch runs again."""
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE = "exactly_once"
@@ -65,7 +65,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach the brokers. Hashable: it is the key of the connection cache."""
+    """The connection to the brokers. Hashable: it is the key of the client cache."""
 
     bootstrap: str
     client_id: str = "josefine-spark"
@@ -75,7 +75,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Exactly one of the three is set."""
+    """The subscribed topics; exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -91,14 +91,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What the executors need; it travels pickled with every task."""
+    """The options that executors need; they are pickled with every task."""
 
     connection: Connection
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
-    """Only these, in their order; None: those that are always there, and headers if included."""
+    """Only these columns, in order; None: the standard ones, and headers if included."""
     json_schema: str | None = None
-    """`StructType.json()` of what values are, to be read into a column `json`."""
+    """`StructType.json()` of the values, which are decoded into a column `json`."""
     rows: RowFilter = ALL_ROWS
     fail_on_data_loss: bool = True
     unreadable_batches: UnreadableBatches = UnreadableBatches.FAIL
@@ -107,10 +107,11 @@ class ReadOptions:
     fetch_wait_ms: int = 500
     read_committed: bool = False
     rack: str = ""
-    """Where the tasks are: they read from a replica there, if the partition's leader knows one."""
+    """Rack of the tasks: they read from a replica in it, if the partition leader knows one
+    (KIP-392)."""
     check_crcs: bool = True
     loss_table: str | None = None
-    """Path of the Delta table for ranges that are passed over."""
+    """Path of the Delta table for skipped ranges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +123,11 @@ class SourceOptions:
     starting: Position
     ending: Position
     stops_at: ByPartition | None = None
-    """Where an AvailableNow run of a stream ends at the latest; None: at what there is."""
+    """Latest end offsets of a stream's AvailableNow run; None: the current ends."""
     starting_given: bool = False
-    """Whether `starting` is what was asked for, not the default."""
+    """Whether `starting` was set by an option and is not the default."""
     starting_group: str | None = None
-    """Start at what this consumer group committed; `starting` is for the other partitions."""
+    """Start at this consumer group's committed offsets; `starting` is for the other partitions."""
     commit_group: str | None = None
     missing: MissingStrategy = MissingStrategy.ERROR
     max_offsets_per_trigger: int | None = None
@@ -136,13 +137,13 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     without_effect: tuple[str, ...] = ()
-    """Clauses for the log: options that were taken and do nothing."""
+    """Clauses for the log: options that are accepted and have no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedBatch:
-    """A batch write that its caller may do again: what tells it from others, and what is kept with
-    its decision."""
+    """The identity of a batch write that its caller may repeat, with a note that is stored with its
+    decision."""
 
     number: int
     fingerprint: str = ""
@@ -158,35 +159,35 @@ class SinkOptions:
     include_headers: bool = True
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     delivery_log: str | None = None
-    """A file that gets a line of JSON per write or microbatch."""
+    """A file that gets a line of JSON per write or micro-batch."""
     sink_id: str | None = None
     checkpoint: str | None = None
     batch: NumberedBatch | None = None
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     two_phase: bool | None = None
-    """Whether transactions take part in a two-phase commit; None: where the broker lets them."""
+    """Whether transactions are two-phase participants; None: if the broker allows it."""
     acks: int = -1
     idempotent: bool = True
     hash_keys: bool = True
-    """Whether a key decides on its row's partition."""
+    """Whether the hash of its key selects a row's partition."""
     batch_bytes: int = BATCH_BYTES
     compression: int = 0
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
-    """Of a record batch with all its tries."""
+    """Timeout of a record batch including all retries."""
     max_block_ms: int = MAX_BLOCK_MS
-    """Of what a task asks before it can send: a topic's partitions, a producer id."""
+    """Timeout of the requests before a task can send: a topic's partitions, a producer id."""
     without_effect: tuple[str, ...] = ()
-    """Clauses for the log: options that were taken and do nothing."""
+    """Clauses for the log: options that are accepted and have no effect."""
 
 
 def connection(options: OptionText) -> Connection:
-    """Check and type the options that say how to reach the brokers. Raises OptionError."""
+    """Check and type the connection options. Raises OptionError."""
     both = [name for name in ("kafka.bootstrap.servers", "bootstrapServers") if options.has(name)]
     if not both:
         raise OptionError("kafka.bootstrap.servers (or bootstrapServers) is missing")
     servers = [options.text(name, "") for name in both]
     if len(set(servers)) > 1:
-        raise OptionError("kafka.bootstrap.servers and bootstrapServers say different things")
+        raise OptionError("kafka.bootstrap.servers and bootstrapServers differ: set only one")
     for server in servers[0].split(","):
         if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):\d{1,5}", server.strip()):
             raise OptionError(f"{both[0]}: expected host:port[,host:port], got {servers[0]!r}")
@@ -201,7 +202,7 @@ def connection(options: OptionText) -> Connection:
 def _security(options: OptionText) -> Security:
     protocol = options.text("kafka.security.protocol", "PLAINTEXT").upper()
     settings = {"security.protocol": protocol}
-    if protocol != "PLAINTEXT":  # else a job's others are told to have no effect
+    if protocol != "PLAINTEXT":  # otherwise they are logged as options without effect
         settings |= options.take("kafka.ssl.", "kafka.sasl.")
     try:
         return parse_security(read_secrets(settings, os.environ))

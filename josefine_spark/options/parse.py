@@ -1,8 +1,9 @@
-"""Options as text: known or not, each read with its type. Raises OptionError, one sentence.
+"""The parser of option texts: it checks names against a table and converts values. Raises
+OptionError with one sentence.
 
-Rules: literal tables say which options exist and which are taken without an effect; names are
-compared without case, as Spark does (which hands them over in lower case: a message has a known
-name as the tables write it); a suggestion is made only where it is really near. Pure.
+Rules: literal tables list the options that exist and those that are accepted without effect; names
+are compared case-insensitively, as in Spark (which passes them in lower case: messages use the
+table's spelling); a name is suggested only if it is really similar. Pure.
 """
 
 import difflib
@@ -18,7 +19,7 @@ from josefine_spark.base.errors import OptionError
 E = TypeVar("E", bound=Enum)
 
 NEAR = 0.8
-"""Likeness from which a name is offered: `linger.ms` is no misspelt `client.id`."""
+"""Similarity from which a name is suggested: `linger.ms` is not a misspelt `client.id`."""
 
 PREFIX = "kafka."
 
@@ -27,7 +28,7 @@ _UNIT_MS = {**durations.UNIT_MS, "min": 60_000, "": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionTable:
-    """The options of one direction. A name in `ignored` that ends with * stands for all such."""
+    """The options of one direction. A name in `ignored` that ends with * is a prefix."""
 
     known: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -37,18 +38,18 @@ class OptionTable:
 
 
 class OptionText:
-    """The given options under their lower-case names, each read with its type."""
+    """The given options under their lower-case names, with a typed getter per kind of value."""
 
     def __init__(self, given: Mapping[str, str], table: OptionTable) -> None:
         names = {name.lower(): name for name in table.known}
         refused = {name.lower(): (name, why) for name, why in table.refused.items()}
         self.without_effect: list[str] = []
-        """One clause for each option that was taken and does nothing; never its value."""
+        """One clause for each option that is accepted without effect, never with its value."""
         for key in given:
             low = key.lower()
             if low in refused:
                 name, why = refused[low]
-                raise OptionError(f"option {name} is not taken: {why}")
+                raise OptionError(f"option {name} is not supported: {why}")
             if low in names:
                 continue
             reason = _ignored(low, table.ignored)
@@ -64,7 +65,7 @@ class OptionText:
         return self._values.get(name.lower(), default).strip()
 
     def take(self, *prefixes: str) -> dict[str, str]:
-        """Every option below these, without `kafka.`: they have an effect then."""
+        """Every option with one of these prefixes, without `kafka.`; they now have an effect."""
         taken = {name: text for name, text in self._values.items() if name.startswith(prefixes)}
         self.without_effect = [
             clause for clause in self.without_effect if not clause.lower().startswith(prefixes)
@@ -118,7 +119,7 @@ class OptionText:
 
 
 def size_bytes(text: str) -> int | None:
-    """`1048576`, `64k`, `64m`, `2g` (powers of 1024, `b` or `ib` behind them or not), else None."""
+    """`1048576`, `64k`, `64m`, `2g` (powers of 1024, optionally with `b` or `ib`), else None."""
     match = re.fullmatch(r"(\d{1,15})\s*(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
     if match is None:
         return None
@@ -126,8 +127,8 @@ def size_bytes(text: str) -> int | None:
 
 
 def duration_ms(text: str) -> int | None:
-    """`30s`, `15m` or `15 min`, `2h`, `1d`, `500ms`; a bare number is milliseconds, as Spark reads
-    it. None when it is no duration."""
+    """`30s`, `15m` or `15 min`, `2h`, `1d`, `500ms`; a bare number is milliseconds, as in Spark.
+    None when it is not a valid duration."""
     close = re.sub(r"(?<=[0-9])\s+(?=[a-z])", "", text.lower())
     return durations.duration_ms(close, _UNIT_MS)
 
@@ -144,14 +145,14 @@ def _ignored(low: str, ignored: Mapping[str, str]) -> str | None:
 
 
 def _unknown(key: str, names: Mapping[str, str]) -> str:
-    """Compared without `kafka.`: two names are not alike because both begin with it."""
+    """The message for an unknown option. Similarity is computed without the common `kafka.`."""
     bare = {low.removeprefix(PREFIX): name for low, name in names.items()}
     near = difflib.get_close_matches(key.lower().removeprefix(PREFIX), bare, n=1, cutoff=NEAR)
     if near:
         return f"unknown option {key!r}: did you mean {bare[near[0]]}?"
     if key.lower().startswith(PREFIX):
         return (
-            f"unknown option {key!r}: there is no Java client behind this source, so the list of "
-            "kafka.* options is closed (docs/spark.md has it)"
+            f"unknown option {key!r}: this source is not a Java client, so the list of kafka.* "
+            "options is closed (see docs/spark.md)"
         )
     return f"unknown option {key!r}"

@@ -1,7 +1,7 @@
-"""Where a read starts or ends, as options say it: by offsets, timestamps, or relative to now.
+"""Start and end positions of a read, from options: offsets, timestamps, or relative to now.
 
-Pure: text in, `Position` out. Formats are those of Spark's Kafka source, and the source's own
-offset JSON (see `read/offsets.py`) is taken too, so that a stored position can be given back.
+Pure: text in, `Position` out. Formats are those of Spark's Kafka source. The source's own offset
+JSON (see `read/offsets.py`) is accepted too, so that a stored position can be used as an option.
 """
 
 import json
@@ -17,19 +17,19 @@ from josefine_spark.base.errors import OptionError
 from josefine_spark.options.parse import duration_ms
 
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
-"""Spark's and Kafka's words for the two ends, inside offset JSON."""
+"""Spark's and Kafka's special values for the two ends in offset JSON."""
 
 
 class Kind(Enum):
-    """What a position is made of."""
+    """The kind of a position."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSETS = "offsets"
     TIMESTAMP = "timestamp"  # one for all partitions
     TIMESTAMPS = "timestamps"  # one per partition
-    AGO = "ago"  # a time before the moment at which the read begins
-    LAST = "last"  # so many offsets before the end of each partition
+    AGO = "ago"  # a duration before the start of the read
+    LAST = "last"  # a number of offsets before the end of each partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class Position:
     timestamp_ms: int = -1
     ago_ms: int = -1
     count: int = -1
-    """Of LAST: offsets per partition."""
+    """For LAST: number of offsets per partition."""
     lenient: bool = False
-    """Timestamps: a partition without a record that late is started at its end."""
+    """For timestamps: a partition without a record that late starts at its end."""
     topic_ids: Mapping[str, str] | None = None
-    """Ids of the topics that the offsets were of, when known."""
+    """Ids of the topics that the offsets belong to, if known."""
     option: str = ""
-    """The option it came from, for messages."""
+    """The option of this position, for messages."""
 
 
 EARLIEST = Position(kind=Kind.EARLIEST, values={})
@@ -107,7 +107,7 @@ def parse_timestamp(option: str, text: str) -> Position:
 
 
 def at_time(position: Position, now_ms: int) -> Position:
-    """What "10m ago" means at `now_ms` since 1970; other positions are as they were."""
+    """Resolve "10m ago" at `now_ms` since 1970; other positions are returned unchanged."""
     if position.kind is not Kind.AGO:
         return position
     return Position(

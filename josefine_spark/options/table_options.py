@@ -1,10 +1,10 @@
-"""The options of a catalog's table (`CREATE TABLE … USING josefine OPTIONS (…)`) as plain options.
+"""Options of a catalog table (`CREATE TABLE … USING josefine OPTIONS (…)`), stored in its columns.
 
-While a table is made, Spark hands its options over twice, as they are and behind `option.`, among
-what the catalog keeps of it: its provider, owner, place, comment, and TBLPROPERTIES. When it is
-read or written, Spark hands over none of them, only the table's columns. So the options are put
-into the metadata of its last column, which the catalog keeps too, and which a frame carries on, say
-into the log of a Delta table: no secret may stand there, only where it is. Pure.
+While a table is created, Spark passes its options twice, plain and with the prefix `option.`, mixed
+with the catalog's own properties: provider, owner, location, comment, and TBLPROPERTIES. When the
+table is read or written, Spark passes only its columns. So the options are stored in the metadata
+of the last column, which the catalog keeps. A DataFrame carries that metadata on, for example into
+the log of a Delta table: so it must not contain a secret, only a reference to one. Pure.
 """
 
 import json
@@ -33,18 +33,18 @@ _CATALOG = frozenset(
 )
 
 _SECRET = ("password", "passphrase", "secret", "ssl.keystore.key", "oauthbearer.token")
-"""How the names of options end whose values nobody may read, those without an effect here too."""
+"""Suffixes of options with secret values, including options without effect here."""
 _IN_LINES = "sasl.jaas.config"
-"""Has a password among other words, or none (OAUTHBEARER)."""
+"""Contains a password among other settings, or none (OAUTHBEARER)."""
 
 
 def is_of_table(given: Mapping[str, str]) -> bool:
-    """Is this what Spark hands over while a table is made?"""
+    """Whether these are the options that Spark passes while a table is created."""
     return "provider" in {key.lower() for key in given}
 
 
 def plain_options(given: Mapping[str, str]) -> dict[str, str]:
-    """What the user gave as options; a table's own properties are left out."""
+    """The user's options, without a table's own properties."""
     if not is_of_table(given):
         return dict(given)
     named = {key.lower().removeprefix(_OPTION) for key in given if key.lower().startswith(_OPTION)}
@@ -56,15 +56,15 @@ def plain_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def remember_options(columns: StructType, options: Mapping[str, str]) -> StructType:
-    """The columns of a table that is made with these options. Raises OptionError for a secret."""
+    """The columns of a new table, with these options stored. Raises OptionError for a secret."""
     for name, value in sorted(options.items()):
         if _is_secret(name.lower(), value):
             instead = f"set {name}"
             if name.lower().endswith(_IN_LINES):
                 instead = "set kafka.sasl.username, and kafka.sasl.password"
             raise OptionError(
-                f"{name}: a secret must not be among the options of a table, which everyone can "
-                f"read who reads it: {instead} to file:PATH or env:NAME, read on the driver"
+                f"{name}: a table's options must not contain a secret, because every reader of the "
+                f"table can see them: {instead} to file:PATH or env:NAME, read on the driver"
             )
     *others, last = columns.fields
     kept = {_METADATA: json.dumps(dict(options), sort_keys=True)}
@@ -80,10 +80,10 @@ def _is_secret(name: str, value: str) -> bool:
 def options_with_table(
     given: Mapping[str, str], columns: StructType, *, written: bool
 ) -> dict[str, str]:
-    """What was given with a read or write, and with the table that it is of. Raises OptionError.
+    """The options of a read or write, joined with those of its table. Raises OptionError.
 
-    A frame that was read from a table may be written anywhere: its columns still carry what the
-    table was made with, which is not for the sink.
+    A DataFrame that was read from a table may be written anywhere. Its columns still carry the
+    options of that table, which are not for the sink.
     """
     texts = [field.metadata[_METADATA] for field in columns if _METADATA in field.metadata]
     table: dict[str, str] = json.loads(texts[0]) if texts else {}
@@ -93,25 +93,25 @@ def options_with_table(
         return dict(given)
     if not table:
         raise OptionError(
-            "no options were given; a table that names its own columns loses those that it was "
-            "made with: leave its columns out, or make a temporary view"
+            "no options were given; a table that declares its own columns loses the options of its "
+            "CREATE TABLE: declare no columns, or create a temporary view"
         )
     if written:
-        raise OptionError("this table is only read: its options name no topic to write to")
+        raise OptionError("this table is read-only: its options have no topic to write to")
     raise OptionError(
-        "this table is only written: its options name a topic, and no subscribe, "
+        "this table is write-only: its options have a topic and no subscribe, "
         "subscribePattern or assign"
     )
 
 
 def is_only_written(options: Mapping[str, str]) -> bool:
-    """Do they name where to write and not what to read?"""
+    """Whether the options name a topic to write to and nothing to read."""
     names = {key.lower() for key in options}
     return "topic" in names and not names & {"subscribe", "subscribepattern", "assign"}
 
 
 def check_columns_named(options: Mapping[str, str]) -> None:
-    """A view that is only written has the columns that it names. Raises OptionError."""
+    """Raises OptionError for a write-only view that does not declare its columns."""
     if is_only_written(options):
         raise OptionError(
             "to write into topics, name the columns: (key STRING, value STRING) before USING; "

@@ -1,9 +1,9 @@
-"""How much of what is there a batch takes, and which task reads what. Pure.
+"""The offset-range calculator: how much a batch takes, and which task reads which range. Pure.
 
-Rules: never more than the limit in all, never past a partition's end; every partition with
-records gets at least one as soon as the limit allows; what is admitted depends only on the
-arguments, so that a replay decides the same. `Admission` is the one mutable class: it remembers
-the target of an AvailableNow run and when minOffsetsPerTrigger last let a batch go.
+Rules: a batch never exceeds the limit nor a partition's end; every partition with records gets at
+least one as soon as the limit allows; the result depends only on the arguments, so that a replay
+decides the same. `Admission` is the one mutable class: it remembers the target of an AvailableNow
+run and when minOffsetsPerTrigger last admitted a batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,12 +48,12 @@ class Admission:
 
     @property
     def target(self) -> ByPartition | None:
-        """Ends that an AvailableNow run must reach and not pass; None for other triggers."""
+        """End offsets that an AvailableNow run must reach exactly; None for other triggers."""
         return self._target
 
     def freeze(self, latest: ByPartition, stops_at: ByPartition | None = None) -> None:
-        """An AvailableNow run begins: what is there now is all that it will read, and of that what
-        lies before `stops_at`; nothing of partitions that this does not name."""
+        """Start an AvailableNow run: it reads up to `latest`, and no further than `stops_at`. It
+        reads nothing of partitions that `stops_at` does not name."""
         stops = latest if stops_at is None else stops_at
         self._target = {tp: min(end, stops[tp]) for tp, end in latest.items() if tp in stops}
 
@@ -65,7 +65,7 @@ class Admission:
         *,
         offsets_max: int | None,
     ) -> dict[TopicPartition, int]:
-        """Ends for the partitions of `latest`; `start` names all of them too.
+        """End offsets for the partitions of `latest`; `start` names all of them too.
 
         Partitions found after `freeze` are left out. An end is never below its start.
         """
@@ -87,11 +87,10 @@ class Admission:
         return min(end, self._target.get(tp, end))
 
     def _too_early(self, total: int, now_ms: int) -> bool:
-        """minOffsetsPerTrigger waits for enough records, but no longer than maxTriggerDelay behind
-        the trigger before; the first look of a run is one, as in Spark's Kafka source.
+        """minOffsetsPerTrigger waits for enough records, but no longer than maxTriggerDelay after
+        the previous trigger; the first call of a run counts as one, as in Spark's Kafka source.
 
-        Not in an AvailableNow run: records that the target counts must be read (the run would
-        never end otherwise).
+        Never in an AvailableNow run: it would not end, because its target must be reached.
         """
         if self._offsets_min is None or self._target is not None:
             return False
@@ -104,10 +103,10 @@ class Admission:
 
 
 def share_out(limit: int, backlog: ByPartition, position: ByPartition) -> dict[TopicPartition, int]:
-    """Share `limit` records over partitions in proportion to their backlog; the sum is exact.
+    """Divide `limit` records among partitions in proportion to their backlog; the sum is exact.
 
-    One record for each partition that has any comes first. When even that is more than the
-    limit, the first to be served moves on with the positions: nobody waits for ever.
+    Each partition with a backlog first gets one record. If the limit does not allow even that, the
+    partition that is served first rotates with the positions, so that none starves.
     """
     waiting = sorted(tp for tp in backlog if backlog[tp] > 0)
     shares = dict.fromkeys(backlog, 0)
@@ -124,6 +123,7 @@ def share_out(limit: int, backlog: ByPartition, position: ByPartition) -> dict[T
     rest = total - len(waiting)
     for tp in waiting:
         shares[tp] += left * (backlog[tp] - 1) // rest
+    # Largest remainder method: rounding down leaves a few records over.
     over = limit - sum(shares.values())
     by_remainder = sorted(in_turn, key=lambda tp: -(left * (backlog[tp] - 1) % rest))
     for tp in by_remainder[:over]:
@@ -137,17 +137,18 @@ def limit_bytes(
     ends: ByPartition,
     offset_bytes: Mapping[TopicPartition, float],
 ) -> dict[TopicPartition, int]:
-    """Ends again, moved back until the offsets between are about `bytes_max` in all.
+    """`ends`, moved back until the ranges have about `bytes_max` bytes in all.
 
-    As exact as `offset_bytes`. One offset of each partition comes first, in a turn that moves on
-    with the positions, then the rest in proportion to the bytes that wait; the very first is taken
-    whatever its size, else a record larger than the limit would never be read.
+    It is as exact as `offset_bytes`. Each partition first gets one offset, in an order that rotates
+    with the positions; the rest is divided in proportion to the unread bytes. The very first offset
+    is taken whatever its size: otherwise a record larger than the limit would never be read.
     """
     waiting = {tp: end - begins[tp] for tp, end in ends.items() if end > begins[tp]}
     if sum(count * offset_bytes[tp] for tp, count in waiting.items()) <= bytes_max:
         return dict(ends)
     names = sorted(waiting)
     turn = sum(begins.values()) % len(names)
+    # The rotation is derived from the positions, not from state: a replay gets the same ranges.
     taken = dict.fromkeys(ends, 0)
     left = float(bytes_max)
     for place, tp in enumerate(names[turn:] + names[:turn]):

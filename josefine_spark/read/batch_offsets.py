@@ -1,8 +1,9 @@
-"""Where a batch of a stream begins and ends, in every partition. Pure.
+"""Start and end offsets of a stream's batch, per partition. Pure.
 
-Rules: what is gone is passed over once, and the offset says so (`lost`), so that a replay and the
-tasks pass over the same; a partition keeps the place at which the query began it; a topic that is
-not there now keeps its place; an offset that did not move is the same offset, `lost` and all.
+Rules: a lost range is skipped once and recorded in the offset (`lost`), so that a replay and the
+tasks skip the same range; a partition keeps the offset at which the query started to read it; a
+topic that does not exist now keeps its offsets; an offset without progress stays equal, including
+its `lost`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ from josefine_spark.read.offsets import Bounds
 def positions(
     begin: TopicOffsets, now: TopicOffsets, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """What is to be read next in each partition there is: behind and before what is gone."""
+    """The next offset to read in each existing partition, within its bounds."""
     return {
         tp: min(max(begin.start_of(tp, now), bound.earliest), bound.latest)
         for tp, bound in bounds.items()
@@ -30,10 +31,10 @@ def batch_end(
     ends: ByPartition,
     losses: Iterable[Loss],
 ) -> TopicOffsets:
-    """The offset to give to Spark for a batch from `at` to `ends`; `begin` when there is none."""
+    """The offset for Spark of a batch from `at` to `ends`; `begin` when there is no progress."""
     offsets = dict(ends)
     for tp, offset in begin.ends.items():
-        # What is not there now keeps its place: should it come back, nothing is read twice.
+        # A partition that is missing now keeps its offset: if it returns, nothing is read twice.
         if now.topic_ids.get(tp.topic) in (None, begin.topic_ids[tp.topic]):
             offsets.setdefault(tp, offset)
     ids = {
@@ -41,6 +42,7 @@ def batch_end(
     }
     if offsets == begin.ends and ids == begin.topic_ids:
         return begin
+    # `first` lets a replay start a new partition at the same offset even if retention has moved it.
     first = {}
     for tp in offsets:
         known = tp in begin.first and begin.topic_ids.get(tp.topic) == ids[tp.topic]

@@ -1,5 +1,4 @@
-"""The columns of the source as Spark has them; `josefine_arrow/batches/columns.py` has the same as
-Arrow."""
+"""The source's columns as Spark types; `josefine_arrow/batches/columns.py` has the Arrow types."""
 
 from collections.abc import Sequence
 
@@ -60,5 +59,5 @@ def spark_schema(
 
 
 def written_schema() -> StructType:
-    """The columns of a table that is only written: text, as SQL has it at hand."""
+    """The columns of a write-only table: strings, so that SQL can insert them without a cast."""
     return StructType([StructField("key", StringType()), StructField("value", StringType())])

@@ -1,9 +1,10 @@
-"""What of a stream's promise is gone: topics, partitions, ranges. Pure: compares, decides nothing.
+"""Detection of lost records: offset ranges, partitions and topics that a stream can no longer read.
+Pure.
 
-A record is lost when it lies between where the stream stands and where the partition begins
-(retention, DeleteRecords), when the log ends before where the stream stands (an unclean leader
-election, a restored disk), or when the topic is gone or is another one of the same name. A task may
-find one more kind: a batch whose producer wrote what nobody can read.
+A record is lost when the log starts after the stream's offset (retention, DeleteRecords), when the
+log ends before the stream's offset (an unclean leader election, a restored disk), or when the topic
+was deleted, also if a new one has its name. A task may find one more kind: a batch that was
+produced with content that cannot be decoded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +18,9 @@ from josefine_spark.read.offsets import Bounds
 
 
 class Reason(Enum):
-    """Why records cannot be read any more."""
+    """Why records can no longer be read."""
 
-    RETENTION = "the log starts behind them"
+    RETENTION = "the log starts after them"
     TRUNCATED = "the log ends before them"
     RECREATED = "the topic was deleted and created again"
     GONE = "the partition does not exist any more"
@@ -28,7 +29,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One range that is gone; `end` is None when nobody can say how much there was."""
+    """One lost range; `end` is None when the number of lost records is unknown."""
 
     partition: TopicPartition
     start: int
@@ -45,7 +46,7 @@ def find_losses(
     topic_ids: TopicIds,
     bounds: Mapping[TopicPartition, Bounds],
 ) -> list[Loss]:
-    """What the stream that stands at `start` can no longer get from the topics as they are now."""
+    """The losses of a stream that has read up to `start`, given the topics' current bounds."""
     losses = []
     for tp, offset in sorted(start.ends.items()):
         known_id = start.topic_ids.get(tp.topic)
@@ -67,5 +68,6 @@ def data_loss_error(losses: Iterable[Loss]) -> DataLossError:
     """All ranges in one message."""
     listed = "; ".join(str(loss) for loss in losses)
     return DataLossError(
-        f"records are lost: {listed}. Set failOnDataLoss=false to go on with what is there"
+        f"records are lost: {listed}. Set failOnDataLoss=false to continue with the records that "
+        "are left"
     )

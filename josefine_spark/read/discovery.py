@@ -1,6 +1,6 @@
-"""What the brokers have of what a query subscribes to: topics, ids, partitions, bounds.
+"""Discovery of a subscription's topics, ids, partitions and bounds on the brokers.
 
-The driver's only talk with the brokers; it decides nothing.
+All requests of the driver to the brokers are here; nothing is decided here.
 """
 
 import re
@@ -25,7 +25,7 @@ class Found:
 
 
 def discover(client: BlockingClient, subscription: Subscription, *, must_exist: bool) -> Found:
-    """Ask for the subscribed topics. With `must_exist`, OptionError names those that are not."""
+    """Request the subscribed topics. With `must_exist`, raises OptionError for missing ones."""
     names = subscription.names
     topics = client.metadata(names).topics
     if subscription.pattern is not None:
@@ -69,21 +69,21 @@ def _assigned(
 def latest_offsets(
     client: BlockingClient, partitions: Iterable[TopicPartition], *, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends for this reader."""
+    """The end offset of each partition for this reader's isolation level."""
     return _listed(client, dict.fromkeys(partitions, LATEST), read_committed)
 
 
 def earliest_offsets(
     client: BlockingClient, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins."""
+    """The log start offset of each partition."""
     return _listed(client, dict.fromkeys(partitions, EARLIEST), False)
 
 
 def all_bounds(
     client: BlockingClient, partitions: Iterable[TopicPartition], *, read_committed: bool
 ) -> dict[TopicPartition, Bounds]:
-    """Both; the beginnings are asked for first, so that they cannot pass the ends."""
+    """Both bounds; the starts are requested first, so that they cannot exceed the ends."""
     earliest = earliest_offsets(client, partitions)
     latest = latest_offsets(client, partitions, read_committed=read_committed)
     return {tp: Bounds(earliest[tp], max(earliest[tp], latest[tp])) for tp in earliest}
@@ -92,7 +92,7 @@ def all_bounds(
 def offsets_at(
     client: BlockingClient, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """The first offset at or after each timestamp in ms, -1 where this reader sees none."""
+    """The first offset at or after each timestamp (ms), -1 where no record is that late."""
     return _listed(client, timestamps, read_committed)
 
 

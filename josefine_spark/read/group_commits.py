@@ -1,9 +1,9 @@
-"""A stream's offsets committed to a consumer group: for lag tools and for `startingGroup`.
+"""Commits of a stream's offsets to a consumer group, for lag tools and for `startingGroup`.
 
-Advice, never the truth, which is the checkpoint: a group that does not take them stops nothing and
-is tried again; one line per kind of error says so. Rules: an offset is committed when Spark names
-it as the start of what comes next, so everything below it was processed; it is committed again now
-and then, because groups forget (`offsets.retention.ms`). `due` decides, time is an argument.
+They are advisory; the checkpoint is authoritative. A failed commit stops nothing and is retried; it
+is logged once per kind of error. Rules: an offset is committed when Spark names it as the start of
+the next batch, so everything below it was processed; it is committed again from time to time,
+because groups expire offsets (`offsets.retention.ms`). `due` decides, time is an argument.
 """
 
 import logging
@@ -15,14 +15,14 @@ from josefine_spark.options.options import Connection
 log = logging.getLogger("josefine.spark")
 
 TIMEOUT_MS = 2_000
-"""Of one commit: a batch waits no longer for advice."""
+"""Timeout of one commit: a batch waits no longer for it."""
 RETRY_MS = 10_000
 AGAIN_MS = 3_600_000
-"""An hour: Kafka forgets offsets after seven days, and can be told to after less."""
+"""An hour: Kafka expires offsets after seven days by default, and can be configured for less."""
 
 
 class GroupCommits:
-    """Who commits what for one query. Pickled with the reader, it forgets nothing that matters."""
+    """The offset commits of one query. It is pickled with the reader; losing its state is safe."""
 
     def __init__(self, connection: Connection, group: str) -> None:
         self._connection = connection
@@ -33,13 +33,13 @@ class GroupCommits:
         self._said: set[str] = set()
 
     def due(self, ends: Mapping[TopicPartition, int], now_ms: int) -> bool:
-        """Whether `ends` should be committed now: new, or not said for long."""
+        """Whether `ends` should be committed now: they are new, or their last commit is old."""
         if not ends or now_ms < self._not_before_ms:
             return False
         return dict(ends) != self._committed or now_ms >= self._again_ms
 
     def commit(self, ends: Mapping[TopicPartition, int], now_ms: int) -> None:
-        """Commit if due. `ends` names only partitions that there are."""
+        """Commit if due. `ends` names only existing partitions."""
         if not self.due(ends, now_ms):
             return
         from josefine_broker.base.errors import KafkaError

@@ -1,4 +1,4 @@
-"""Ranges as the input partitions that PySpark hands to tasks, and what a task does with one.
+"""The input partitions of PySpark's tasks, made from offset ranges, and the read of one of them.
 
 Light imports: PySpark loads this module in every planner process.
 """
@@ -13,7 +13,7 @@ from josefine_spark.read.admission import OffsetRange, split_ranges
 
 
 def input_partitions(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-    """One for each task, by `minPartitions` and `maxRecordsPerPartition`."""
+    """One input partition per task, by `minPartitions` and `maxRecordsPerPartition`."""
     pieces = split_ranges(
         ranges,
         partitions_min=options.min_partitions,
@@ -25,7 +25,7 @@ def input_partitions(options: SourceOptions, ranges: Sequence[OffsetRange]) -> l
 def read_task(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:
     """The Arrow record batches of one task."""
     if partition is None or partition.value is None:
-        # PySpark's stand-in for "no partitions": 4.1's and 4.2's.
+        # PySpark's placeholder for "no partitions": 4.1 passes None, 4.2 one with the value None.
         return iter(())
     from josefine_spark.read.task_reader import read_range
 

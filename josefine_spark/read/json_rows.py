@@ -1,8 +1,8 @@
-"""The values of a record batch that are JSON objects, as the struct column of `jsonSchema`.
+"""The struct column of `jsonSchema`: the values of a record batch that are JSON objects.
 
-A row is taken only when it is certain what Spark's `from_json` makes of the value, read strictly
-(no single quotes, no NaN): the column is null wherever it is not, and there Spark is to be asked.
-So `coalesce(json, from_json(value, …))` is what `from_json(value, …)` is.
+A value is decoded only when the result of Spark's `from_json` is certain, read strictly (no single
+quotes, no NaN). Elsewhere the column is null, and Spark decodes the value. So
+`coalesce(json, from_json(value, …))` equals `from_json(value, …)`.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def arrow_type(kind: DataType) -> Any:
-    """The column's, as PySpark's own conversion has it (a test holds it)."""
+    """The Arrow type of a Spark type, equal to PySpark's own conversion (proved by a test)."""
     if isinstance(kind, StructType):
         return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind.fields])
     if isinstance(kind, DecimalType):
@@ -45,11 +45,11 @@ def arrow_type(kind: DataType) -> Any:
 
 
 class JsonRows(JsonDecoder):
-    """The decoder of the struct type that `jsonSchema` names, whose types are all readable."""
+    """A decoder for the struct type of `jsonSchema`, all of whose types are supported."""
 
     def __init__(self, schema: StructType) -> None:
         super().__init__(arrow_type(schema))
 
     def beside(self, batch: Any) -> Iterator[Any]:
-        """The record batch with the objects as the last column, in as many pieces as it takes."""
+        """The record batch with the objects as the last column, in one or more pieces."""
         return self.appended(batch, COLUMN)

@@ -1,4 +1,4 @@
-"""The column of objects that `jsonSchema` adds: which types it may have. Light imports."""
+"""The option `jsonSchema`: its parser and the types that it supports. Light imports."""
 
 import json
 
@@ -23,7 +23,7 @@ from josefine_spark.base.errors import OptionError
 COLUMN = "json"
 
 DECIMAL_DIGITS_MAX = 18
-"""Of a decimal that 64 bits hold."""
+"""Digits of a decimal that fits 64 bits."""
 
 INTEGER_BITS: dict[type[DataType], int] = {
     ByteType: 8,
@@ -35,8 +35,8 @@ _OTHERS = (BooleanType, DateType, DoubleType, TimestampType)
 
 
 def parse_schema(text: str) -> StructType:
-    """The option's value, `StructType.json()`, each column nullable, as `from_json` has it. Raises
-    OptionError."""
+    """Parse the option's value, `StructType.json()`; every column becomes nullable, as in
+    `from_json`. Raises OptionError."""
     try:
         schema = StructType.fromJson(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -44,7 +44,7 @@ def parse_schema(text: str) -> StructType:
     other = unreadable(schema)
     if other is not None:
         raise OptionError(
-            f"jsonSchema: {other} is not read here: expected STRING, BOOLEAN, TINYINT, SMALLINT, "
+            f"jsonSchema: {other} is not supported: expected STRING, BOOLEAN, TINYINT, SMALLINT, "
             f"INT, BIGINT, DOUBLE, DECIMAL of {DECIMAL_DIGITS_MAX} digits, DATE, TIMESTAMP or a "
             "STRUCT of these"
         )
@@ -61,7 +61,7 @@ def _nullable(schema: StructType) -> StructType:
 
 
 def unreadable(schema: StructType) -> str | None:
-    """The first column whose type is not read here, as `name TYPE`; None where all are."""
+    """The first column with an unsupported type, as `name TYPE`; None if there is none."""
     if not schema.fields:
         return "a struct without columns"
     for field in schema.fields:
@@ -78,5 +78,5 @@ def unreadable(schema: StructType) -> str | None:
 def _is_read(kind: DataType) -> bool:
     if isinstance(kind, DecimalType):
         return kind.scale >= 0 and kind.precision <= DECIMAL_DIGITS_MAX
-    # Text with a collation or a limited length is not equal to the plain one.
+    # A string type with a collation or a length limit is not equal to the plain type.
     return type(kind) in INTEGER_BITS or type(kind) in _OTHERS or kind == StringType()

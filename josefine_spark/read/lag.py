@@ -1,8 +1,8 @@
-"""How far a stream is behind its topics: in offsets, bytes and seconds. Pure.
+"""The lag of a stream in offsets, bytes and seconds. Pure.
 
 The first three names are those of the metrics of Spark's Kafka source. A Python source cannot add
-metrics to a query's progress; it can say what the latest offset is, so the figures stand in there,
-beside the offsets: `progress.sources[0].latestOffset`, under `lag`.
+metrics to a query's progress, but it can report the latest offset. So the figures are part of that
+JSON: `progress.sources[0].latestOffset`, under `lag`.
 """
 
 import json
@@ -17,7 +17,7 @@ LAG = "lag"
 
 
 def backlog(reached: TopicOffsets, latest: TopicOffsets) -> dict[TopicPartition, int]:
-    """Offsets of each partition that were not given out yet."""
+    """Number of unread offsets of each partition."""
     return {
         tp: max(0, end - reached.ends.get(tp, latest.first.get(tp, end)))
         for tp, end in latest.ends.items()
@@ -27,9 +27,10 @@ def backlog(reached: TopicOffsets, latest: TopicOffsets) -> dict[TopicPartition,
 def lag_of(
     behind: Mapping[TopicPartition, int], samples: Mapping[TopicPartition, Sample], now_ms: int
 ) -> dict[str, float]:
-    """The figures. Bytes and seconds by `samples` at what is to be read next; `now_ms` since 1970.
+    """The figures. Bytes and seconds follow from `samples` at the next offsets to be read; `now_ms`
+    is since 1970.
 
-    Bytes are an estimate; seconds are the age of the oldest batch of those that wait.
+    Bytes are an estimate; seconds are the age of the oldest unread batch.
     """
     counts = list(behind.values())
     waiting = [tp for tp, count in behind.items() if count > 0]
@@ -46,7 +47,7 @@ def lag_of(
 
 
 def read_lag(latest_offset: str | None) -> dict[str, float] | None:
-    """The figures out of `progress.sources[n].latestOffset`; None where there are none."""
+    """The figures in `progress.sources[n].latestOffset`; None where it has none."""
     try:
         data: Any = json.loads(latest_offset) if latest_offset else None
     except ValueError:

@@ -1,10 +1,10 @@
-"""Publishes how far streams are behind their topics, for Prometheus:
+"""A query listener that publishes the lag of streams for Prometheus:
 
     spark.streams.addListener(LagListener("/var/lib/node_exporter/josefine.prom"))
 
-The figures come with the progress of each query (lag.py); they stand in a file as the textfile
-collector of Prometheus' node exporter reads it, which is replaced whole after each batch. A query
-that ends leaves it. PySpark 4.2 only: a progress of 4.1 has no figures.
+The figures come with the progress of each query (lag.py). They are written to a file for the
+textfile collector of Prometheus' node exporter; the file is replaced atomically after each batch.
+A query that ends is removed from it. PySpark 4.2 only: a progress of 4.1 has no figures.
 """
 
 import os
@@ -32,11 +32,11 @@ GAUGES = {
 """Figure of lag.py → name and meaning."""
 
 Lags = Mapping[tuple[str, int], Mapping[str, float]]
-"""By the query's name, or its id without one, and the number of its source."""
+"""By the query's name (its id if it has none) and the number of its source."""
 
 
 class LagListener(StreamingQueryListener):
-    """For one file. Raises FileNotFoundError where its folder is not there."""
+    """Writes one file. Raises FileNotFoundError if its folder does not exist."""
 
     def __init__(self, file: str | Path) -> None:
         self._file = Path(file)

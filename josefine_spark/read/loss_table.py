@@ -1,11 +1,12 @@
-"""The ranges that a stream passed over, as rows of a Delta table: each once, whatever is repeated.
+"""The loss table: a Delta table with one row per lost range that a stream skipped, written exactly
+once.
 
-Rules: a loss stands in the offset of the batch that passed over it (`batch_offsets.py`), and is
-written when Spark goes on from that offset, so also behind a crash or a restart; a loss that a
-task meets is written by the task, at its end. Its row and a
-Delta transaction of its name are one commit, and a name that the table has is not written again. A
-table that cannot be written stops the query: the row is written when it starts again.
-Written by delta-rs (the package deltalake): a source's processes have no Spark.
+Rules: the offset of a batch contains the losses that it skipped (`batch_offsets.py`). They are
+written when Spark continues from that offset, also after a crash or a restart; a loss that a task
+finds is written by the task, at its end. A row and a Delta transaction with its name are one
+commit, and a name that the table already has is not written again. A failed write stops the query;
+the row is written after the restart. delta-rs (the package deltalake) writes the table, because a
+source's processes have no Spark session.
 """
 
 import contextlib
@@ -17,11 +18,11 @@ from josefine_spark.base.errors import LossTableError, OptionError
 from josefine_spark.base.topic_offsets import TopicOffsets
 
 TRIES_MAX = 10
-"""Of one append: tasks that lose something at the same time append at the same time."""
+"""Attempts of one append: tasks that find losses at the same time also append at the same time."""
 
 
 class LostRange(NamedTuple):
-    """One row. `end_offset` None: the topic was created again, nobody knows how much there was."""
+    """One row. `end_offset` None: the topic was recreated, so the number of records is unknown."""
 
     topic: str
     topic_id: str
@@ -31,7 +32,7 @@ class LostRange(NamedTuple):
 
     @property
     def app_id(self) -> str:
-        """The transaction of this row: equal for the same loss, whoever writes it."""
+        """The Delta transaction of this row: equal for the same loss, whichever process writes."""
         return (
             f"josefine-loss:{self.topic}:{self.topic_id}:{self.partition}:"
             f"{self.start_offset}:{self.end_offset}"
@@ -39,7 +40,7 @@ class LostRange(NamedTuple):
 
 
 def lost_ranges(offsets: TopicOffsets) -> list[LostRange]:
-    """What the batch that ended at `offsets` passed over."""
+    """The ranges that the batch with the end `offsets` skipped."""
     return [
         LostRange(tp.topic, offsets.topic_ids.get(tp.topic, ""), tp.partition, since, until)
         for tp, (since, until) in sorted(offsets.lost.items())
@@ -50,15 +51,15 @@ def check_writable() -> None:
     """Raises OptionError without the package that writes the table."""
     if importlib.util.find_spec("deltalake") is None:
         raise OptionError(
-            "lossTable needs the package deltalake, where the driver runs and where executors do: "
+            "lossTable needs the package deltalake on the driver and on the executors: "
             "pip install deltalake"
         )
 
 
 def record(path: str, ranges: Iterable[LostRange], now_ms: int) -> int:
-    """Append those that the table does not have; how many. Raises LossTableError.
+    """Append the ranges that the table does not have; returns how many. Raises LossTableError.
 
-    Several tasks may do so at once: a range that two of them tell is one row all the same.
+    Several tasks may append at once: a range that two of them report is still one row.
     """
     from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -75,7 +76,7 @@ def record(path: str, ranges: Iterable[LostRange], now_ms: int) -> int:
 
 
 def _append(path: str, wanted: Iterable[LostRange], now_ms: int) -> int:
-    """Against the same state of the table as was looked at: another append of a name conflicts."""
+    """Append against the version that was checked: a concurrent append of a name conflicts."""
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 

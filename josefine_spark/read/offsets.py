@@ -1,8 +1,9 @@
-"""The offset of the stream as Spark keeps it in the checkpoint, and how positions become offsets.
+"""The stream's offset as Spark stores it in the checkpoint, and the resolution of positions into
+offsets.
 
-Rules: Spark compares offsets as text, so the JSON has sorted keys; every partition carries the
-offset at which this query began it; `lost` is there only where a batch passed over what is gone.
-Pure: what the broker says comes in as values.
+Rules: Spark compares offsets as text, so the JSON has sorted keys; every partition has the offset
+at which this query started to read it; `lost` is present only where a batch skipped a lost range.
+Pure: the broker's answers are arguments.
 
     {"first": {"t": {"0": 0}}, "offsets": {"t": {"0": 42}}, "topic_ids": {"t": "…"}, "v": 1}
 """
@@ -21,7 +22,7 @@ VERSION = 1
 
 
 def to_dict(offsets: TopicOffsets) -> dict[str, Any]:
-    """As Spark wants it; equal offsets give equal `json.dumps` text."""
+    """The JSON object for Spark; equal offsets give equal `json.dumps` text."""
     data: dict[str, Any] = {
         "first": nested(offsets.first),
         "offsets": nested(offsets.ends),
@@ -61,7 +62,7 @@ def parse_offset(data: Mapping[str, Any] | str) -> TopicOffsets:
 
 
 class Bounds(NamedTuple):
-    """What a partition has: records from `earliest` up to, not including, `latest`."""
+    """A partition's available offsets: from `earliest` up to `latest` (exclusive)."""
 
     earliest: int
     latest: int
@@ -70,7 +71,7 @@ class Bounds(NamedTuple):
 def timestamp_queries(
     position: Position, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Which timestamps must be looked up at the broker to resolve `position`: {} when none."""
+    """The timestamps to look up at the broker in order to resolve `position`: {} when none."""
     if position.kind is Kind.TIMESTAMP:
         return dict.fromkeys(partitions, position.timestamp_ms)
     if position.kind is Kind.TIMESTAMPS:
@@ -87,12 +88,12 @@ def resolve_start(
     *,
     fail_on_data_loss: bool,
 ) -> dict[TopicPartition, int]:
-    """Offsets to start at. `found` answers `timestamp_queries`, -1 where nothing is that late.
+    """Start offsets. `found` answers `timestamp_queries`, -1 where no record is that late.
 
-    Offset JSON names every partition, as for Spark's Kafka source. In an offset of this source
-    (with topic ids) those that it does not name start at their earliest record, as those do that
-    are found later: a position stored before a topic grew stays usable. Raises OptionError and,
-    for named offsets that are gone, DataLossError.
+    Offset JSON must name every partition, as for Spark's Kafka source. An offset of this source
+    (with topic ids) may leave partitions out: they start at their earliest record, as partitions do
+    that are found later, so a position stored before a topic grew stays usable. Raises OptionError
+    and, for named offsets that no longer exist, DataLossError.
     """
     if position.kind is Kind.EARLIEST:
         return {tp: bound.earliest for tp, bound in bounds.items()}
@@ -105,6 +106,8 @@ def resolve_start(
         if position.topic_ids is None:
             _all_named(position, bounds, " (-2 is its earliest, -1 its latest)")
         return {tp: _named(position, tp, bound, fail_on_data_loss) for tp, bound in bounds.items()}
+    # What is left are timestamps. "10m ago" is lenient: without records since then, the end is the
+    # right start; for a fixed time it would silently skip everything, so it must be asked for.
     late = [str(tp) for tp in sorted(bounds) if found[tp] < 0]
     if late and missing is MissingStrategy.ERROR and not position.lenient:
         raise OptionError(
@@ -122,16 +125,16 @@ def resolve_group(
     *,
     fail_on_data_loss: bool,
 ) -> dict[TopicPartition, int]:
-    """Offsets to start at: those that a consumer group committed, else those of `others`.
+    """Start offsets: those that a consumer group committed, else those of `others`.
 
-    `others` is None when nothing was said of such partitions. Raises OptionError and, for
-    committed offsets that are gone, DataLossError.
+    `others` is None when no option covers such partitions. Raises OptionError and, for committed
+    offsets that no longer exist, DataLossError.
     """
     absent = ", ".join(str(tp) for tp in sorted(set(bounds) - set(committed)))
     if absent and others is None:
         raise OptionError(
             f"startingGroup: group {group!r} has committed no offset for {absent}; set "
-            "startingOffsets as well (earliest, latest …) to say where to start there"
+            "startingOffsets as well (earliest, latest …) to define where to start there"
         )
     values = {tp: committed[tp] for tp in bounds if tp in committed}
     position = Position(kind=Kind.OFFSETS, values=values, option=f"startingGroup {group!r}")
@@ -142,9 +145,9 @@ def resolve_group(
 def resolve_end(
     position: Position, bounds: Mapping[TopicPartition, Bounds], found: ByPartition
 ) -> dict[TopicPartition, int]:
-    """Exclusive ends of a batch read; without a record that late, the partition's end.
+    """End offsets (exclusive) of a batch read; without a record that late, the partition's end.
 
-    `check_order` then holds them against the starts.
+    `check_order` then compares them with the start offsets.
     """
     if position.kind is Kind.LATEST:
         return {tp: bound.latest for tp, bound in bounds.items()}
@@ -167,9 +170,10 @@ def resolve_end(
 def check_order(
     starting: Position, start: ByPartition, ending: Position, end: ByPartition
 ) -> dict[TopicPartition, int]:
-    """The ends again. Raises OptionError when one lies before what was asked for as its start.
+    """The end offsets, none below its start. Raises OptionError when one is before the start that
+    was asked for.
 
-    A start that had to move because records are gone is no mistake: nothing is read there.
+    A start that moved past an end because records are lost is not an error: nothing is read there.
     """
     for tp in sorted(end):
         asked = starting.values.get(tp, -1) if starting.kind is Kind.OFFSETS else -1

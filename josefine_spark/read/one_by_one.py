@@ -1,10 +1,11 @@
-"""A fetched response that cannot be decoded as a whole, batch by batch: what can be read is
-decoded, what cannot is named, or, where that was decided, skipped as a loss or given as one row.
+"""The batch-by-batch decoder of a fetched response that cannot be decoded as a whole: readable
+batches are decoded; for an unreadable batch it raises, records a loss or returns one row, as the
+options decide.
 
-Rules: only a batch whose checksum is right may be skipped or become a row: it was produced like
-that, and will not get better. What the disk or the network changed is an error each time. A batch
-is readable or not as a whole, also where a range ends within it: else the same records would be
-rows for one way of splitting the topic, and unreadable for another.
+Rules: only a batch with a valid checksum may be skipped or become a row: it was produced like that,
+and a retry does not help. A change by disk or network is an error each time. A batch is readable or
+unreadable as a whole, also where a range ends within it: otherwise the same records would be rows
+under one split of the topic and unreadable under another.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from josefine_spark.read.unreadable_rows import row_of
 log = logging.getLogger("josefine.spark")
 
 WAYS_ON = (
-    f"{PRODUCED_UNREADABLE}. To go on, set unreadableBatches=asRow (its bytes become a row) or"
+    f"{PRODUCED_UNREADABLE}. To continue, set unreadableBatches=asRow (its bytes become a row) or"
     " failOnDataLoss=false (it is skipped, and lossTable records its offsets); in a pipeline"
     " `on_error: dead_letter` in `decode` stores its bytes as a dead letter, and `on_data_loss:"
     " skip_and_record` skips it and records its offsets"
@@ -40,7 +41,7 @@ WAYS_ON = (
 
 
 class OneByOne:
-    """Decodes responses of one range. `losses` gets what is skipped."""
+    """Decodes responses of one range. Skipped batches are appended to `losses`."""
 
     def __init__(
         self, decoder: Any, wanted: OffsetRange, options: ReadOptions, losses: list[Loss]
@@ -52,8 +53,8 @@ class OneByOne:
         self._decides = options.unreadable_batches is not UnreadableBatches.FAIL
 
     def check_ends(self, records: memoryview, offset: int) -> None:
-        """Raise CorruptData or KafkaError where a batch that the range has a part of cannot be read
-        as a whole: the decoder does not look at the records outside of the range."""
+        """Raise CorruptData or KafkaError for an unreadable batch that is only partly in the range:
+        the decoder does not look at its records outside of the range."""
         end = self._wanted.end
         if not self._decides or len(records) < HEADER_BYTES:
             return
@@ -80,7 +81,7 @@ class OneByOne:
         aborted: Sequence[AbortedTransaction],
         error: Exception,
     ) -> list[Any]:
-        """Arrow batches of what can be read from `offset` on, where `error` came up. Raises
+        """Arrow batches of the readable records from `offset` on, after `error`. Raises
         ReadError."""
         tp, end = self._wanted.partition, self._wanted.end
         try:
@@ -89,7 +90,7 @@ class OneByOne:
                 (h.base_offset, h.attributes, h.producer_id, pos, h.size_bytes)
                 for pos, h in batches
             ]
-            # Which transactions are open is known only from the response's first batch on.
+            # The state of transactions follows from all batches, starting with the first.
             skipped = aborted_batches(facts, records, aborted) if aborted else [False] * len(facts)
         except CorruptData as damage:
             raise ReadError(f"cannot read {tp} from offset {offset}: {damage}") from error
@@ -101,6 +102,7 @@ class OneByOne:
         return decoded
 
     def _one(self, batch: memoryview, header: BatchHeader, offset: int) -> Sequence[Any]:
+        # The checksum decides first: a batch that disk or network changed must never be skipped.
         tp, end = self._wanted.partition, self._wanted.end
         try:
             verify(batch, 0, header)

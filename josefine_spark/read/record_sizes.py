@@ -1,8 +1,8 @@
-"""How large records are where a stream stands, and how old: looked at in the batches themselves.
+"""Estimates of record size and age at a stream's position, from samples of its next batches.
 
-The Kafka protocol tells bytes per replica, not per range of offsets; so a few batches from the
-position on are fetched and their headers read. An estimate: as near to the truth as the batches
-behind are like the first ones. Bytes are those stored, compressed. Nothing is decoded.
+The Kafka protocol reports bytes per replica, not per range of offsets. So a few batches from the
+position on are fetched and their headers read. The estimate is as good as the first batches are
+typical of the later ones. Bytes are stored bytes, compressed. Nothing is decoded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from josefine_broker.client.io_blocking import BlockingClient
 
 SAMPLE_BYTES = 64 * 1024
-"""Of one partition; a first batch that is larger comes whole."""
+"""Bytes fetched per partition; a first batch that is larger comes whole."""
 SAMPLES_BYTES_MAX = 4 * 1024 * 1024
-"""Of one look at all partitions; those that get nothing are taken to be like the others."""
+"""Bytes of one fetch of all partitions; those without a sample are assumed to be like the rest."""
 RECORD_BYTES_GUESS = 1024.0
-"""When nothing could be looked at."""
+"""Assumed when there is no sample at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What the first batches from a position on are like."""
+    """Size and age of the first batches from a position on."""
 
     offset_bytes: float
-    """Bytes stored per offset, gaps of compaction counted."""
+    """Stored bytes per offset, including gaps of compaction."""
     timestamp_ms: int
-    """Of the first batch, since 1970: about when the next record to be read was written."""
+    """Timestamp of the first batch, since 1970: about when the next unread record was written."""
 
 
 def measure(records: memoryview) -> Sample | None:
-    """None when there is no whole batch. Raises CorruptData."""
+    """The sample of these batches; None without a complete batch. Raises CorruptData."""
     from josefine_broker.records.batch import iter_batches
 
     size = begin = end = timestamp_ms = 0
@@ -50,7 +50,7 @@ def measure(records: memoryview) -> Sample | None:
 def look(
     client: "BlockingClient", positions: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> dict[TopicPartition, Sample]:
-    """A sample from each position on, where there is something to be read."""
+    """A sample from each position on, where there are records to read."""
     if not positions:
         return {}
     answers = client.fetch(

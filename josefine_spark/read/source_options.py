@@ -1,4 +1,4 @@
-"""The options of a read, batch or streaming, from their text: types, defaults, contradictions.
+"""The options of a read, batch or streaming: parsing, defaults and checks for contradictions.
 
 Pure. Raises OptionError with one sentence that names the option.
 """
@@ -77,7 +77,7 @@ ALWAYS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestam
 OPTIONAL = {"headers": "includeHeaders", "leader_epoch": "includeLeaderEpoch"}
 """Column → the option that adds it to the others."""
 COLUMNS = (*ALWAYS, *OPTIONAL)
-"""Those of the source, in order: what `josefine_arrow/batches/columns.py` has, without pyarrow (a
+"""The source's columns in order, as in `josefine_arrow/batches/columns.py` but without pyarrow (a
 test compares them)."""
 STREAMING_OPTIONS = (
     "maxOffsetsPerTrigger",
@@ -95,6 +95,8 @@ TABLE = OptionTable(known=SOURCE_OPTIONS, refused=REFUSED, ignored=IGNORED_BY_SO
 
 def source_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
     """Check and type the options of `readStream` or `read` (None: either). Raises OptionError."""
+    # While a schema is requested Spark does not pass whether the read will be a stream (None): then
+    # only what is wrong for both is refused.
     options = OptionText(given, TABLE)
     if streaming is None:
         starting = _starting(options, LATEST)
@@ -161,14 +163,14 @@ def _read_options(options: OptionText) -> ReadOptions:
 
 
 def _unreadable_batches(options: OptionText) -> UnreadableBatches:
-    """Without the option an unreadable batch is treated as any other loss."""
+    """Without the option an unreadable batch is treated like any other loss."""
     fails = options.boolean("failOnDataLoss", True)
     by_loss = UnreadableBatches.FAIL if fails else UnreadableBatches.SKIP
     return options.choice("unreadableBatches", by_loss)
 
 
 def _columns(options: OptionText) -> tuple[str, ...] | None:
-    """None: those that are always there, and `headers` where they are asked for."""
+    """The columns asked for; None: the standard ones, and `headers` with includeHeaders."""
     if not options.has("columns"):
         if not options.boolean("includeLeaderEpoch", False):
             return None
@@ -183,7 +185,7 @@ def _columns(options: OptionText) -> tuple[str, ...] | None:
     wanted = {known[name.lower()] for name in asked}
     for name, option in OPTIONAL.items():
         if options.boolean(option, name in wanted) != (name in wanted):
-            raise OptionError(f"columns and {option} say different things of the column {name}")
+            raise OptionError(f"columns and {option} contradict each other about column {name}")
     return tuple(name for name in COLUMNS if name in wanted)
 
 
@@ -194,7 +196,7 @@ def _json_schema(options: OptionText) -> str | None:
 
     columns = _columns(options)
     if columns is not None and "value" not in columns:
-        raise OptionError("jsonSchema reads the column value: name it among columns, too")
+        raise OptionError("jsonSchema reads the column value: name it in columns too")
     text = options.text("jsonSchema", "")
     parse_schema(text)
     return text
@@ -206,14 +208,14 @@ def _from_ms(options: OptionText) -> int | None:
     position = parse_timestamp("fromTimestamp", options.text("fromTimestamp", ""))
     if position.kind is not Kind.TIMESTAMP:
         raise OptionError(
-            "fromTimestamp: a time that moves on would leave out other rows when a batch is read "
-            "again: name a moment, or say where to start by startingTimestamp"
+            "fromTimestamp: a relative time would filter other rows when a batch is read again: "
+            "give a fixed time, or set the start by startingTimestamp"
         )
     return position.timestamp_ms
 
 
 def _keys(options: OptionText) -> frozenset[bytes] | None:
-    """JSON and no list with commas, which a key may have in it."""
+    """The keys to read. JSON, because a key may contain a comma."""
     if not options.has("keys"):
         return None
     text = options.text("keys", "")
@@ -229,10 +231,8 @@ def _keys(options: OptionText) -> frozenset[bytes] | None:
 def _subscription(options: OptionText) -> Subscription:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if options.has(name)]
     if len(ways) != 1:
-        said = f"got {' and '.join(ways)}" if ways else "got none"
-        raise OptionError(
-            f"exactly one of subscribe, subscribePattern and assign is needed, {said}"
-        )
+        got = f"got {' and '.join(ways)}" if ways else "got none"
+        raise OptionError(f"exactly one of subscribe, subscribePattern and assign is needed, {got}")
     text = options.text(ways[0], "")
     if ways[0] == "subscribe":
         topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -245,7 +245,7 @@ def _subscription(options: OptionText) -> Subscription:
             re.compile(text)
         except re.error as error:
             raise OptionError(
-                f"subscribePattern: {text!r} is no pattern of Python: {error}"
+                f"subscribePattern: {text!r} is not a valid Python regular expression: {error}"
             ) from error
         if not text:
             raise OptionError("subscribePattern: expected a pattern, got nothing")
@@ -270,11 +270,11 @@ def _assigned(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _check_names(option: str, topics: Iterable[str]) -> None:
-    """Kafka's rule for topic names: no broker has another one."""
+    """Raises OptionError for a name that breaks Kafka's rule for topic names."""
     for topic in topics:
         if topic in (".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", topic):
             raise OptionError(
-                f"{option}: {topic!r} is no topic name (letters, digits, '.', '_' and '-', "
+                f"{option}: {topic!r} is not a valid topic name (characters a-z A-Z 0-9 . _ -, "
                 "at most 249 of them)"
             )
 
@@ -292,12 +292,13 @@ def _starting(options: OptionText, default: Position) -> Position:
 
 
 def _group(options: OptionText, starting: Position) -> str | None:
-    """A group's offsets are a start; beside them only one that is the same for any partition."""
+    """The starting group. With one, the start option is a default for the other partitions, so it
+    must not name partitions itself."""
     group = _name(options, "startingGroup")
     if group is not None and starting.kind in (Kind.OFFSETS, Kind.TIMESTAMPS):
         raise OptionError(
-            f"startingGroup and {starting.option} both name offsets: beside a group, "
-            "startingOffsets says only where partitions without a committed offset start"
+            f"startingGroup and {starting.option} both name offsets: with a group, "
+            "startingOffsets only defines where partitions without a committed offset start"
         )
     return group
 
@@ -305,7 +306,7 @@ def _group(options: OptionText, starting: Position) -> str | None:
 def _loss_table(options: OptionText) -> str | None:
     path = options.text("lossTable", "") or None
     if path is not None and options.boolean("failOnDataLoss", True):
-        raise OptionError("lossTable is for failOnDataLoss=false: otherwise nothing is passed over")
+        raise OptionError("lossTable is for failOnDataLoss=false: otherwise no range is skipped")
     return path
 
 

@@ -1,6 +1,6 @@
-"""Where a query begins, asked of the brokers once: the options' position against what there is.
+"""The start offsets of a query: the position of its options, resolved once with the brokers.
 
-The rules are in `offsets.py` and `options/positions.py`; this module asks what they need to know.
+The rules are in `offsets.py` and `options/positions.py`; this module sends the requests for them.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from josefine_spark.read.offsets import (
 def starts(
     client: BlockingClient, options: SourceOptions, now_ms: int
 ) -> tuple[Found, dict[TopicPartition, int]]:
-    """The partitions there are, and the offset of each to start at. `now_ms` is since 1970."""
+    """The existing partitions and the start offset of each. `now_ms` is since 1970."""
     found, bounds = _look(client, options)
     return found, _starts(client, options, bounds, now_ms)
 
@@ -32,7 +32,7 @@ def starts(
 def ranges(
     client: BlockingClient, options: SourceOptions, now_ms: int
 ) -> tuple[Found, dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """As `starts`, with the exclusive end of each partition: a batch read."""
+    """For a batch read: as `starts`, with the end offset (exclusive) of each partition."""
     found, bounds = _look(client, options)
     start = _starts(client, options, bounds, now_ms)
     ending = at_time(options.ending, now_ms)
@@ -88,7 +88,7 @@ def _found_at(
 
 
 def _check_ids(options: SourceOptions, topic_ids: Mapping[str, str]) -> None:
-    """Offsets given with the ids of their topics are good for those topics only."""
+    """Offsets that come with topic ids are valid for the topics with these ids only."""
     for topic, given in (options.starting.topic_ids or {}).items():
         if topic in topic_ids and given != topic_ids[topic]:
             raise OptionError(

@@ -1,9 +1,9 @@
-"""A streaming read: one object per query run on the driver, copies of it in the tasks.
+"""The reader of a streaming query: one object per query run on the driver, copies of it in tasks.
 
-Rules: a stream's truth is the offset that Spark keeps, so `partitions` is a function of its
-arguments; what can be decided without a broker is decided in `admission.py`, `batch_offsets.py`,
-`data_loss.py` and `lag.py`; the object caches only what may be asked again. Light imports: PySpark
-loads this module in every planner process.
+Rules: the offset in Spark's checkpoint is authoritative, so `partitions` is a function of its
+arguments; decisions that need no broker are in `admission.py`, `batch_offsets.py`, `data_loss.py`
+and `lag.py`; the object caches only what can be requested again. Light imports: PySpark loads this
+module in every planner process.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_spark.base.plain_errors import said_plainly
+from josefine_spark.base.plain_errors import without_traceback
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from josefine_spark.options.options import SourceOptions
 from josefine_spark.read.admission import Admission, OffsetRange, limit_bytes
@@ -25,7 +25,7 @@ from josefine_spark.read.input_partitions import input_partitions, read_task
 from josefine_spark.read.lag import LAG, backlog, lag_of
 from josefine_spark.read.offsets import Bounds, parse_offset, to_dict
 from josefine_spark.read.record_sizes import Sample, offset_bytes
-from josefine_spark.read.topic_metadata import Looks
+from josefine_spark.read.topic_metadata import MetadataCache
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -43,16 +43,16 @@ except ImportError:  # PySpark 4.1 has no admission control for Python sources
 log = logging.getLogger("josefine.spark")
 
 IDLE_POLL_S = 0.2
-"""With nothing new, Spark asks every 10 ms. Waiting here keeps an idle query off the broker and off
-the processor, at 5 looks a second; a cached answer instead could be too old for
+"""Without new records Spark asks every 10 ms. This wait limits an idle query to 5 requests to the
+broker per second and saves processor time; a cached answer instead could be too old for
 `processAllAvailable`."""
 
 SAMPLE_AGE_MS = 2_000
-"""How often a query that is behind looks at the batches that wait, to tell its lag."""
+"""How often a query that lags samples its unread batches, to compute the lag."""
 
 
 class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks while a query runs."""
+    """Spark's interface to a running query. Mutable."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -62,7 +62,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             delay_ms_max=options.max_trigger_delay_ms,
         )
         self._initial: TopicOffsets | None = None
-        self._looks = Looks(options.subscription, read_committed=options.read.read_committed)
+        self._metadata = MetadataCache(
+            options.subscription, read_committed=options.read.read_committed
+        )
         self._last_end: TopicOffsets | None = None
         self._reached: TopicOffsets | None = None
         self._reported: set[Loss] = set()
@@ -74,16 +76,17 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group = GroupCommits(options.read.connection, group) if group is not None else None
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """What Spark hands to `latestOffset`; it takes one limit, so bytes may go beside it."""
+        """The limit that Spark passes to `latestOffset`. Spark takes only one, so with a limit of
+        offsets the limit of bytes is applied here."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
-    @said_plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Asked for twice at the start of a query: the first answer stands."""
+        """Spark asks twice at the start of a query: both calls return the first answer."""
         if self._initial is None:
             from josefine_spark.read.start_offsets import starts
 
@@ -92,15 +95,15 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_end = self._initial
         return to_dict(self._initial)
 
-    @said_plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._admission.freeze(self._look().ends, self._options.stops_at)
 
-    @said_plainly
+    @without_traceback
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """Where the next batch ends; `start` itself when there is nothing (yet)."""
+        """The end offset of the next batch; `start` itself when there is nothing to read yet."""
         self._wait_when_idle()
         begin = parse_offset(start) if start is not None else self._last_end
         if begin is None:
@@ -108,7 +111,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._record_losses(begin)
         now = self._look(begin)
         if self._options.stops_at is not None and self._admission.target is None:
-            # PySpark 4.1 does not say that its run is an AvailableNow one.
+            # PySpark 4.1 does not report that a run is an AvailableNow one.
             self._admission.freeze(now.ends, self._options.stops_at)
         if start is not None:
             self._commit_group(begin, now)
@@ -121,11 +124,11 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = end
         return to_dict(end)
 
-    @said_plainly
+    @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """What the brokers had when `latestOffset` last looked, and how far behind the query is:
-        for its progress (`lag.py`)."""
-        latest = self._looks.latest
+        """The end offsets that `latestOffset` last saw on the brokers, and the query's lag, for its
+        progress (`lag.py`)."""
+        latest = self._metadata.latest
         if latest is None:
             return None
         reached = self._reached or latest
@@ -135,7 +138,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._sample(waiting)
         return to_dict(latest) | {LAG: lag_of(behind, self._samples, _wall_ms())}
 
-    @said_plainly
+    @without_traceback
     def partitions(
         self, start: Mapping[str, Any], end: Mapping[str, Any]
     ) -> Sequence[InputPartition]:
@@ -155,14 +158,15 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_task(self._options.read, partition)
 
-    @said_plainly
+    @without_traceback
     def commit(self, end: Mapping[str, Any]) -> None:
-        """The checkpoint is the truth, and this call trails by one batch: only for a group."""
-        if self._looks.latest is not None:
-            self._commit_group(parse_offset(end), self._looks.latest)
+        """Used for group commits only: the checkpoint is authoritative, and this call comes one
+        batch late."""
+        if self._metadata.latest is not None:
+            self._commit_group(parse_offset(end), self._metadata.latest)
 
     def stop(self) -> None:
-        """Not dependable (seldom called), so nothing may hang on it."""
+        """Does nothing: Spark seldom calls it, so no cleanup may depend on it."""
 
     def _client(self) -> Any:
         from josefine_spark.options.connections import client_for
@@ -170,14 +174,15 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client_for(self._options.read.connection)
 
     def _look(self, reached: TopicOffsets | None = None) -> TopicOffsets:
-        return self._looks.look(self._client(), _now_ms(), reached)
+        return self._metadata.look(self._client(), _now_ms(), reached)
 
     def _bounds(
         self, begin: TopicOffsets, now: TopicOffsets
     ) -> tuple[dict[TopicPartition, Bounds], list[Loss]]:
-        """Bounds of what there is, and what of `begin`'s promise is gone.
+        """The bounds of all partitions, and the losses of a stream that has read up to `begin`.
 
-        Where partitions begin is asked only when something moved: an idle query does not ask.
+        Start offsets are requested only when an end or a topic id changed: an idle query saves
+        the request.
         """
         from josefine_spark.read.discovery import earliest_offsets
 
@@ -205,8 +210,9 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batch_end(begin, now, at, ends, losses)
 
     def _caps(self, limit: Any) -> tuple[int | None, int | None]:
-        """(offsets, bytes) at most. Without a limit it is PySpark 4.1; all that is there is meant
-        by any other than the two of `getDefaultReadLimit` (a trigger that runs once)."""
+        """The maximum (offsets, bytes) of a batch. PySpark 4.1 passes no limit. Any limit other
+        than the two of `getDefaultReadLimit` means all available records (a trigger that runs
+        once)."""
         bytes_max = self._options.max_bytes_per_trigger
         if limit is None:
             return self._admission.offsets_max, bytes_max
@@ -223,7 +229,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit_bytes(bytes_max, begins, ends, sizes)
 
     def _sample(self, at: ByPartition) -> None:
-        """Look at the batches from there on; what cannot be seen now stays as it was."""
+        """Sample the batches from `at` on; a partition that cannot be read keeps its old sample."""
         from josefine_broker.base.errors import CorruptData, KafkaError
         from josefine_spark.read.record_sizes import look
 
@@ -231,12 +237,12 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             found = look(self._client(), at, read_committed=self._options.read.read_committed)
         except (KafkaError, CorruptData, OSError) as error:
-            log.info("the batches that wait could not be looked at: %s", error)
+            log.info("unread batches could not be sampled: %s", error)
             return
         self._samples.update(found)
 
     def _commit_group(self, reached: TopicOffsets, now: TopicOffsets) -> None:
-        """`reached` was processed: Spark goes on from there."""
+        """Commit `reached`: Spark continues from there, so everything before it was processed."""
         if self._group is None or reached == self._initial:
             return
         recreated = reached.recreated(now.topic_ids)
@@ -248,7 +254,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group.commit(ends, _now_ms())
 
     def _record_losses(self, reached: TopicOffsets) -> None:
-        """Write what the batch before passed over into the table, once."""
+        """Write the ranges that the previous batch skipped into the loss table, once."""
         path = self._options.read.loss_table
         if path is None or not reached.lost or reached == self._recorded:
             return
@@ -258,7 +264,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recorded = reached
 
     def _report(self, losses: Sequence[Loss], end: TopicOffsets) -> None:
-        """Log each loss once: when a batch passes over it, or the partition is gone."""
+        """Log each loss once: when a batch skips it, or when the partition no longer exists."""
         for loss in losses:
             passed = loss.partition in end.lost or loss.reason is Reason.GONE
             if passed and loss not in self._reported:

@@ -1,8 +1,9 @@
-"""A task's read: one range of one partition, from the socket into Arrow record batches.
+"""The reader of one task: one offset range of one partition, from the socket into Arrow record
+batches.
 
-Rules: one background thread fetches ahead, at most two responses wait; a fetch is not larger than
-what the range still seems to need; nothing outside [start, end) is given out; no progress within
-the poll timeout is an error; a range that is gone is an error or, when asked for, a logged loss.
+Rules: one background thread prefetches, at most two responses wait; a fetch is not larger than the
+estimated rest of the range; no record outside [start, end) is returned; no progress within the poll
+timeout is an error; a lost range is an error or, with failOnDataLoss=false, a logged loss.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("josefine.spark")
 
 AHEAD_MAX = 2
-"""Fetched responses that may wait to be decoded: one hides the network, two its jitter."""
+"""Fetched responses that may wait to be decoded: one hides the network latency, two its jitter."""
 
 FIRST_BYTES_MIN = 256 * 1024
 RECORD_BYTES_GUESS = 1024
-"""Used for the first fetch of a range, before any record of it was seen."""
+"""Assumed size for the first fetch of a range, before any record of it is known."""
 
 MISSING = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
-"""The client has waited a while already when it says so: the topic is gone."""
+"""The topic does not exist: the client returns this only after a wait for new metadata."""
 
 MAGIC_AT = 16
-"""Byte of a record batch, and of a message of before, that says which of them it is."""
+"""Position of the magic byte, in a record batch and in the older message formats."""
 
 WAIT_S = 0.1
-"""How often a thread that waits for the other looks whether it is still wanted."""
+"""How often a waiting thread checks whether it was stopped."""
 
 PASSING = {
     ErrorCode.network_exception,
@@ -57,7 +58,7 @@ PASSING = {
     ErrorCode.kafka_storage_error,
     ErrorCode.coordinator_not_available,
 }
-"""What a broker's restart looks like from here: tried again until the poll timeout."""
+"""Transient errors, such as those of a broker's restart: retried until the poll timeout."""
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
@@ -73,6 +74,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     )
     marks = options.unreadable_batches is UnreadableBatches.AS_ROW
     objects = None if options.json_schema is None else _objects(options.json_schema)
+    # The thread fetches while this one decodes: each hides the other's time.
     ahead = _FetchAhead(options, wanted, decoder)
     one_by_one = OneByOne(decoder, wanted, options, ahead.losses)
     finished = False
@@ -104,7 +106,7 @@ def _objects(schema: str) -> JsonRows:
 
 
 def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> None:
-    """At the end, when they are all known: an attempt that fails leaves no row of its own."""
+    """Record the losses at the end of the task, so that a failed attempt leaves no rows."""
     if losses and options.loss_table is not None:
         from josefine_spark.read.loss_table import LostRange, check_writable, record
 
@@ -117,14 +119,14 @@ def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> No
 
 
 class _FetchAhead:
-    """The background thread and its bounded queue. Iterate for (first offset, response)."""
+    """A background thread with a bounded queue. Iterate for (first offset, response)."""
 
     def __init__(self, options: ReadOptions, wanted: OffsetRange, decoder: Any) -> None:
         self._options = options
         self._wanted = wanted
         self._decoder = decoder
         self.losses: list[Loss] = []
-        """What was passed over; whole when the iteration has ended."""
+        """The skipped ranges; complete once the iteration has ended."""
         self._stopped = threading.Event()
         self._queue: queue.Queue[Any] = queue.Queue(AHEAD_MAX)
         self._thread = threading.Thread(target=self._run, name=f"fetch {wanted}", daemon=True)
@@ -143,7 +145,7 @@ class _FetchAhead:
         self._stopped.set()
         self._thread.join(timeout=WAIT_S)
         if self._thread.is_alive():
-            # It is in a long poll: closing the connection ends that.
+            # It waits in a long poll: closing the connection ends that.
             drop_client(self._options.connection)
             self._thread.join()
 
@@ -156,7 +158,7 @@ class _FetchAhead:
             for item in reader.fetch_all():
                 if not self._put(item):
                     return
-        except BaseException as error:  # carried over to the task's own thread
+        except BaseException as error:  # raised again in the task's own thread
             last = error
         self._put(last)
 
@@ -171,7 +173,7 @@ class _FetchAhead:
 
 
 class _RangeReader:
-    """Fetches a range response by response: what to ask next, when to give up."""
+    """Fetches a range response by response: decides what to request next and when to give up."""
 
     def __init__(
         self,
@@ -200,6 +202,8 @@ class _RangeReader:
                 self._skip_lost()
                 continue
             self._refuse_old_format(fetched.records)
+            # A response may start before the offset and may end with a partial batch: progress is
+            # the end of its last complete batch.
             offset, end = self._offset, self._decoder.end_offset(fetched.records)
             if end <= offset:
                 if not self._wait_on(fetched):
@@ -214,7 +218,7 @@ class _RangeReader:
         return client_for(self._options.connection)
 
     def _check_topic(self) -> None:
-        """A topic of the same name is not the topic: its offsets mean other records."""
+        """Compare the topic id: in a new topic of the same name the offsets mean other records."""
         if self._wanted.topic_id:
             topic = self._wanted.partition.topic
             self._is_lost_with_its_topic(self._client().metadata([topic]).topic_id(topic))
@@ -227,7 +231,7 @@ class _RangeReader:
         return True
 
     def _fetch(self) -> FetchedPartition | None:
-        """One response, None after an error that may pass."""
+        """One response; None after a transient error."""
         tp = self._wanted.partition
         size = self._bytes_wanted()
         try:
@@ -249,16 +253,16 @@ class _RangeReader:
             self._stopped.wait(WAIT_S)
             return None
         if self._is_lost_with_its_topic(self._client().known_topic_id(tp.topic)):
-            return None  # the client found the new topic, and read that
+            return None  # the client has found the new topic and read from it
         return answers.get(tp)
 
     def _refuse_old_format(self, records: memoryview) -> None:
-        """Its lengths and offsets lie elsewhere: nothing further may be read into it."""
+        """Raises ReadError for an old message format, whose lengths and offsets are elsewhere."""
         if len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC:
             raise ReadError(
                 f"{self._wanted.partition} at offset {self._offset}: the records are in message "
-                f"format {records[MAGIC_AT]}, of before Kafka 0.11, which is not read here; have "
-                "them written again by a newer producer, or start behind them"
+                f"format {records[MAGIC_AT]} (before Kafka 0.11), which is not supported; write "
+                "them again with a newer producer, or start after them"
             )
 
     def _bytes_wanted(self) -> int:
@@ -269,7 +273,8 @@ class _RangeReader:
         return _now_ms() - self._progress_ms > self._options.poll_timeout_ms
 
     def _wait_on(self, fetched: FetchedPartition) -> bool:
-        """Nothing came. True to ask again, False to end early; raises when it took too long."""
+        """After an empty response: True to fetch again, False to end early; raises ReadError after
+        the poll timeout."""
         if not self._waited_too_long():
             return True
         tp, end = self._wanted.partition, self._wanted.end
@@ -283,7 +288,7 @@ class _RangeReader:
         )
 
     def _skip_lost(self) -> None:
-        """The offset is outside the log: go on where the log begins, or end."""
+        """The offset is outside the log: continue at the log's start, or end the range."""
         tp = self._wanted.partition
         earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
         if earliest > self._offset:

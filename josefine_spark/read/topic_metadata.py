@@ -1,9 +1,9 @@
-"""What a stream's topics have now, asked with as few requests as the answer needs.
+"""The current end offsets and ids of a stream's topics, requested with as few requests as possible.
 
-Rules: what a batch is planned from is never older than the question: where ends moved, metadata are
-asked for after the ends were listed, so that the ids seen are those that the ends are of; only a
-stream that stands at the end may go on with metadata of up to `METADATA_AGE_MS`. So an idle query
-sends one ListOffsets per look, and a partition or topic that is new is seen so much later.
+Rules: a batch is never planned from old metadata: when ends have moved, metadata is requested after
+the ends were listed, so that the topic ids are those of the ends. Only a stream that has read
+everything may use metadata of up to `METADATA_AGE_MS`. So an idle query sends one ListOffsets per
+call, and sees a new partition or topic at most that much later.
 """
 
 from typing import TYPE_CHECKING
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 METADATA_AGE_MS = 1_000
 
 MISSING = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
-"""A topic or partition that was known is gone: metadata say which."""
+"""A known topic or partition no longer exists: the metadata show which one."""
 
 
-class Looks:
-    """The looks of one reader at its topics, the last answer kept."""
+class MetadataCache:
+    """The metadata requests of one reader, with a cache of the last answer. Mutable."""
 
     def __init__(self, subscription: Subscription, *, read_committed: bool) -> None:
         self._subscription = subscription
@@ -33,13 +33,13 @@ class Looks:
         self._found_ms = 0
         self._first: dict[tuple[str, TopicPartition], int] = {}
         self.latest: TopicOffsets | None = None
-        """What the last look saw."""
+        """The result of the last `look`."""
 
     def look(
         self, client: "BlockingClient", now_ms: int, reached: TopicOffsets | None = None
     ) -> TopicOffsets:
-        """Latest offsets and ids of every partition subscribed to. When a stream has `reached`
-        what the last look saw, the same ends again mean that there is nothing to read."""
+        """End offsets and ids of every subscribed partition. If a stream has `reached` the result
+        of the last call and the ends are unchanged, there is nothing to read."""
         from josefine_spark.read.discovery import discover
 
         ends = None
@@ -73,7 +73,7 @@ class Looks:
         return latest_offsets(client, found.partitions, read_committed=self._read_committed)
 
     def _firsts(self, client: "BlockingClient", found: "Found") -> dict[TopicPartition, int]:
-        """Where each partition began when it was first seen."""
+        """The earliest offset of each partition at the time when it was first seen."""
         from josefine_spark.read.discovery import earliest_offsets
 
         keys = {tp: (found.topic_ids[tp.topic], tp) for tp in found.partitions}

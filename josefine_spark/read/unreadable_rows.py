@@ -1,9 +1,9 @@
-"""One row for a record batch that cannot be read, as `unreadableBatches=asRow` asks for.
+"""The row of a record batch that cannot be read, for `unreadableBatches=asRow`.
 
-Rules: the row is marked by a column of its own, for a producer may write any key, value or header.
-A batch has one row in a micro-batch, however its ranges are split into tasks. A range that starts
-within a batch has a row for the rest of it, at the range's first offset: the part before may
-never have been read.
+Rules: a column of its own marks the row, because a producer may write any key, value or header. A
+batch has one row in a micro-batch, however its ranges are split into tasks. A range that starts
+within a batch has a row for the rest of the batch, at the range's start offset: the part before it
+may never have been read.
 """
 
 from typing import Any
@@ -30,12 +30,12 @@ def row_of(
     offset: int,
     options: ReadOptions,
 ) -> Any:
-    """A record batch of one row, or None where the row is another task's. `offset`: where the
-    response starts."""
+    """A record batch of one row, or None if another task returns the row. `offset`: the start of
+    the response."""
     at = max(header.base_offset, offset)
     if wanted.continues and header.base_offset < wanted.start == at:
         return None
-    # The time of the append is in the header twice; a producer's first record has the base.
+    # With LogAppendTime the maximum is the time of the append; else the base is the first record's.
     timestamp_ms = header.max_timestamp_ms if header.timestamp_type else header.base_timestamp_ms
     topic, partition = wanted.partition
     row = {
@@ -57,7 +57,7 @@ def row_of(
 
 
 def with_mark(batch: Any) -> Any:
-    """The record batch with the column that marks unreadable batches: null, unless it is there."""
+    """The record batch with the marker column of unreadable batches, null if it had none."""
     if UNREADABLE in batch.schema.names:
         return batch
     nothing = pa.nulls(batch.num_rows, UNREADABLE_FIELD.type)

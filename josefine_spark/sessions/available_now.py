@@ -1,8 +1,9 @@
-"""Runs a query to the end of what is there, with PySpark 4.1 too, and on a busy machine.
+"""A runner of `availableNow` queries that also reads everything with PySpark 4.1 and on a busy
+machine.
 
-PySpark 4.1 ends an `availableNow` run of a Python source after one batch, also when a limit left
-something behind. And Spark gives a Python process 10 s to start, which cannot be set: a query that
-ends of that is started again, from its checkpoint.
+PySpark 4.1 ends an `availableNow` run of a Python source after one batch, even if a limit left
+records unread. And Spark gives a Python process 10 s to start, which cannot be configured: a query
+that fails for this reason is started again from its checkpoint.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 STARTS_MAX = 3
-"""Of one run whose Python process does not come."""
+"""Starts of one run whose Python process does not connect in time."""
 
 
 def run_available_now(start: "Callable[[], StreamingQuery]") -> "list[StreamingQuery]":
-    """Start, wait for the end, and with PySpark 4.1 again until a run reads nothing more.
+    """Start the query and wait for its end; with PySpark 4.1 repeat until a run reads nothing.
 
     `start` starts a query with `trigger(availableNow=True)` and the same `checkpointLocation` each
     time. Returns the queries that ran, in order. Raises what a query raised.
@@ -51,5 +52,5 @@ def _knows_limits() -> bool:
 
 
 def _moved(progress: Any) -> bool:
-    """Whether that batch passed offsets: rows it need not have, in a compacted topic."""
+    """Whether that batch advanced offsets. In a compacted topic it may do so without rows."""
     return any(each.startOffset != each.endOffset for each in progress.sources)

@@ -1,10 +1,10 @@
-"""An archive of the JVM's loaded classes, so that Spark starts in half the processor time.
+"""The archive of the JVM's loaded classes, with which Spark starts in half the processor time.
 
 A session loads and verifies 15,000 classes before its first query; from an archive (class data
 sharing, JEP 350) they are mapped. Measured until a table has its second commit: 10.8 s of processor
-time without, 6.1 s with it. `./build.sh setup` makes the archive
-(`pipelines.run.make_class_archive`), 200 MB in the cache; a session uses the one that fits. The JVM
-checks that the class path is the one it was made with, and goes on without it if not.
+time without, 6.1 s with it. `./build.sh setup` creates the archive
+(`pipelines.run.make_class_archive`), 200 MB in the cache; a session uses the matching one. The JVM
+checks that the class path is the archive's, and otherwise starts without it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from josefine_arrow.cache.directory import cache_dir, mark_used
 
 OPTIONS = "spark.driver.extraJavaOptions"
 WORK = 2
-"""The work that it is made by: another one, another archive."""
+"""Version of the workload that creates the archive: a new version means a new archive."""
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""By default the JVM warns on stdout, which belongs to whoever started us."""
+"""By default the JVM writes warnings to stdout, which is the user's."""
 
 
 def archive() -> Path | None:
-    """Where the archive for this Java and this PySpark is or belongs; None without either."""
+    """The path of the archive for this Java and this PySpark; None without either."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -44,7 +44,7 @@ def archive() -> Path | None:
 
 
 def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
-    """The JVM's options with the archive, if there is one and the caller names none."""
+    """The JVM's options with the archive, if it exists and the caller sets none."""
     given = settings.get(OPTIONS, "")
     if "SharedArchiveFile" in given or "ArchiveClassesAtExit" in given or "-Xshare" in given:
         return {}

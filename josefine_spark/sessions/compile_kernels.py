@@ -1,6 +1,6 @@
-"""Compiles the loops that readers and writers run into the cache, so that a session's first rows do
-not wait for the compiler: `python -m josefine_spark.sessions.compile_kernels`, quick when they are
-there. Loops of other versions that nobody has run for long are removed.
+"""The command that compiles the kernels of readers and writers into the cache, so that a session's
+first rows do not wait for the compiler: `python -m josefine_spark.sessions.compile_kernels`. It is
+quick when they are there. Kernels of other versions that were not used for long are removed.
 """
 
 import sys
@@ -18,13 +18,13 @@ from josefine_broker.records.builder import Record, build_batch
 from josefine_spark.read.json_rows import JsonRows
 
 FOLDERS = ("[0-9a-f]" * 16, "josefine_spark_" + "[0-9a-f]" * 40)
-"""How those of the cache are named: by our sources, and, before that was so, by numba."""
+"""Names of the cache's folders: a digest of the sources, and, in older versions, numba's name."""
 
 RECORD = Record(b"key", b"value", headers=(("name", b"value"),))
 
 
 def make() -> bool:
-    """Decode, read and encode one record in every way that has loops of its own. False without
+    """Decode, parse and encode one record in every way that has kernels of its own. False without
     numba."""
     if decoder_class() is not Decoder:
         return False

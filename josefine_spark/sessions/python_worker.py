@@ -1,14 +1,15 @@
-"""Starts Spark's Python processes without the zip of PySpark, where the driver's PySpark will do.
+"""The start script of Spark's Python processes: they import the driver's installed PySpark and not
+its zip.
 
 Spark puts `pyspark.zip`, Py4J's zip and a jar of its own first on the path of every Python process
-(PythonUtils.sparkPythonPath). Nothing in a zip is compiled ahead, so each start compiles 200 of its
+(PythonUtils.sparkPythonPath). Modules in a zip have no compiled form, so each start compiles 200
 files, and each task lists the zips' contents again (importlib.invalidate_caches). On one machine
-the processes can take the installed package instead, which is the same code: a small script in the
-cache leaves the zips out and becomes this interpreter. Measured for the process that a stream
-starts: 1.4 s of processor time with the zips, 0.65 s without.
+the processes can use the installed package instead, which is the same code: a small script in the
+cache removes the zips from the path and runs this interpreter. Measured for the process that a
+stream starts: 1.4 s of processor time with the zips, 0.65 s without.
 
-The script also says what Spark says to the processes of tasks alone: that numpy starts no threads
-of its own. They wait by spinning, for half of the 0.3 s of processor time that its import takes.
+The script also sets OMP_NUM_THREADS=1, which Spark sets for task processes only, so that numpy
+starts no threads. Their spinning takes half of the 0.3 s of processor time of numpy's import.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from josefine_arrow.cache.directory import cache_dir
 
 NAMES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-"""Who runs tasks, and who plans and streams for them; Spark's own names."""
+"""Spark's variables for the interpreter of tasks, and for the one of planners and streams."""
 
 SCRIPT = """\
 #!/bin/sh
@@ -46,7 +47,7 @@ exec {python} "$@"
 
 
 def choose_python(*, local: bool) -> None:
-    """Name the interpreter for Spark's Python processes, unless the user did."""
+    """Set the interpreter of Spark's Python processes, unless the user has set one."""
     script = _script()
     path = _path(script) if script else None
     ours = {None, sys.executable, str(path)}
@@ -57,7 +58,7 @@ def choose_python(*, local: bool) -> None:
 
 
 def _script() -> str | None:
-    """None where a process might not find PySpark without Spark's own entries."""
+    """The start script; None if a process might not find PySpark without Spark's path entries."""
     import py4j
     import pyspark
 
@@ -79,7 +80,7 @@ def _path(script: str) -> Path | None:
 
 
 def _written(path: Path, script: str) -> bool:
-    """Whether the script is there and may be run (a cache may lie where nothing may)."""
+    """Whether the script exists and is executable (the cache's file system may be noexec)."""
     try:
         if not path.exists():
             fresh = path.with_name(f"{path.name}.{os.getpid()}")

@@ -1,9 +1,9 @@
-"""Makes `format("josefine")` known to a session whose workers are not on this machine.
+"""Registration of `format("josefine")` with a session whose workers are not on this machine.
 
-PySpark finds the format by itself too, but then its workers run the driver's own interpreter, by
-its path, and none of what `--py-files` and `addPyFile` sent reaches them (PythonUtils makes the
-function of a found source with no includes). A source that was registered runs as user functions
-do: with `spark.pyspark.python` and all that was sent.
+PySpark also discovers the format by itself, but then its workers run the driver's interpreter, by
+its path, and do not receive the files of `--py-files` and `addPyFile` (PythonUtils creates the
+function of a discovered source with no includes). A registered source runs like user functions:
+with `spark.pyspark.python` and all sent files.
 """
 
 import logging
@@ -21,11 +21,11 @@ log = logging.getLogger("josefine.spark")
 
 
 def register(spark: "SparkSession") -> None:
-    """Register the source and the sink with this session; again is harmless.
+    """Register the source and the sink with this session; repeated calls are harmless.
 
     Call it on a cluster before the first read or write, after the last `addPyFile`, and in every
-    thread that reads or writes but the one that made the session (see make_active). Also for Spark
-    Connect, whose server must be able to import this package.
+    thread that reads or writes except the one that created the session (see make_active). Also for
+    Spark Connect, whose server must be able to import this package.
     """
     from pyspark import SparkFiles
 
@@ -36,30 +36,30 @@ def register(spark: "SparkSession") -> None:
     if _has_jvm(spark):
         link_for_streams(Path(SparkFiles.getRootDirectory()))
     settle_environment(spark)
-    tell_without_effect(spark)
+    log_without_effect(spark)
 
 
-_told: set[str] = set()
-"""Once in a process: each thread registers."""
+_logged: set[str] = set()
+"""Clauses that this process has logged: every thread registers."""
 
 
-def tell_without_effect(spark: "SparkSession") -> None:
-    """Log what the session sets for Spark's Kafka connector and nothing here looks at.
+def log_without_effect(spark: "SparkSession") -> None:
+    """Log the session's settings for Spark's Kafka connector that have no effect here.
 
-    Here, for a source is not shown the settings of a session, in any of its processes.
+    This happens at registration because a source never sees the settings of a session.
     """
     for clause in settings_without_effect(spark.conf.getAll):
-        if clause not in _told:
-            _told.add(clause)
+        if clause not in _logged:
+            _logged.add(clause)
             log.warning("a setting without effect here: %s", clause)
 
 
 def make_active(spark: "SparkSession") -> None:
     """Make this session the active one of the calling thread.
 
-    Spark looks for Python data sources in the active session alone (DataSource.lookupDataSource),
-    and PySpark gives each Python thread a thread of the JVM, in which none is active: what the
-    thread that made the session finds is DATA_SOURCE_NOT_FOUND for all others.
+    Spark looks for Python data sources in the active session only (DataSource.lookupDataSource),
+    and PySpark gives each Python thread a JVM thread, which has no active session: without this
+    call every other thread than the session's own gets DATA_SOURCE_NOT_FOUND.
     """
     if _has_jvm(spark):
         jvm: Any = spark._jvm
@@ -67,10 +67,10 @@ def make_active(spark: "SparkSession") -> None:
 
 
 def _has_jvm(spark: "SparkSession") -> bool:
-    """Not so through Spark Connect."""
+    """Whether the session has a JVM in reach; false with Spark Connect."""
     return hasattr(spark, "_jsparkSession")
 
 
 def needs_registration(master: str) -> bool:
-    """Do workers of this master run elsewhere than in the driver's own process tree?"""
+    """Whether workers of this master run outside of the driver's own process tree."""
     return master != "local" and not master.startswith("local[")

@@ -1,14 +1,14 @@
-"""One way to a Spark session that can read and write Delta and finds `format("josefine")`.
+"""The factory of Spark sessions that can read and write Delta and know `format("josefine")`.
 
-Rules: the workers run this interpreter and import this very package, on a cluster what was sent to
-them; times are UTC; nothing is downloaded when the jars are already there; whatever the caller sets
-in `conf` wins.
+Rules: the workers run this interpreter and import this package, on a cluster the files that were
+sent to them; times are UTC; nothing is downloaded when the jars exist already; the caller's `conf`
+takes precedence.
 
-Delta's jars are looked for in this order, the first hit wins:
+Delta's jars are searched in this order, the first hit wins:
 1. the folder named by `JOSEFINE_SPARK_JARS`;
 2. Delta already on the classpath (the caller's conf, spark-submit, `$SPARK_HOME/jars`);
-3. the cached folder, filled once by Maven from `pom.xml` beside this file. Ivy does not read
-   Maven's settings, so where only Maven is configured this is the one way that works;
+3. the cached folder, filled once by Maven from `pom.xml` in this folder. Ivy does not read Maven's
+   settings, so where only Maven is configured nothing else works;
 4. packages through Spark's own resolver (Ivy).
 """
 
@@ -29,10 +29,10 @@ from josefine_spark.options.environment import settle_environment
 from josefine_spark.sessions.class_data_sharing import OPTIONS, with_archive
 from josefine_spark.sessions.python_worker import choose_python
 from josefine_spark.sessions.registration import (
+    log_without_effect,
     make_active,
     needs_registration,
     register,
-    tell_without_effect,
 )
 from josefine_spark.sessions.spark_launcher import quick_launcher
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DELTA_VERSION = "4.4.0"
-"""The newest Delta with jars for Spark 4.1 and 4.2; pom.xml carries the same number."""
+"""The newest Delta with jars for Spark 4.1 and 4.2; pom.xml has the same version."""
 
 SPARK_VERSIONS = ("4.1", "4.2")
-"""Spark versions that have a Delta jar of their own. The unsuffixed jar must never be taken: it
-changes its Spark version from one release to the next."""
+"""Spark versions that have a Delta jar of their own. The jar without a suffix must not be used: its
+Spark version changes from one release to the next."""
 
 JAVA_MAJOR_MIN = 17
 MAVEN_TIMEOUT_S = 600
@@ -53,10 +53,10 @@ IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 FROM_DELTA = ("io.delta_", "io.unitycatalog_")
-"""How Ivy names the files of these organisations: `io.delta_delta-storage-4.4.0.jar`."""
+"""Prefixes of Ivy's file names for these organisations: `io.delta_delta-storage-4.4.0.jar`."""
 
 IN_PYSPARK = ("org.apache.hadoop:*", "org.apache.logging.log4j:*", "org.scala-lang:*")
-"""The largest of what Delta asks for and PySpark has already; Ivy would fetch 80 MB of them."""
+"""The largest dependencies of Delta that PySpark already has; Ivy would download 80 MB of them."""
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -67,17 +67,17 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
-    # A Python process and the JVM give each other 15 s to say who they are, too few on a machine
-    # with thirty other things to do; what goes wrong is not said sooner by it.
+    # A Python process and the JVM have 15 s to authenticate to each other by default, which is too
+    # short on a busy machine. A longer timeout does not delay the report of real errors.
     "spark.python.authenticate.socketTimeout": "120s",
-    # Spark's 10,000 rows at a time are 10 MB where rows are large, and nothing of that is in a
-    # cache when it is read again: three tenths of a task's time of writing into a topic.
+    # Spark's default of 10,000 rows is 10 MB with large rows, which no longer fits the processor's
+    # cache when it is read again: that cost 30 % of a task's time of writing into a topic.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
 }
 
 LOCAL_DEFAULTS: Mapping[str, str] = {
     "spark.driver.memory": "2g",
-    # A laptop's host name often resolves to an address that nothing listens on.
+    # A laptop's host name often resolves to an address on which nothing listens.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     OPTIONS: f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
@@ -85,7 +85,7 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
 
 
 class SessionError(RuntimeError):
-    """Why no session can be started, in one sentence that says what to do."""
+    """A session cannot be started; the message is one sentence with the remedy."""
 
 
 def session(
@@ -112,6 +112,7 @@ def session(
                 running.conf.set(key, value)
         _make_known(running)
         return running
+    # With spark-submit the JVM runs already: its master, class path and JVM options are fixed.
     settings = dict(DEFAULTS)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if submitted:
@@ -140,8 +141,8 @@ def session(
 
 
 def joined(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """What is given, with options of the JVM behind those of the defaults: of two that say the
-    same, Java takes the last."""
+    """The given settings, with the JVM options appended to those of the defaults: if an option
+    occurs twice, Java uses the last one."""
     settings = dict(given)
     options = [each[OPTIONS] for each in (defaults, given) if each.get(OPTIONS)]
     if options:
@@ -150,7 +151,7 @@ def joined(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, s
 
 
 def _running() -> "SparkSession | None":
-    """The active session, or from another thread the one that this process has."""
+    """The active session; in another thread, the session of this process."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -166,11 +167,11 @@ def _make_known(spark: "SparkSession") -> None:
         register(spark)
     else:
         settle_environment(spark)
-        tell_without_effect(spark)
+        log_without_effect(spark)
 
 
 def prepare_environment() -> None:
-    """Make the Python workers that Spark will start find this package."""
+    """Set PYTHONPATH so that Spark's Python workers can import this package."""
     root = Path(__file__).resolve().parents[2]
     installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -227,8 +228,8 @@ def delta_conf(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def fetches_jars(settings: Mapping[str, str]) -> bool:
-    """Whether a session with these settings will first fetch Delta's jars, which takes minutes on a
-    slow line. Raises SessionError."""
+    """Whether a session with these settings will first download Delta's jars, which takes minutes
+    on a slow network. Raises SessionError."""
     if os.environ.get("JOSEFINE_SPARK_JARS") or _delta_on_classpath(settings):
         return False
     return not _jars_folder(spark_version()).is_dir()
@@ -239,7 +240,7 @@ def _jars_folder(spark: str) -> Path:
 
 
 def _keep_resolved(spark: "SparkSession") -> None:
-    """Copy what Ivy resolved into the cached folder, so that it is not asked again."""
+    """Copy the jars that Ivy resolved into the cached folder, so that they are found next time."""
     folder = _jars_folder(spark_version())
     resolved = [
         Path(jar.removeprefix("file:"))
@@ -317,7 +318,7 @@ def fill_with_maven(folder: Path, spark: str) -> bool:
         try:
             target.rename(folder)
         except OSError:
-            # Another session was first; its folder is as good as ours.
+            # Another session was first; its folder has the same jars.
             return folder.is_dir()
     return True
 

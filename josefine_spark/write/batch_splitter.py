@@ -1,7 +1,7 @@
-"""Cuts a finished record batch that is too large for its topic into smaller ones.
+"""The splitter of a finished record batch that is too large for its topic.
 
-The pieces hold the same records in the same order and, from an idempotent producer, the same
-sequence numbers: what was numbered behind them stays as it is. Seldom used, so record by record.
+The pieces have the same records in the same order and, from an idempotent producer, the same
+sequence numbers, so later batches need no new numbers. Seldom used, so it works record by record.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from josefine_broker.records.reader import read_records
 
 
 def split(sealed: Sealed, bytes_max: int | None) -> list[Sealed]:
-    """At least two pieces, in order; further ones while a piece is above `bytes_max` (None: not
-    known) and has more than one record. Needs two records."""
+    """At least two pieces, in order; more while a piece is above `bytes_max` (None: unknown) and
+    has more than one record. Needs at least two records."""
     header = parse_header(sealed.data)
     expands_to = max(sealed.raw_bytes, DECOMPRESSED_BYTES_MAX)
     records = list(read_records(sealed.data, bytes_max=expands_to))

@@ -1,4 +1,4 @@
-"""The columns that the sink writes: their names and types."""
+"""The sink's columns: their names and types, and the check of a DataFrame's schema."""
 
 from pyspark.sql.types import (
     ArrayType,
@@ -23,17 +23,18 @@ COLUMNS: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 
 def check_columns(options: SinkOptions, schema: StructType) -> None:
-    """Names and types of the columns written. Raises OptionError; other columns are left out."""
+    """Check the names and types of the written columns; other columns are ignored. Raises
+    OptionError."""
     types = {one.name: one.dataType for one in schema.fields}
     if "value" not in types:
         raise OptionError(f"a column named value is needed; there are {', '.join(types) or 'none'}")
     if options.topic is None and "topic" not in types:
-        raise OptionError("where to? Set the option topic, or give a column named topic")
+        raise OptionError("no topic is given: set the option topic, or add a column named topic")
     for name, (allowed, words) in COLUMNS.items():
         if schema.names.count(name) > 1:
             raise OptionError(
                 f"{schema.names.count(name)} columns are named {name}, as after a join: select "
-                "the one to be written"
+                "the one to write"
             )
         if name in types and not isinstance(types[name], allowed):
             raise OptionError(f"column {name} must be {words}, not {types[name].simpleString()}")

@@ -1,11 +1,11 @@
-"""Takes the steps of the exactly-once sink's protocol with a real broker, Kafka's own wire protocol
-and nothing else.
+"""The exactly-once sink's store on a broker: it performs the protocol's steps with nothing but the
+Kafka protocol.
 
-The records of sinks are in the topic `__josefine_sinks`, compacted, made by the first sink. They
-are written outside of transactions, by the producer of the sink's own transactional id: who takes
-the id over writes first, and from then on the partition's leader takes nothing of an older epoch.
-Whether the broker lets transactions of two-phase participants stay open (KIP-939) it says when that
-id asks to be one, though nothing is ever written under it.
+The records of sinks are in the compacted topic `__josefine_sinks`, which the first sink creates.
+They are written outside of transactions, by the producer of the sink's own transactional id. A
+driver that takes the id over writes first; from then on the partition leader rejects every older
+epoch. That id also asks to be a two-phase participant, although nothing is written in its
+transactions: the answer shows whether the broker lets such transactions stay open (KIP-939).
 """
 
 import time
@@ -42,13 +42,13 @@ from josefine_spark.write.state import SinkState, driver_id
 TOPIC = "__josefine_sinks"
 PARTITIONS = 8
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20)}
-"""The open segment is never compacted: a small one keeps reading short."""
+"""The active segment is never compacted: a small one keeps reads short."""
 FENCE = b"fence:"
-"""Before a sink's id: the key of what is written only to fence, once for each take-over."""
+"""Key prefix before a sink's id: a record that only fences, written once for each take-over."""
 OWN_TIMEOUT_MS = 60_000
-"""Of the sink's own transactional id, in which nothing is ever written."""
+"""Transaction timeout of the sink's own transactional id, in which nothing is ever written."""
 EPOCH_LAST = 2**15 - 1
-"""No producer is given it."""
+"""The highest epoch; no producer ever receives it."""
 
 NOT_OURS = {
     ErrorCode.producer_fenced,
@@ -57,16 +57,17 @@ NOT_OURS = {
     ErrorCode.invalid_txn_state,
     ErrorCode.transactional_id_not_found,
 }
-"""The transaction ended otherwise, or its producer is another one."""
+"""Errors that mean: the transaction has already ended, or its id has another producer."""
 
 
 REFUSED = {ErrorCode.transactional_id_authorization_failed, ErrorCode.unsupported_version}
-"""What a broker says that lets nobody take part in a two-phase commit, or this client not."""
+"""Answers of a broker that allows two-phase commit to nobody, or not to this client."""
 
 
 class SinkStore:
-    """One sink's protocol on one client. `attempt_timeout_ms`: of its tasks' transactions;
-    `two_phase`: whether they take part in a two-phase commit, None: where the broker lets them."""
+    """Runs one sink's protocol on one client. `attempt_timeout_ms`: timeout of the tasks'
+    transactions; `two_phase`: whether they are two-phase participants, None: if the broker allows
+    it."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class SinkStore:
         self._tp: TopicPartition | None = None
 
     def run(self, steps: Steps) -> Any:
-        """To their end; what they return. Raises SinkError."""
+        """Perform all steps; returns the generator's result. Raises SinkError."""
         result = None
         try:
             while True:
@@ -119,9 +120,9 @@ class SinkStore:
         return None
 
     def _take_over(self) -> Driver:
-        """Its first write, of number 0, is what fences."""
+        """Become the driver. The first write, with sequence 0, is what fences the one before."""
         open_ms, taken = self._take_own()
-        # An end of nothing: what tells version 2 from those before.
+        # Ending a transaction that never started succeeds only with transactions of version 2.
         outcome = self._ends({self._id: taken}, is_commit=False)[self._id]
         producer = outcome.result
         if producer is None:
@@ -133,13 +134,15 @@ class SinkStore:
         after = self._append(driver, self._fence, b"")
         self._read()
         before = self._reader.writer(self._sink_id)
-        if before not in (None, driver.producer_id):  # its epochs, or its id's time, are used up
+        # After its last epoch, or after its id expired, the id has a new producer id, whose epochs
+        # do not fence the old one: a write in the old one's highest epoch does.
+        if before not in (None, driver.producer_id):
             self._append(Driver(before, EPOCH_LAST, 0), self._fence, b"")
         return after
 
     def _take_own(self) -> tuple[int, ProducerIdentity]:
-        """The sink's id, and how long transactions of participants may be open, 0: there are
-        none."""
+        """How long transactions of two-phase participants may stay open (0: no two-phase commit),
+        and the producer of the sink's own id."""
         if self._two_phase is not False:
             outcome = self._client.run(
                 lambda s, t, d: transactions.take_ids(
@@ -148,18 +151,18 @@ class SinkStore:
                 timeout_ms=self._timeout_ms,
             )[self._id]
             if outcome.error is None:
-                told = self._client.run(
+                described = self._client.run(
                     lambda s, t, d: describe_transaction(s, self._id, t, d),
                     timeout_ms=self._timeout_ms,
                 )
-                return told.timeout_ms, outcome.result
+                return described.timeout_ms, outcome.result
             if outcome.error.code not in REFUSED:
                 raise outcome.error
             if self._two_phase:
                 raise SinkError(
-                    f"sink {self._sink_id}: kafka.transaction.two.phase.commit.enable=true, and "
-                    "the broker does not let it take part in a two-phase commit: that needs "
-                    "transactions.two_phase_commit_enable there (KIP-939)"
+                    f"sink {self._sink_id}: kafka.transaction.two.phase.commit.enable=true, but "
+                    "the broker does not let it take part in a two-phase commit: set "
+                    "transactions.two_phase_commit_enable on the broker (KIP-939)"
                 ) from outcome.error
         return 0, self._take_ids((self._id,), OWN_TIMEOUT_MS)[self._id]
 
@@ -225,13 +228,14 @@ class SinkStore:
         )
 
     def _partition(self) -> TopicPartition:
-        """Where the sink's record is, however many partitions the topic has got since."""
+        """The partition of the sink's record. It depends on PARTITIONS only, not on how many
+        partitions the topic has by now."""
         if self._tp is None:
             if self._client.metadata([TOPIC]).topics[TOPIC].error_code is not ErrorCode.none:
                 with suppress(_TopicIsThereError):
                     self._create()
             if self._client.partition_count(TOPIC) < PARTITIONS:
-                raise SinkError(f"the topic {TOPIC} must have {PARTITIONS} partitions")
+                raise SinkError(f"topic {TOPIC} must have at least {PARTITIONS} partitions")
             number = partition_for_key(self._sink_id.encode(), PARTITIONS)
             self._tp = TopicPartition(TOPIC, number)
         return self._tp
@@ -246,16 +250,17 @@ class SinkStore:
 
 
 class _TopicIsThereError(Exception):
-    """Somebody else has made it meanwhile."""
+    """Another client has created the topic in the meantime."""
 
 
 class _RecordReader:
-    """The newest records of one partition, by sink, read on from where it stood. Mutable."""
+    """The newest record per sink in one partition; each read continues at the last one's end.
+    Mutable."""
 
     def __init__(self) -> None:
         self._offset = 0
         self.records: dict[bytes, bytes | None] = {}
-        """By sink id; None: it is forgotten."""
+        """Sink id → record; None: deleted."""
         self._writers: dict[bytes, int] = {}
 
     def state(self, sink_id: str) -> SinkState:
@@ -268,21 +273,26 @@ class _RecordReader:
         return self._writers.get(sink_id.encode())
 
     def read(self, client: BlockingClient, tp: TopicPartition, end: int, timeout_ms: int) -> None:
-        """On to `end`. Raises KafkaError."""
+        """Read up to `end` (exclusive). Raises KafkaError."""
         deadline_s = time.monotonic() + timeout_ms / 1000
         while self._offset < end:
             if time.monotonic() > deadline_s:
-                raise KafkaError(ErrorCode.request_timed_out, f"{tp} could not be read to its end")
+                raise KafkaError(
+                    ErrorCode.request_timed_out,
+                    f"{tp} was read up to offset {self._offset} of {end} within {timeout_ms} ms",
+                )
             fetched = client.fetch({tp: self._offset}, timeout_ms=timeout_ms).get(tp)
             if fetched is None:
                 continue
+            # An offset below the log's start and offsets removed by compaction are no errors here:
+            # only the newest record of each sink matters.
             before = self._offset
             if fetched.error_code is ErrorCode.offset_out_of_range:
                 self._offset = fetched.log_start_offset
             else:
                 self._take(fetched.records)
             if self._offset == before and fetched.high_watermark >= end:
-                self._offset = end  # compaction has left nothing there
+                self._offset = end  # compaction has removed all records up to `end`
 
     def _take(self, records: memoryview) -> None:
         for pos, header in iter_batches(records):

@@ -1,6 +1,6 @@
-"""What became of written rows, counted per topic: in a task, summed over tasks, as one JSON line.
+"""Delivery counts of written rows per topic: of a task, summed over tasks, and as one JSON line.
 
-Pure but for `append_line`.
+Pure except for `append_line`.
 """
 
 import json
@@ -15,17 +15,17 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(slots=True)
 class TopicCounts:
-    """Of one topic: what was acknowledged, and what went wrong on the way to that."""
+    """Counts of one topic: acknowledged records and batches, retries, splits and errors."""
 
     records: int = 0
     record_bytes: int = 0
-    """Of record batches as they were sent, compressed."""
+    """Bytes of record batches as sent, compressed."""
     batches: int = 0
     retries: int = 0
     splits: int = 0
     """Batches that were too large for the topic and were sent in pieces."""
     errors: Counter[str] = field(default_factory=Counter)
-    """Errors that passed, by the name of their code."""
+    """Transient errors, by the name of their code."""
 
     def acknowledged(self, records: int, record_bytes: int) -> None:
         self.records += records
@@ -33,7 +33,7 @@ class TopicCounts:
         self.batches += 1
 
     def passed(self, codes: Iterable[ErrorCode]) -> None:
-        """Each of these was followed by another try."""
+        """Count transient errors; each was followed by a retry."""
         for code in codes:
             self.retries += 1
             self.errors[code.name] += 1
@@ -49,7 +49,7 @@ class TopicCounts:
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """Of all topics of a task, or of a whole write."""
+    """Counts of all topics of a task, or of a whole write."""
 
     topics: dict[str, TopicCounts] = field(default_factory=dict)
 
@@ -77,8 +77,8 @@ class DeliveryCounts:
 
 
 def append_line(path: Path, line: str | None) -> None:
-    """In one write, so that lines of two queries do not mix; None only makes the file. Raises
-    OSError."""
+    """Append in one write, so that lines of two queries do not mix; None only creates the file.
+    Raises OSError."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         if line is not None:

@@ -1,4 +1,4 @@
-"""What a write has delivered, as a line of the log and of the option `deliveryLog`'s file."""
+"""The delivery log: one line per write, in the process's log and in the file of `deliveryLog`."""
 
 import logging
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ log.setLevel(logging.INFO)  # a Python worker's own level is WARNING
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What one task wrote."""
+    """A task's commit message: what it wrote."""
 
     delivery: DeliveryCounts = field(default_factory=DeliveryCounts)
 
 
 def check_delivery_log(options: SinkOptions) -> None:
-    """Raises OptionError where no line can be written."""
+    """Raises OptionError if the file cannot be written."""
     if options.delivery_log is None:
         return
     try:
@@ -35,7 +35,7 @@ def check_delivery_log(options: SinkOptions) -> None:
 def log_delivery(
     messages: Sequence[WriterCommitMessage | None], batch_id: int | None, file: str | None
 ) -> None:
-    """One JSON line of what all tasks of a write have delivered."""
+    """Log one JSON line with the delivery counts of all tasks of a write."""
     whole = DeliveryCounts()
     for message in messages:
         if isinstance(message, TaskWritten):
@@ -45,5 +45,5 @@ def log_delivery(
     if file is not None:
         try:
             append_line(Path(file), line)
-        except OSError as error:  # the rows are there: no reason to fail
+        except OSError as error:  # the rows are delivered: no reason to fail
             log.warning("deliveryLog: %s: %s", file, error.strerror)

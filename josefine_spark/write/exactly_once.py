@@ -1,10 +1,10 @@
-"""`delivery=exactly_once`: a transaction per task attempt, one decision for all of them on the
-driver (`sink_steps`, which decides; here is only when Spark has what done).
+"""Writers of `delivery=exactly_once`: one transaction per task attempt, and one decision on the
+driver for all of them. `protocol` decides; this module maps Spark's calls to its steps.
 
-Rules: a batch is planned when its writer is pickled for the tasks, which is the one moment that is
-the driver's and comes once per batch: for `commit` Spark makes another writer in another process;
-so the plan travels to the tasks and comes back with what they wrote. A task without rows opens no
-transaction. Rows that a batch has committed already are not written again.
+Rules: a batch is planned when its writer is pickled for the tasks. That is the only moment that
+comes on the driver and exactly once per batch: for `commit` Spark creates another writer in another
+process. So the plan travels to the tasks and returns with their commit messages. A task without
+rows opens no transaction. A batch that is committed already is not written again.
 """
 
 import logging
@@ -45,29 +45,29 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class PlanError(SinkError, pickle.PicklingError):
-    """Planning failed; a PicklingError, because PySpark hands that on as it is."""
+    """A failed plan; a PicklingError, because PySpark passes that one on unchanged."""
 
 
 @dataclass
 class AttemptWritten(TaskWritten):
-    """What one task attempt wrote, and for which plan and batch."""
+    """A task attempt's commit message: what it wrote, for which plan and batch."""
 
     planned: Plan | None = None
     batch: Batch | None = None
     skipped: bool = False
     transactional_id: str | None = None
-    """None: it had no rows."""
+    """None: the attempt had no rows."""
     producer: ProducerIdentity | None = None
 
 
 LOOKS_S = (0.0, 1.0, 2.0)
-"""Pauses before each look for what a failed batch left open: Spark tells of the failure while other
-tasks run on, and may begin a transaction, until it has ended them (two seconds,
-`spark.python.task.killTimeout`)."""
+"""Pauses before each search for open transactions of a failed batch: Spark reports the failure
+while other tasks still run and may open a transaction, until it kills them after two seconds
+(`spark.python.task.killTimeout`)."""
 
 
 class _ExactlyOnce:
-    """What both writers share. `streaming` writers know their query by its checkpoint."""
+    """Common base of both writers. `streaming` writers take the query id from its checkpoint."""
 
     streaming: bool
 
@@ -103,7 +103,8 @@ class _ExactlyOnce:
         planned: Plan = self._store(sink_id).run(steps)
         decided = planned.decided
         if decided is not None and options.checkpoint is not None:
-            with suppress(SinkError):  # long gone: then no batch of that number will run
+            # Spark deletes old offset files; a batch without its file cannot run again either.
+            with suppress(SinkError):
                 found = fingerprint(options.checkpoint, decided.batch_id)
                 self._decided_is_ours = found == decided.fingerprint
         return planned
@@ -120,7 +121,7 @@ class _ExactlyOnce:
         )
 
     def write(self, iterator: Iterator[Any]) -> AttemptWritten:
-        """In a task: all rows, in a transaction that stays open."""
+        """In a task: write all rows, in a transaction that stays open."""
         assert self._plan is not None
         batch = self._batch_of_task(self._plan)
         message = AttemptWritten(planned=self._plan, batch=batch)
@@ -141,13 +142,15 @@ class _ExactlyOnce:
         query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or number is None:
             raise SinkError(
-                "delivery=exactly_once: this Spark does not tell its tasks which batch they write"
+                "delivery=exactly_once: this version of Spark does not pass the batch number to "
+                "its tasks"
             )
         if query != planned.query_id:
             raise SinkError(
                 f"checkpointLocation={self._options.checkpoint} is of query {planned.query_id}, "
-                f"and this is query {query}: give the option the checkpoint of this query"
+                f"and this is query {query}: set the option to the checkpoint of this query"
             )
+        # A task does not read the checkpoint: the driver has compared the decided batch's offsets.
         decided = planned.decided
         is_decided = decided is not None and self._decided_is_ours
         known = decided.fingerprint if decided is not None and is_decided else "another"
@@ -189,6 +192,7 @@ class _ExactlyOnce:
                 writer.add(batch, _wall_ms())
             writer.flush(_wall_ms())
         except BaseException as error:
+            # An aborted transaction does not hold up read_committed readers until its timeout.
             if producer is not None:
                 _abort_quietly(client, name, producer)
             drop_client(connection, writing=True)
@@ -225,13 +229,13 @@ class _ExactlyOnce:
         return Batch(query_id=planned.query_id, batch_id=number, fingerprint=found)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Without a message nobody knows the plan: the next one aborts what is open."""
+        """Abort the batch. Without a message the plan is unknown, and the next plan aborts it."""
         for each in messages:
             if isinstance(each, AttemptWritten) and each.planned is not None:
                 try:
                     self._give_up(each.planned)
                 except SinkError as error:
-                    log.warning("what the batch wrote is not aborted yet: %s", error)
+                    log.warning("the batch's transactions are not aborted yet: %s", error)
                 return
 
     def _give_up(self, planned: Plan) -> None:
@@ -242,7 +246,7 @@ class _ExactlyOnce:
 
 
 class ExactlyOnceWriter(_ExactlyOnce, DataSourceArrowWriter):
-    """`df.write.format("josefine")`: all rows become visible, or none."""
+    """Batch writer: all rows become visible, or none."""
 
     streaming = False
 
@@ -256,7 +260,7 @@ class ExactlyOnceWriter(_ExactlyOnce, DataSourceArrowWriter):
 
 
 class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("josefine")`: each batch once, also when it runs again."""
+    """Streaming writer: each micro-batch is written once, also when Spark repeats it."""
 
     streaming = True
 
@@ -268,14 +272,14 @@ class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
 
 
 def _batch_of_write(options: SinkOptions, planned: Plan) -> Batch:
-    said = options.batch
-    if said is None:
+    numbered = options.batch
+    if numbered is None:
         return Batch(query_id=planned.query_id, batch_id=0, fingerprint="")
     return Batch(
         query_id=planned.query_id,
-        batch_id=said.number,
-        fingerprint=said.fingerprint,
-        note=said.note,
+        batch_id=numbered.number,
+        fingerprint=numbered.fingerprint,
+        note=numbered.note,
     )
 
 
@@ -286,7 +290,7 @@ def _task_context() -> TaskContext:
 
 
 def _abort_quietly(client: Any, name: str, producer: ProducerIdentity) -> None:
-    """So that readers do not wait for it; the next plan would do the same."""
+    """Abort now, so that readers do not wait for it; the next plan would abort it too."""
     with suppress(KafkaError):
         client.run(lambda s, t, d: end_transactions(s, {name: producer}, False, t, d))
 

@@ -1,16 +1,16 @@
-"""The exactly-once sink's protocol, step by step, without I/O (sink-protocol.md).
+"""The commit protocol of the exactly-once sink, step by step, without I/O (sink-protocol.md).
 
 `plan`, `commit` and `give_up` are generators: each yields a step and is resumed with its result, so
-that tests can end or hold a driver between any two of them. `sink_store` takes the steps for real.
+that tests can stop or hold a driver between any two steps. `coordinator_store` performs the steps.
 
 Rules:
-- nothing is aborted before this driver's generation is written, and nothing of that or a newer one;
-- a decision is written as the producer of the sink's own transactional id: a driver that was fenced
-  writes none;
-- what is decided is committed, again and again, until every transaction is; nothing else is planned
-  before;
-- what is open and not decided is aborted behind every decision, and by who gives a batch up: that
-  one makes sure first that no decision is there, nor on its way.
+- a driver aborts nothing before its own generation is written, and then only older generations;
+- a decision is written as the producer of the sink's own transactional id, so a fenced driver
+  cannot write one;
+- a decided batch is committed, with retries, until every transaction is committed; no other batch
+  is planned before that;
+- transactions that are open and not decided are aborted after every decision, and by a driver that
+  gives a batch up, once it is sure that no decision exists or is still in flight.
 """
 
 from collections.abc import Generator, Mapping
@@ -32,47 +32,49 @@ from josefine_spark.write.state import (
 )
 
 DECIDED_WITHIN = 0.8
-"""Of the transactions' timeout: what is left is for ending them, also by the next driver."""
+"""Fraction of the transaction timeout within which a batch must be decided. The rest is the time
+for ending its transactions, also for the next driver."""
 
 
 DECIDE_MS = 60_000
-"""In place of the transactions' timeout, where there are none."""
+"""Replaces the transaction timeout for a batch without transactions."""
 TAKEN_OVER = "another run has taken it over"
-"""In the text of who tells so."""
+"""Part of the error message of a fenced driver."""
 
 
 class Driver(NamedTuple):
-    """Who writes the sink's record, and the number of its next write: of two writes with one number
-    the first that arrives counts, and the other one is as good as done (KIP-98)."""
+    """The producer that writes the sink's record, and the sequence number of its next write. Of two
+    writes with one number the first to arrive counts; the broker drops the other one as a duplicate
+    (KIP-98)."""
 
     producer_id: int
     epoch: int
     sequence: int
     open_ms: int = 0
-    """How long the broker leaves transactions of a two-phase participant open (KIP-939); 0: they
-    have the timeout that they ask for."""
+    """How long the broker leaves transactions of a two-phase participant open (KIP-939); 0: each
+    transaction has the timeout that it asks for."""
 
 
 class TakeOver(NamedTuple):
-    """Become the sink's driver. Result: `Driver`. Nothing that one before it wrote arrives any
-    more."""
+    """Become the sink's driver. Result: `Driver`. Afterwards no write of an earlier driver is
+    accepted."""
 
 
 class Read(NamedTuple):
-    """Result: the `SinkState` that has arrived last."""
+    """Result: the newest `SinkState`."""
 
 
 class Write(NamedTuple):
-    """Make it the sink's record, durably and only as this driver; None: it is forgotten. Result:
-    the `Driver` for the next write. Raises SinkError: another one has taken over, or it is not
-    known whether it arrives."""
+    """Make `state` the sink's record, durably and only as this driver; None deletes the record.
+    Result: the `Driver` for the next write. Raises SinkError if another driver has taken over or
+    the outcome of the write is unknown."""
 
     driver: Driver
     state: SinkState | None
 
 
 class FindOpen(NamedTuple):
-    """Result: transactional ids (str) with an open transaction, whosever they are."""
+    """Result: all transactional ids (str) with an open transaction, also those of other users."""
 
 
 class Abort(NamedTuple):
@@ -82,15 +84,15 @@ class Abort(NamedTuple):
 
 
 class AreOpen(NamedTuple):
-    """Result: those of these ids (tuple of str) whose transaction is not open as this producer's
-    any more."""
+    """Result: those of these ids (tuple of str) whose transaction is no longer open under this
+    producer."""
 
     transactions: Mapping[str, ProducerIdentity]
 
 
 class Commit(NamedTuple):
-    """End these transactions, as often as it takes. Result: those (tuple of str) that had been
-    ended otherwise."""
+    """Commit these transactions, with retries. Result: the ids (tuple of str) whose transaction had
+    already ended without this commit."""
 
     transactions: Mapping[str, ProducerIdentity]
 
@@ -101,7 +103,7 @@ Steps: TypeAlias = Generator[Step, Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a driver planned; travels to the tasks and back."""
+    """A driver's plan of one micro-batch; travels to the tasks and back."""
 
     sink_id: str
     query_id: str
@@ -109,23 +111,23 @@ class Plan:
     driver: Driver
     decided: Batch | None
     planned_ms: int
-    """By the clock of the driver's machine,"""
+    """Wall-clock time of the driver's machine."""
     timeout_ms: int
-    """and how long after that transactions may be open."""
+    """How long after `planned_ms` the transactions may stay open."""
     two_phase: bool = False
-    """By the broker's bound: the tasks' transactions are those of participants."""
+    """The tasks' transactions are those of two-phase participants: the broker bounds their time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What the tasks of a batch wrote."""
+    """A batch that its tasks have written, with the open transaction of each task attempt."""
 
     batch: Batch
     transactions: Mapping[str, ProducerIdentity] = field(default_factory=dict)
 
 
 def judge(sink_id: str, decided: Batch | None, batch: Batch) -> Verdict:
-    """Whether a batch is to be written. Raises SinkError where nobody can know."""
+    """Whether a batch is to be written. Raises SinkError where the record cannot answer that."""
     found = relation(decided, batch)
     if VERDICTS[found] is Verdict.STOP:
         assert decided is not None
@@ -134,17 +136,22 @@ def judge(sink_id: str, decided: Batch | None, batch: Batch) -> Verdict:
 
 
 def plan(sink_id: str, query_id: str, planned_ms: int, timeout_ms: int) -> Steps:
-    """Before a batch: settle what is decided, abort what is left over. Returns `Plan`."""
+    """Before a batch: settle the last decision, abort leftover transactions. Returns `Plan`."""
+    # The query is checked before the take-over, so that a query with the wrong sinkId does not
+    # fence the rightful one, and again after it, because the record may have changed in between.
     state: SinkState = yield Read()
     _check_query(sink_id, state, query_id)
     driver: Driver = yield TakeOver()
     state = yield Read()
     _check_query(sink_id, state, query_id)
+    # A decided batch is committed first: abort and plan would otherwise lose decided rows.
     if state.phase is Phase.DECIDED:
         yield from _end_decided(sink_id, state)
         state = state.settled()
     before = state.generation
     state = state.planned()
+    # The new generation is durable before anything is aborted: a driver that lost a race fails at
+    # this write and so never aborts transactions of its successor.
     driver = yield Write(driver, state)
     yield from _abort_left(sink_id, before)
     return Plan(
@@ -160,12 +167,14 @@ def plan(sink_id: str, query_id: str, planned_ms: int, timeout_ms: int) -> Steps
 
 
 def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = False) -> Steps:
-    """Decide the batch, end its transactions. `forgets`: nobody will use this sink again. Raises
-    SinkError."""
+    """Decide the batch and commit its transactions. `forgets`: the sink will not be used again, so
+    its record is deleted. Raises SinkError."""
     sink_id, transactions = planned.sink_id, written.transactions
     state: SinkState = yield Read()
     if state.generation != planned.generation:
         raise SinkError(f"sink {sink_id}: {TAKEN_OVER}; nothing was committed")
+    # A decision is a promise that every transaction can still be committed. So it is refused when
+    # one has ended already, or when one may time out before a next driver could commit it.
     gone: tuple[str, ...] = yield AreOpen(transactions)
     if gone:
         raise SinkError(
@@ -174,10 +183,11 @@ def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = Fals
         )
     if now_ms - planned.planned_ms > planned.timeout_ms * DECIDED_WITHIN:
         raise SinkError(
-            f"sink {sink_id}: the batch took {(now_ms - planned.planned_ms) // 1000} s, too near "
+            f"sink {sink_id}: the batch took {(now_ms - planned.planned_ms) // 1000} s, too close "
             f"to the {planned.timeout_ms // 1000} s of {_bound(planned)} to be decided safely: "
             "make batches smaller, or the timeout longer"
         )
+    # This write is the commit point: from here on a crash is repaired by committing, not aborting.
     state = state.with_decision(written.batch, transactions)
     driver: Driver = yield Write(planned.driver, state)
     yield from _end_decided(sink_id, state)
@@ -187,8 +197,9 @@ def commit(planned: Plan, written: Written, now_ms: int, *, forgets: bool = Fals
 
 
 def give_up(planned: Plan) -> Steps:
-    """After a batch that failed, perhaps in `commit`. Returns whether it was aborted. A decision
-    may be on its way yet: what is written here has its number, so only one of the two counts."""
+    """After a batch that failed, perhaps in `commit`. Returns whether it was aborted."""
+    # A decision of this driver may still be in flight. The write here has the same sequence number,
+    # so the broker accepts only one of the two (KIP-98), and the second read shows which one.
     state: SinkState = yield Read()
     if _is_undecided(planned, state):
         yield Write(planned.driver, state)
@@ -200,8 +211,8 @@ def give_up(planned: Plan) -> Steps:
 
 
 def settle(sink_id: str) -> Steps:
-    """End what is decided and not ended, and abort what is open and not decided, as `plan` would:
-    who was the driver decides nothing any more. Returns whether anything was decided."""
+    """Commit a decided batch and abort what is open and undecided, as `plan` would. The former
+    driver is fenced by this. Returns whether a decision was pending."""
     driver: Driver = yield TakeOver()
     state: SinkState = yield Read()
     is_decided = state.phase is Phase.DECIDED
@@ -213,8 +224,8 @@ def settle(sink_id: str) -> Steps:
 
 
 def begin(sink_id: str) -> Steps:
-    """Before a caller's first numbered batch: take the sink over, settle what is decided. Nothing
-    that one before it decides arrives any more. Returns `SinkState`. Raises SinkError."""
+    """Before a caller's first numbered batch: take the sink over and settle its decision. No
+    decision of an earlier driver arrives afterwards. Returns `SinkState`. Raises SinkError."""
     driver: Driver = yield TakeOver()
     state: SinkState = yield Read()
     if state.phase is not Phase.DECIDED:
@@ -226,13 +237,13 @@ def begin(sink_id: str) -> Steps:
 
 
 def look() -> Steps:
-    """What is decided, whoever goes on. Returns `SinkState`."""
+    """Read the sink's record without taking the sink over. Returns `SinkState`."""
     state: SinkState = yield Read()
     return state
 
 
 def decide(sink_id: str, batch: Batch, now_ms: int, timeout_ms: int = DECIDE_MS) -> Steps:
-    """A numbered batch without rows of its own, unless it is decided already. Raises SinkError."""
+    """Decide a numbered batch without rows, unless it is decided already. Raises SinkError."""
     planned: Plan = yield from plan(sink_id, batch.query_id, now_ms, timeout_ms)
     if judge(sink_id, planned.decided, batch) is Verdict.WRITE:
         yield from commit(planned, Written(batch=batch), now_ms)
@@ -240,7 +251,7 @@ def decide(sink_id: str, batch: Batch, now_ms: int, timeout_ms: int = DECIDE_MS)
 
 
 def forget(sink_id: str) -> Steps:
-    """Nothing is decided any more: the batch that comes next is written, whichever it is. Returns
+    """Drop the last decision, so that the next batch is written, whatever its number. Returns
     whether there was a record."""
     driver: Driver = yield TakeOver()
     state: SinkState = yield Read()
@@ -255,7 +266,7 @@ def _is_undecided(planned: Plan, state: SinkState) -> bool:
 
 
 def _abort_left(sink_id: str, generation: int) -> Steps:
-    """What attempts of this generation, or before, left open: none of it is decided any more."""
+    """Abort the open transactions of this generation and older ones: none belongs to a decision."""
     left = []
     for each in (yield FindOpen()):
         found = generation_of(sink_id, each)
@@ -273,13 +284,13 @@ def _end_decided(sink_id: str, state: SinkState) -> Steps:
             f"sink {sink_id}: batch {state.decided.batch_id} was decided, but {len(lost)} of its "
             f"{len(state.transactions)} transactions ended without it ({lost[0]}): they were not "
             "committed within their timeout, or somebody aborted them. Their rows are not in the "
-            f"topic. `josefine sinks forget {sink_id}` has the batch written again, with "
-            "duplicates of what did arrive"
+            f"topic. `josefine sinks forget {sink_id}` makes the query write the batch again, with "
+            "duplicates of the rows that did arrive"
         )
 
 
 def _bound(planned: Plan) -> str:
-    """What says how long transactions may be open."""
+    """The setting that bounds how long transactions may stay open."""
     if planned.two_phase:
         return "the broker's transactions.two_phase_commit_timeout_max_ms"
     return "kafka.transaction.timeout.ms"
@@ -295,7 +306,7 @@ def _check_query(sink_id: str, state: SinkState, query_id: str) -> None:
 def _why_stopped(sink_id: str, found: Relation, decided: Batch, batch: Batch) -> str:
     if batch.query_id == decided.query_id == NUMBERED:
         return _why_number(sink_id, found, decided, batch)
-    told = {
+    why = {
         Relation.OTHER: f"it last committed batch {decided.batch_id} of query {decided.query_id}, "
         f"and this is query {batch.query_id}: was the checkpoint deleted?",
         Relation.OLDER: f"batch {decided.batch_id} is committed, and now batch {batch.batch_id} "
@@ -304,19 +315,19 @@ def _why_stopped(sink_id: str, found: Relation, decided: Batch, batch: Batch) ->
         "it has now: the checkpoint is not the one it was",
     }[found]
     return (
-        f"sink {sink_id}: {told}. What it would write may be in the topic already. Take another "
-        f"sinkId, or `josefine sinks forget {sink_id}` to write it all the same"
+        f"sink {sink_id}: {why}. Its rows may be in the topic already. Take another "
+        f"sinkId, or run `josefine sinks forget {sink_id}` to write them anyway"
     )
 
 
 def _why_number(sink_id: str, found: Relation, decided: Batch, batch: Batch) -> str:
-    """Of batches that their caller numbers."""
+    """`_why_stopped` for batches that their caller numbers."""
     if found is Relation.CHANGED:
         return (
-            f"sink {sink_id}: batch {batch.batch_id} is committed, with another batchFingerprint: "
-            "it is not the batch that it was"
+            f"sink {sink_id}: batch {batch.batch_id} is committed with another batchFingerprint: "
+            "its content has changed since"
         )
     return (
-        f"sink {sink_id}: batchId {batch.batch_id} comes behind {decided.batch_id}, which is "
-        "committed: numbers only grow"
+        f"sink {sink_id}: batchId {batch.batch_id} is lower than {decided.batch_id}, which is "
+        "committed: batch numbers must grow"
     )

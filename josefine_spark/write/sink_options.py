@@ -1,4 +1,4 @@
-"""The options of a write, batch or streaming, from their text: types, defaults, contradictions.
+"""The options of a write, batch or streaming: parsing, defaults and checks for contradictions.
 
 Pure. Raises OptionError with one sentence that names the option.
 """
@@ -65,6 +65,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
             f"got {compression!r}"
         )
     delivery = options.choice("delivery", Delivery.AT_LEAST_ONCE)
+    # Before the values are used: a contradiction must fail, not be resolved silently.
     idempotent = _is_idempotent(options, acks)
     _check_exactly_once(options, delivery, idempotent)
     return SinkOptions(
@@ -116,7 +117,7 @@ def _batch(options: OptionText, delivery: Delivery) -> NumberedBatch | None:
     if delivery is not Delivery.EXACTLY_ONCE:
         raise OptionError("batchId is for delivery=exactly_once")
     if not options.text("sinkId", ""):
-        raise OptionError("batchId needs sinkId, of whose batches it is the number")
+        raise OptionError("batchId needs sinkId: it numbers the batches of that sink")
     return NumberedBatch(
         number=options.integer("batchId", 0) or 0,
         fingerprint=options.text("batchFingerprint", ""),
@@ -125,7 +126,7 @@ def _batch(options: OptionText, delivery: Delivery) -> NumberedBatch | None:
 
 
 def _is_idempotent(options: OptionText, acks: str) -> bool:
-    """As Kafka's producer: on, unless `acks` rules it out and nobody asked for it."""
+    """As in Kafka's producer: on by default, off if `acks` excludes it and it was not set."""
     wanted = options.boolean("kafka.enable.idempotence", acks != "1")
     if wanted and acks == "1":
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")

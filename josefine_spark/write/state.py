@@ -1,9 +1,9 @@
-"""What is known for good of one exactly-once sink: its generation and its last decision. Pure.
+"""The durable state of one exactly-once sink: its generation and its last decision. Pure.
 
-One record per sink, in a compacted topic, under its id. Every plan of a batch is a generation of
-its own; the tasks' transactional ids carry it, so an older driver never touches a newer one's. From
-the record that says DECIDED on, the batch is committed: its transactions are, or will be, whoever
-comes next.
+Each sink has one record, keyed by its id, in a compacted topic. Every plan of a batch has a
+generation of its own; the tasks' transactional ids contain it, so an older driver never touches the
+transactions of a newer one. The record with phase DECIDED is the commit point of a batch: this
+driver or the next one commits its transactions.
 """
 
 import json
@@ -20,27 +20,27 @@ FORMAT = 1
 PREFIX = "josefine-sink"
 SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,150}")
 BATCH_WRITE = "batch write"
-"""In place of a query's id: each batch write is a new one."""
+"""Replaces the query id of a batch write: each batch write is a new query."""
 NUMBERED = "numbered batches"
-"""In place of a query's id: batch writes whose caller numbers them, and may write one again."""
+"""Replaces the query id of batch writes whose caller numbers them and may repeat one."""
 
 
 class Phase(Enum):
-    """What a sink does, as its record says."""
+    """The state of a sink, as its record has it."""
 
-    NEW = "new"  # nothing was decided that anybody remembers
-    PLANNED = "planned"  # a batch may be being written, and is not decided
-    DECIDED = "decided"  # the batch is committed, and not every transaction is ended yet
-    SETTLED = "settled"  # the batch is committed, and every transaction is ended
+    NEW = "new"  # no decision is recorded
+    PLANNED = "planned"  # a batch may be in progress and is not decided
+    DECIDED = "decided"  # the batch is committed, and some of its transactions are still open
+    SETTLED = "settled"  # the batch is committed, and so are all of its transactions
 
 
 class Event(Enum):
-    """What moves a sink."""
+    """An event that changes the phase of a sink."""
 
     PLAN = "plan"  # a driver takes it and plans a batch
     DECIDE = "decide"  # every task has written
     SETTLE = "settle"  # every transaction of the decision is committed
-    FORGET = "forget"  # its last batch is settled and no other will come, or an operator says so
+    FORGET = "forget"  # its last batch is settled and was the last one, or an operator asks for it
 
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
@@ -60,15 +60,15 @@ def next_phase(phase: Phase, event: Event) -> Phase:
     """Raises Fatal for a pair that the table does not list."""
     after = TRANSITIONS.get((phase, event))
     if after is None:
-        raise Fatal(f"a sink that is {phase.value} cannot take {event.value}")
+        raise Fatal(f"a sink in phase {phase.value} cannot take the event {event.value}")
     return after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Which batch of which query; the fingerprint is of its source offsets, or its caller's own.
+    """One batch of one query. The fingerprint is of its source offsets, or given by the caller.
 
-    `note`: what a caller who numbers batches keeps beside the decision.
+    `note`: text that a caller who numbers batches stores with the decision.
     """
 
     query_id: str
@@ -79,16 +79,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkState:
-    """The record. `decided` outlives the phase DECIDED: it is the last one there was."""
+    """The record of a sink. `decided` is the last decided batch, also after the phase DECIDED."""
 
     phase: Phase = Phase.NEW
     generation: int = 0
     decided: Batch | None = None
     transactions: tuple[tuple[str, ProducerIdentity], ...] = ()
-    """Those of `decided`, by transactional id."""
+    """The transactions of `decided`, by transactional id."""
 
     def planned(self) -> "SinkState":
-        """The next generation's."""
+        """The state of the next generation, with a plan."""
         return replace(
             self,
             phase=next_phase(self.phase, Event.PLAN),
@@ -110,7 +110,8 @@ class SinkState:
         return replace(self, phase=next_phase(self.phase, Event.SETTLE))
 
     def forgotten(self) -> "SinkState":
-        """Without its decision; its generations go on counting."""
+        """Without the decision. The generation is kept: a number that was used must not return, or
+        an old driver's transactions would pass for new ones."""
         return SinkState(phase=next_phase(self.phase, Event.FORGET), generation=self.generation)
 
     def encode(self) -> bytes:
@@ -137,13 +138,13 @@ class SinkState:
     def decode(cls, data: bytes) -> "SinkState":
         """Raises CorruptData, also for a format that is newer."""
         try:
-            told: Any = json.loads(data)
-            if told["format"] != FORMAT:
-                raise CorruptData(f"a sink's record of format {told['format']}, known is {FORMAT}")
-            decided = told["decided"]
+            read: Any = json.loads(data)
+            if read["format"] != FORMAT:
+                raise CorruptData(f"sink record has format {read['format']}, known is {FORMAT}")
+            decided = read["decided"]
             return cls(
-                phase=Phase(told["phase"]),
-                generation=told["generation"],
+                phase=Phase(read["phase"]),
+                generation=read["generation"],
                 decided=decided
                 and Batch(
                     query_id=decided["queryId"],
@@ -153,26 +154,26 @@ class SinkState:
                 ),
                 transactions=tuple(
                     (name, ProducerIdentity(producer_id, epoch))
-                    for name, producer_id, epoch in told["transactions"]
+                    for name, producer_id, epoch in read["transactions"]
                 ),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptData(f"a sink's record that is none: {error}") from error
+            raise CorruptData(f"not a valid sink record: {error}") from error
 
 
 class Relation(Enum):
-    """A batch that is to run, beside the last decision."""
+    """How a batch that is about to run relates to the last decided batch."""
 
     FIRST = "nothing was ever decided"
-    NEXT = "it comes behind the one decided"
-    SAME = "it is the one decided"
-    CHANGED = "the one decided had its number, and other source offsets"
-    OLDER = "one behind it is decided"
-    OTHER = "the one decided is of another query"
+    NEXT = "it comes after the decided batch"
+    SAME = "it is the decided batch"
+    CHANGED = "the decided batch has its number and other source offsets"
+    OLDER = "a later batch is decided"
+    OTHER = "the decided batch is of another query"
 
 
 class Verdict(Enum):
-    """What a task does."""
+    """What a task does with its rows."""
 
     WRITE = "write"
     SKIP = "skip"
@@ -187,15 +188,16 @@ VERDICTS: dict[Relation, Verdict] = {
     Relation.OLDER: Verdict.STOP,
     Relation.OTHER: Verdict.STOP,
 }
-"""A batch number alone proves nothing: with a deleted checkpoint they begin at 0 again."""
+"""A batch number alone proves nothing: after a deleted checkpoint the numbers start at 0 again."""
 
 
 def relation(decided: Batch | None, batch: Batch) -> Relation:
-    """Where `batch` stands."""
+    """How `batch` relates to the last decided one."""
     if decided is None:
         return Relation.FIRST
     if decided.query_id != batch.query_id:
         return Relation.OTHER
+    # Each batch write is a new query, so its number 0 never means a repeated batch.
     if batch.query_id == BATCH_WRITE or batch.batch_id > decided.batch_id:
         return Relation.NEXT
     if batch.batch_id < decided.batch_id:
@@ -209,12 +211,12 @@ def driver_id(sink_id: str) -> str:
 
 
 def attempt_id(sink_id: str, generation: int, partition: int, task_attempt: int) -> str:
-    """A task attempt's transactional id, which no other attempt ever has."""
+    """A task attempt's transactional id, which no other attempt ever uses."""
     return f"{PREFIX}:{sink_id}:{generation}:{partition}:{task_attempt}"
 
 
 def generation_of(sink_id: str, transactional_id: str) -> int | None:
-    """Of an attempt of this sink; None: it is none."""
+    """The generation in a task attempt's id; None: the id is not of an attempt of this sink."""
     found = re.fullmatch(
         rf"{PREFIX}:{re.escape(sink_id)}:(\d+):\d+:\d+", transactional_id, re.ASCII
     )

@@ -1,8 +1,8 @@
-"""A task's write: Arrow batches in, acknowledged record batches out.
+"""The writer of one task: Arrow batches in, acknowledged record batches out.
 
-Rules: one request under way, the batches of a partition in order; what may pass (a broker that
-restarts, a leader that moves) is tried again until the delivery timeout; a batch that is too large
-for its topic is sent in pieces; any other refusal ends the task.
+Rules: one request is in flight, with the batches of a partition in order; a transient error (a
+broker restarts, a leader moves) is retried until the delivery timeout; a batch that is too large
+for its topic is sent in pieces; any other error fails the task.
 """
 
 import time
@@ -27,18 +27,18 @@ from josefine_spark.write.delivery import DeliveryCounts
 T = TypeVar("T")
 
 SEALED_BYTES_MAX = 4 * 1024 * 1024
-"""Finished record batches that may wait to be sent: one request with several costs little more
-than one with one."""
+"""Finished record batches that may wait to be sent: a request with several batches costs little
+more than a request with one."""
 
 TOO_LARGE = {ErrorCode.message_too_large, ErrorCode.record_list_too_large}
-"""For the topic's max.message.bytes or its segment.bytes."""
+"""The batch exceeds the topic's max.message.bytes or its segment.bytes."""
 
 UNKNOWN = {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
-"""The client has waited a moment already when it says so: the topic is not there."""
+"""The topic does not exist: the client returns this only after a wait for new metadata."""
 
 
 def monotonic_ms() -> int:
-    """Milliseconds that never go back."""
+    """Milliseconds of the monotonic clock."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -53,8 +53,8 @@ class TaskWriter:
         now_ms: Callable[[], int] = monotonic_ms,
         identity: Identity | None = None,
     ) -> None:
-        """`turn` is where keyless rows begin; `identity` who writes (None: a producer of its own).
-        Raises KafkaError when no broker gives an id."""
+        """`turn`: the partition at which rows without a key start; `identity`: the producer (None:
+        a new one). Raises KafkaError when no broker assigns a producer id."""
         self.delivery = DeliveryCounts()
         self._client = client
         self._options = options
@@ -70,7 +70,7 @@ class TaskWriter:
         )
 
     def add(self, batch: Any, timestamp_ms: int) -> None:
-        """Take the rows of an Arrow batch; sends what is finished."""
+        """Add the rows of an Arrow batch; sends finished record batches."""
         if batch.num_rows == 0:
             return
         names = batch.schema.names
@@ -98,7 +98,7 @@ class TaskWriter:
             self._send()
 
     def _send(self) -> None:
-        """One batch of each partition that has some, until each is acknowledged or in pieces."""
+        """Send one batch per partition, until each is acknowledged or split."""
         waiting = self._encoder.take()
         deadline_ms = self._now_ms() + self._options.delivery_timeout_ms
         while waiting:
@@ -115,13 +115,15 @@ class TaskWriter:
     def _settle(
         self, tp: TopicPartition, batch: Sealed, outcome: Outcome, deadline_ms: int
     ) -> bool:
-        """False when it is to be sent again as it is. Raises SinkError."""
+        """Handle a partition's outcome; False: send the same batch again. Raises SinkError."""
         counts = self.delivery.of(tp.topic)
         counts.passed(outcome.passed)
         error = outcome.error
         if error is None:
             counts.acknowledged(batch.records, len(batch.data))
             return True
+        # The broker has rejected the whole batch, so its records and sequence numbers can be sent
+        # again in smaller batches.
         if error.code in TOO_LARGE:
             self._split(tp, batch, error)
             counts.splits += 1
@@ -134,18 +136,19 @@ class TaskWriter:
     def _split(self, tp: TopicPartition, batch: Sealed, error: KafkaError) -> None:
         limit = self._bytes_max(tp.topic)
         if batch.records == 1:
-            told = "" if limit is None else f", which is {limit}"
+            known = "" if limit is None else f", which is {limit}"
             raise SinkError(
                 f"topic {tp.topic}, partition {tp.partition}: a record of {len(batch.data)} bytes "
-                f"is larger than the topic's max.message.bytes{told}"
+                f"is larger than the topic's max.message.bytes{known}"
             ) from error
         self._encoder.put_back(tp, split(batch, limit))
-        # What is encoded from now on should fit at once; compressed, as this batch was.
+        # Later batches should fit at once. The encoder counts bytes before compression, so the
+        # limit is scaled by the compression ratio of this batch.
         fits = len(batch.data) // 2 if limit is None else min(limit, len(batch.data))
         self._encoder.limit(tp.topic, fits * batch.raw_bytes // len(batch.data))
 
     def _bytes_max(self, topic: str) -> int | None:
-        """The topic's limit, None where the broker does not tell."""
+        """The topic's max.message.bytes; None: the broker does not report it."""
         try:
             value = self._client.describe_configs([topic])[topic]["max.message.bytes"].value
             return int(value or "")
@@ -157,7 +160,8 @@ class TaskWriter:
         return min(left_ms, self._options.connection.request_timeout_ms)
 
     def _patiently(self, ask: Callable[[int], T]) -> T:
-        """`ask(timeout_ms)`, again while its error may pass and time is left. Raises KafkaError."""
+        """`ask(timeout_ms)`, with retries after transient errors while time is left. Raises
+        KafkaError."""
         deadline_ms = self._now_ms() + self._options.max_block_ms
         while True:
             try:
@@ -173,7 +177,7 @@ class TaskWriter:
         return Identity(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
 
     def _count(self, topic: str) -> int:
-        """Partitions of a topic; a topic that is not there is made if the broker does that."""
+        """Partition count of a topic; the broker may create a missing one (auto creation)."""
         count = self._counts.get(topic)
         if count is None:
             count = self._counts[topic] = self._patiently(
@@ -198,7 +202,7 @@ class TaskWriter:
 
 
 def _partitions(batch: Any, topics: dict[str, tuple[Any, int]]) -> Any:
-    """The partition asked for per row, -1 where none is."""
+    """The partition that each row asks for, -1: none."""
     if "partition" not in batch.schema.names:
         return np.full(batch.num_rows, -1, dtype=np.int64)
     column = batch.column("partition").cast(pa.int64())
@@ -211,15 +215,15 @@ def _partitions(batch: Any, topics: dict[str, tuple[Any, int]]) -> Any:
 
 
 def _check_headers(headers: Any) -> None:
-    """Raises SinkError for a header that is null or has no name: no record can have one."""
+    """Raises SinkError for a header that is null or has no key: a record cannot contain one."""
     entries = headers.values
     if not entries.null_count and not entries.field(0).null_count:
         return
-    entries = headers.flatten()  # without what lies below null lists and outside of a slice
+    entries = headers.flatten()  # drops entries below null lists and outside of a slice
     if entries.null_count:
-        raise SinkError("a header of a row is null: filter such entries out of the column headers")
+        raise SinkError("a row has a header that is null: filter such entries out of headers")
     if entries.field(0).null_count:
-        raise SinkError("a header of a row has no key (its value may be null, its key must not)")
+        raise SinkError("a row has a header without a key (its value may be null, its key not)")
 
 
 def _may_pass(code: ErrorCode) -> bool:

@@ -195,7 +195,7 @@ def _commands(file: str, stop: Stop, table_readable: bool, checkpoint_usable: bo
     return ["Decide which side is right:", *commands]
 
 
-_OPTION_OF_SOURCE = ". Set failOnDataLoss=false to go on with what is there"
+_OPTION_OF_SOURCE = ". Set failOnDataLoss=false to continue with the records that are left"
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 

@@ -264,7 +264,7 @@ def test_command_adds_lists_and_removes_rules(guarded: Guarded) -> None:
     )  # fmt: skip
     assert guarded.josefine(ROOT, "acls", "remove", "--user", "carol", "-y") == (
         0,
-        "no rule fits\n",
+        "no rule matches\n",
     )
 
 
@@ -272,10 +272,16 @@ def test_command_adds_lists_and_removes_rules(guarded: Guarded) -> None:
     ("arguments", "words"),
     [
         (("add", "--topic", "t"), "a rule names --user, --operation and one of"),
-        (("add", "-u", "a", "-o", "reed", "-t", "x"), "'reed' is no operation there: read, write"),
-        (("add", "-u", "a", "-o", "write", "-g", "x"), "'write' is no operation there: read"),
+        (
+            ("add", "-u", "a", "-o", "reed", "-t", "x"),
+            "'reed' is not a valid operation there: read, write",
+        ),
+        (
+            ("add", "-u", "a", "-o", "write", "-g", "x"),
+            "'write' is not a valid operation there: read",
+        ),
         (("add", "-u", "a", "-o", "read", "-t", "x", "-g", "y"), "one resource at a time"),
-        (("remove",), "say whose rules go (--user), or of which resource"),
+        (("remove",), "name the rules to remove: give --user or a resource"),
     ],
 )
 def test_command_says_what_a_rule_lacks(
@@ -480,7 +486,7 @@ def test_commands_say_to_a_page_who_asks(guarded: Guarded) -> None:
     assert (code, json.loads(said)["controller"]) == (0, 1), said
     assert "User:alice may not DESCRIBE" in guarded.josefine(ALICE, "cluster", "status", *where)[1]
     nobody = josefine(guarded.broker.bootstrap, "cluster", "status", *where)
-    assert "User:ANONYMOUS may not DESCRIBE the cluster; say who you are" in nobody.err
+    assert "User:ANONYMOUS may not DESCRIBE the cluster; give credentials" in nobody.err
     seen = {user: asyncio.run(_first_view(guarded, user)) for user in (ROOT, ALICE)}
     assert seen[ROOT]["counts"]["brokers"] == 1
     assert "403: User:alice may not DESCRIBE" in seen[ALICE]["error"]

@@ -74,7 +74,7 @@ def test_brokers_values_say_where_they_come_from_and_that_they_stay(bootstrap: s
         (("remove", "--broker", "1", "num.partitions"), "a broker's settings are in its file"),
         (
             ("remove", "-t", "orders", "retention.mss"),
-            "'retention.mss' is no topic configuration; the nearest known key is retention.ms",
+            "'retention.mss' is not a topic configuration; the nearest known key is retention.ms",
         ),
     ],
 )

@@ -149,7 +149,7 @@ def test_reset_shows_first_and_moves_when_told(bootstrap: str, make_topic: Topic
     shifted = josefine(bootstrap, *reset, "--all-topics", "--shift-by", "-2", "--execute")
 
     assert "10" in shown.out
-    assert shown.err == "nothing is changed yet: --execute does it\n"
+    assert shown.err == "nothing is changed yet: run it with --execute\n"
     assert unchanged == [(0, 10, 0), (1, 10, 0)]
     assert json.loads(done.out) == {
         "group": topic,
@@ -193,7 +193,7 @@ def test_offsets_go_to_where_a_table_ends(
     done = josefine(bootstrap, *command)
 
     assert refused.code == 1
-    assert "was made again since the table" in refused.err
+    assert "was created again since the table" in refused.err
     assert done.code == 0, done.err
     assert offsets(bootstrap, topic) == [(0, 6, 4)]
 
@@ -259,8 +259,8 @@ def test_what_cannot_be_done_is_one_sentence(bootstrap: str, make_topic: Topics)
         ("groups", "list", "--type", "clasic"): (2, "--type is classic, consumer or text, not"),
         ("groups", "describe", "absent"): (1, "group 'absent' does not exist"),
         (*reset, "--to", "latest"): (2, "which offsets?"),
-        (*reset, "-t", topic): (2, "where to?"),
-        (*reset, "-t", topic, "--to", "then"): (2, "--to 'then' is none of"),
+        (*reset, "-t", topic): (2, "no target: give one of"),
+        (*reset, "-t", topic, "--to", "then"): (2, "--to 'then' is not valid"),
         (*reset, "-t", f"{topic}:7", "--to", "latest"): (1, f"topic '{topic}' has no partition 7"),
         (*reset, "-t", "no-topic", "--to", "latest"): (1, "topic 'no-topic' does not exist"),
         (*reset, "--all-topics", "--to", "latest"): (1, "group 'absent' has committed nothing"),

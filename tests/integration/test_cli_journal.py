@@ -135,20 +135,20 @@ MISTAKES = [
     ("append", (), '{"payload":1}\n{"paylod":1}', 1, "line 2: unknown field 'paylod': did you"),
     ("append", (), '{"payload":1,"text":"a"}', 1, "line 1: payload and text: an event has one"),
     ("append", (), '{"seq_nr":0}', 1, "line 1: sequence number 0 is not within 1 to"),
-    ("append", (), '{"seq_nr":"1"}', 1, 'line 1: seq_nr "1" is no whole number'),
-    ("append", (), '{"tags":["a","a"]}', 1, "line 1: event 1: a tag is there twice: a"),
-    ("append", (), '{"tags":1}', 1, "line 1: tags is no list of texts"),
-    ("append", (), '{"text":1}', 1, "line 1: text is no text"),
-    ("append", (), '{"payload_base64":"?"}', 1, "line 1: payload_base64 is no base64"),
-    ("append", (), '{"seq_nr":1}\n{}', 1, "event 2 of the input: name seq_nr in each of them"),
+    ("append", (), '{"seq_nr":"1"}', 1, 'line 1: seq_nr "1" is not a whole number'),
+    ("append", (), '{"tags":["a","a"]}', 1, "line 1: event 1: duplicate tag: a"),
+    ("append", (), '{"tags":1}', 1, "line 1: tags is not a list of strings"),
+    ("append", (), '{"text":1}', 1, "line 1: text is not a string"),
+    ("append", (), '{"payload_base64":"?"}', 1, "line 1: payload_base64 is not valid base64"),
+    ("append", (), '{"seq_nr":1}\n{}', 1, "event 2 of the input: give seq_nr in all events"),
     ("append", (), '{"seq_nr":2}\n{"seq_nr":1}', 1, "event 1 follows event 2"),
     ("append", ("--expect", str(2**63 - 1)), "{}", 1, "sequence number 9223372036854775808"),
-    ("append", ("--expire-after", "soon"), "{}", 1, "'soon' is no duration such as '1 day'"),
+    ("append", ("--expire-after", "soon"), "{}", 1, "'soon' is not a duration such as '1 day'"),
     ("append", ("--header", "by"), "{}", 2, "--header 'by' is not NAME=VALUE"),
     ("append", ("nowhere.jsonl",), "", 1, "nowhere.jsonl: no such file or directory"),
     ("read", ("--from", "0"), "", 2, "invalid value for '--from'"),
-    ("delete", ("--yes",), "", 2, "say --to NUMBER or --all, one of the two"),
-    ("delete", ("--all", "--to", "1", "--yes"), "", 2, "say --to NUMBER or --all"),
+    ("delete", ("--yes",), "", 2, "give either --to NUMBER or --all"),
+    ("delete", ("--all", "--to", "1", "--yes"), "", 2, "give either --to NUMBER or --all"),
     ("delete", ("--all",), "", 2, "deleting without a terminal to ask on needs --yes"),
     ("purge", (), "", 2, "purging without a terminal to ask on needs --yes"),
     ("purge", ("--yes", "-b", "http://h:1"), "", 2, "'http://h:1' has a scheme"),
@@ -236,7 +236,7 @@ def test_retention_without_a_store_is_warned_of_and_what_it_takes_is_named(
 
     assert (warned.code, stored.code, stored.err) == (0, 0, "")
     assert "warning: topic" in warned.err
-    assert "has retention.ms=3600000 and no store is named" in warned.err
+    assert "has retention.ms=3600000 and no store is given" in warned.err
     for each in lost:
         assert (each.code, each.out) == (1, ""), each
         assert f"partition {topic}-0: the records from 0 to 1 left the topic" in each.err

@@ -43,8 +43,8 @@ def test_records_below_the_offset_go_and_others_stay(broker: BrokerProcess) -> N
     done = josefine(broker.bootstrap, "delete-records", "orders", "--before", "0:2", "--yes")
 
     assert refused.code != 0
-    assert done.out == "partition 0 begins at offset 2\n"
+    assert done.out == "partition 0 starts at offset 2\n"
     with BlockingClient(broker.bootstrap) as client:
         assert client.list_offsets({ORDERS: EARLIEST})[ORDERS].offset == 2
     last = josefine(broker.bootstrap, "delete-records", "orders", "--before", "0:end", "--yes")
-    assert last.out == "partition 0 begins at offset 3\n"
+    assert last.out == "partition 0 starts at offset 3\n"

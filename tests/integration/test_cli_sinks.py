@@ -58,7 +58,7 @@ def test_what_a_dead_driver_decided_is_shown_and_ended(broker: BrokerProcess) ->
     ]
     assert listed[0]["transactions"] == names
     assert (settled.code, settled.out) == (0, "s: its last batch is committed now\n")
-    assert again.out == "s: nothing was decided and open\n"
+    assert again.out == "s: no decision was pending\n"
     assert shown.out.split("\n")[1].split() == ["s", "settled", "q", "0", str(TASKS)]
     assert rows == [*numbers(batch(0), 0), *numbers(batch(0), 1)]
     assert json.loads(forgotten.out) == {"sink": "s", "forgotten": True}

@@ -19,7 +19,7 @@ def store(tmp_path: Path) -> Path:
         done = snapshot("save", tmp_path, stdin=line)
         assert (done.code, done.out) == (
             0,
-            f"saved the state of alice behind event {number}\n",
+            f"saved the state of alice after event {number}\n",
         ), done
     return tmp_path
 
@@ -52,11 +52,11 @@ def test_states_are_saved_loaded_listed_and_deleted(store: Path) -> None:
 def test_mistakes_are_one_sentence(store: Path) -> None:
     """Checklist row 92."""
     for verb, more, stdin, code, said in (
-        ("save", (), '{"payload": 1}', 1, "the input is one line, an object with seq_nr"),
-        ("save", (), '{"seq_nr": 1, "tags": ["x"]}', 1, "without tags"),
-        ("save", (), '{"seq_nr": 1}\n{"seq_nr": 2}', 1, "the input is one line"),
+        ("save", (), '{"payload": 1}', 1, "the input must be one line: an object with seq_nr"),
+        ("save", (), '{"seq_nr": 1, "tags": ["x"]}', 1, "no tags"),
+        ("save", (), '{"seq_nr": 1}\n{"seq_nr": 2}', 1, "the input must be one line"),
         ("save", (), '{"seq_nr": 0}', 1, "line 1: sequence number 0"),
-        ("delete", (), "", 2, "say --to NUMBER or --all"),
+        ("delete", (), "", 2, "give either --to NUMBER or --all"),
         ("delete", ("--all",), "", 2, "--yes"),
     ):
         done = snapshot(verb, store, *more, stdin=stdin)

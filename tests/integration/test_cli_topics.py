@@ -101,6 +101,6 @@ def test_a_reset_of_an_unknown_configuration_names_the_nearest(bootstrap: str) -
 
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "error: --reset-config 'retention.mss' is no topic configuration; "
+        "error: --reset-config 'retention.mss' is not a topic configuration; "
         "the nearest known key is retention.ms\n"
     )

@@ -114,7 +114,7 @@ def test_topics_and_records_come_and_go(shown: Shown) -> None:
         ("/api/produce", {"topic": "orders", "value": "x", "partition": 2}, "orders has 2"),
         ("/api/produce", {"topic": "orders", "value": 1}, "expected texts"),
         ("/api/produce", [], "expected a JSON object"),
-        ("/api/produce", b"{", "the body is no JSON"),
+        ("/api/produce", b"{", "the body is not valid JSON"),
     ],
 )
 def test_a_mistake_is_one_sentence(shown: Shown, path: str, body: Any, said: str) -> None:

@@ -197,7 +197,7 @@ def test_records_that_left_before_they_were_stored_are_told_and_never_passed_ove
 
     passed = replicate(broker, topic, tmp_path, "--lost", "skip")
     assert passed.code == 0
-    assert passed.err.count("they are lost; passed over") == PARTITIONS
+    assert passed.err.count("they are lost; skipped") == PARTITIONS
     assert read(broker, topic, tmp_path) == everything(2)
 
 
@@ -258,7 +258,7 @@ def test_a_store_that_was_restored_is_told_and_stored_again(
     status = josefine(broker.bootstrap, "journal", "status", topic, "--store", str(tmp_path))
     assert status.err.count("the store was restored from offset") == PARTITIONS
     again = replicate(broker, topic, tmp_path)
-    assert again.err.count("is read from the topic again") == PARTITIONS
+    assert again.err.count("are read from the topic again") == PARTITIONS
     take_from_topic(broker, topic)
     assert read(broker, topic, tmp_path) == everything(4)
 
@@ -432,7 +432,9 @@ def test_two_events_of_one_number_in_the_store_are_told_and_skipped_if_asked(
     assert (told.code, told.out) == (1, "")
     assert f"Data integrity violated: sequence number 1 is at {topic}-" in told.err
     assert (skipped.code, skipped.out, skipped.err) == (0, "1\ta\n", "")
-    assert journal("read", "--duplicates", "x").err.endswith("--duplicates x: it is stop or skip\n")
+    assert journal("read", "--duplicates", "x").err.endswith(
+        "--duplicates x: expected stop or skip\n"
+    )
 
 
 @pytest.mark.parametrize("verb", ["read", "pointer"])
@@ -470,11 +472,11 @@ def test_purge_takes_the_snapshots_of_its_journal_too(
 def test_what_cannot_be_is_told(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
     """Checklist row 92."""
     cases = [
-        (("--interval", "soon"), 2, "--interval soon: a time is like"),
-        (("--lost", "maybe"), 2, "--lost maybe: it is stop or skip"),
-        (("--partitions", "x"), 2, "--partitions x: numbers with commas"),
-        (("--spark", "--partitions", "0"), 2, "--spark replicates one topic whole"),
-        (("--spark-conf", "a=b"), 2, "--spark-conf goes with --spark"),
+        (("--interval", "soon"), 2, "--interval soon: expected a time, like"),
+        (("--lost", "maybe"), 2, "--lost maybe: expected stop or skip"),
+        (("--partitions", "x"), 2, "--partitions x: expected numbers with commas"),
+        (("--spark", "--partitions", "0"), 2, "--spark replicates one whole topic"),
+        (("--spark-conf", "a=b"), 2, "--spark-conf needs --spark"),
         (("--spark", "--spark-conf", "a"), 2, "--spark-conf 'a' is not KEY=VALUE"),
         (("--partitions", "0,2"), 2, f"topic '{topic}' has 2 partitions: 0 to 1"),
     ]

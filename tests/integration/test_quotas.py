@@ -149,7 +149,7 @@ def test_command_lists_sets_and_removes(broker: BrokerProcess) -> None:
     assert "(default)" in quotas(broker, "list")[1]
     for arguments, words in (
         (("set", "--user", "alice"), "name what to set: --producer-byte-rate"),
-        (("set", "--producer-byte-rate", "1"), "name whom: --user"),
+        (("set", "--producer-byte-rate", "1"), "name the client: --user"),
         (("set", "--user", "a", "--default-user", "--producer-byte-rate", "1"), "exclude"),
         (("set", "--user", "a", "--request-percentage", "0"), "'request_percentage' is more than"),
         (("set", "--user", "", "--producer-byte-rate", "1"), "--user is empty"),

@@ -153,7 +153,7 @@ def test_a_broker_that_lets_nobody_take_part_is_asked_for_ordinary_transactions(
         refused = Participant(broker, "must", "t")
 
         assert (planned.two_phase, planned.timeout_ms) == (False, TIMEOUT_MS)
-        with pytest.raises(SinkError, match=r"needs transactions\.two_phase_commit_enable there"):
+        with pytest.raises(SinkError, match=r"set transactions\.two_phase_commit_enable on the"):
             refused.plan(batch(0))
         outcome = refused.client.run(
             lambda s, t, d: take_ids(s, ("x",), TIMEOUT_MS, t, d, two_phase=True)

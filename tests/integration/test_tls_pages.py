@@ -113,9 +113,11 @@ def test_commands_that_are_not_told_of_tls_say_what_to_do(served: Served) -> Non
 
     assert [each.code for each in (plain, stranger, line)] == [1, 1, 1]
     assert [each.err.count("\n") for each in (plain, stranger, line)] == [1, 1, 1]
-    assert plain.err.endswith("it hung up; where it speaks TLS (admin.tls) say https://\n")
+    assert plain.err.endswith(
+        "it closed the connection; if it speaks TLS (admin.tls), use https://\n"
+    )
     assert "certificate refused: " in stranger.err
-    assert "where it speaks TLS (text.tls) say --tls" in line.err
+    assert "if it speaks TLS (text.tls), add --tls" in line.err
 
 
 def test_dashboard_asks_over_tls(served: Served) -> None:

@@ -75,7 +75,8 @@ def test_a_cluster_of_before_is_raised_to_what_its_brokers_understand(tmp_path: 
         after = json.loads(asked("features", "list", "--json").out)
         assert all(each["level"] == each["highest"] for each in after)
         assert (
-            asked("features", "upgrade").out == "all features are at what all brokers understand\n"
+            asked("features", "upgrade").out
+            == "all features are at the highest level that all brokers support\n"
         )
         lowered = asked("features", "downgrade", "group.version=0")
         assert lowered.out == "group.version 1 -> 0\n"

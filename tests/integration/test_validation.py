@@ -45,7 +45,7 @@ def test_consume_names_the_batch_and_the_command_that_goes_past_it(lax: str) -> 
     assert stopped.out.splitlines() == ["value0", "value1", "value2", "value0"]
     assert "orders-0 at offset 3: the batch with the offsets 3 to 5 cannot be read" in stopped.err
     assert "record 1 of 3: its key's length is not valid" in stopped.err
-    command = stopped.err.partition("To go past it: josefine ")[2].split()
+    command = stopped.err.partition("To skip it: josefine ")[2].split()
     assert command == ["consume", "orders", "--partitions", "0", "--from", "6"]
 
     behind = josefine(lax, *command)

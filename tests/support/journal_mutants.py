@@ -96,7 +96,7 @@ MUTANTS = [
     Mutant(
         breaks="a partition that another one replicated is begun anew",
         function=Replicator._taken,
-        old="self._forget((partition,))  # somebody else was at work",
+        old="self._forget((partition,))  # another replicator has committed",
         new="pass",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""The bytes that JSON's grammar names (RFC 8259, section 2)."""
+"""Bytes of JSON's grammar (RFC 8259, section 2)."""
 
 QUOTE, BACKSLASH, COMMA, COLON = b'"\\,:'
 OPEN, CLOSE, OPEN_LIST, CLOSE_LIST = b"{}[]"

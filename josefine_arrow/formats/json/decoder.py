@@ -1,7 +1,7 @@
-"""JSON objects to a struct column, by compiled loops.
+"""The decoder of JSON objects into a struct column, by compiled kernels.
 
-A value is taken only when it is certain what Spark's `from_json` makes of it, read strictly (no
-single quotes, no NaN); where it is not, the row is null. Without numba no row is taken.
+A value is decoded only when the result of Spark's `from_json` is certain, read strictly (no single
+quotes, no NaN); otherwise the row is null. Without numba every row is null.
 """
 
 import warnings
@@ -15,11 +15,11 @@ import pyarrow as pa
 from josefine_arrow.cache.kernels import import_kernels
 
 ROWS_MAX = 65_536
-"""Of one record batch, and read at a time."""
+"""Rows per record batch and per call of the kernel."""
 
 CELLS_MAX = 1 << 22
-"""Words of 8 bytes that are kept of the rows read at a time. Each row has them for each field, also
-where a small value names few of many fields."""
+"""Output words of 8 bytes per call of the kernel. Each row has words for every field, even if a
+small value contains few of many fields."""
 
 _WORDS = {
     pa.float64(): "DOUBLE",
@@ -27,11 +27,11 @@ _WORDS = {
     pa.timestamp("us", tz="UTC"): "TIMESTAMP",
     pa.date32(): "DATE",
 }
-"""The loops' names of types that need no bounds."""
+"""The kernels' names of types without bounds."""
 
 
 class JsonDecoder:
-    """Reads values as objects of one struct type. Holds only what is the same for all of them.
+    """Decodes values as objects of one struct type. It has no state of single values.
 
     The fields' types: string, bool, signed integers, float64, date32, decimal128 of at most 18
     digits, microseconds in UTC, and structs of these.
@@ -46,15 +46,15 @@ class JsonDecoder:
             self._stack = np.zeros(self._kernels.DEPTH_MAX, dtype=np.int64)
 
     def appended(self, batch: Any, name: str) -> Iterator[Any]:
-        """The record batch with the objects of its column `value` as a last column `name`, in as
-        many pieces as it takes."""
+        """The record batch with the objects of its column `value` as the last column `name`, in one
+        or more pieces."""
         field, size = pa.field(name, self._type), self._rows_max()
         for at in range(0, batch.num_rows, size):
             part = batch.slice(at, size)
             yield part.append_column(field, self.read(part.column("value")))
 
     def read(self, values: Any) -> Any:
-        """The objects of binary values, as many; null where a row is not taken."""
+        """One object per binary value; null where the result is not certain."""
         if self._kernels is None or len(values) == 0:
             return pa.nulls(len(values), self._type)
         size = self._rows_max()
@@ -93,19 +93,19 @@ class JsonDecoder:
 
 
 class _Fields:
-    """The schema as the loops take it: a table with a row for each field, and the names."""
+    """The schema in the kernels' form: a table with a row per field, and the names."""
 
     def __init__(self, kind: pa.StructType, k: Any) -> None:
         found = [("", kind)]
         children: list[tuple[int, int]] = []
-        for _, each in found:  # grows meanwhile: level by level, so that siblings are together
+        for _, each in found:  # grows during the loop: breadth first, so that siblings are adjacent
             inner = list(each) if pa.types.is_struct(each) else []
             children.append((len(found), len(inner)))
             found.extend((field.name, field.type) for field in inner)
         names = [name.encode() for name, _ in found]
         self.table = np.zeros((len(found), k.FIELD_COLUMNS), dtype=np.int64)
         self.words = self.texts = 0
-        """How many fields are of a fixed size, and how many are text."""
+        """Number of fields with a fixed size, and of string fields."""
         starts = accumulate((len(name) for name in names), initial=0)
         for row, (_, each), name, start, inside in zip(
             self.table, found, names, starts, children, strict=False
@@ -136,7 +136,7 @@ class _Fields:
 
 
 class _Out:
-    """What the loops fill."""
+    """The output buffers of the kernel."""
 
     def __init__(self, fields: _Fields, rows: int, k: Any) -> None:
         self.words = np.zeros((fields.words, rows), dtype=np.int64)
@@ -145,7 +145,7 @@ class _Out:
 
 
 class _Columns:
-    """Arrow's arrays of what was filled."""
+    """Builds Arrow arrays from the filled buffers."""
 
     def __init__(self, k: Any, data: Any, out: _Out, fields: _Fields) -> None:
         self._k, self._data, self._out, self._fields = k, data, out, fields
@@ -177,7 +177,7 @@ class _Columns:
 
 
 def _as_stored(numbers: Any, kind: Any) -> Any:
-    """64-bit integers as Arrow has this type in memory."""
+    """64-bit integers in Arrow's memory layout of this type."""
     if pa.types.is_boolean(kind):
         return np.packbits(numbers != 0, bitorder="little")
     if pa.types.is_decimal(kind):
@@ -188,7 +188,7 @@ def _as_stored(numbers: Any, kind: Any) -> Any:
 
 
 def _loops() -> Any:
-    """The compiled loops; None, told, where numba is missing or will not import."""
+    """The compiled kernels; None, with a warning, if numba is missing or not importable."""
     try:
         return import_kernels("josefine_arrow.formats.json.kernels")
     except (ImportError, OSError, RuntimeError) as error:
@@ -197,8 +197,8 @@ def _loops() -> Any:
 
 
 def _powers(k: Any) -> Any:
-    """Of each power of ten that `double_of` knows the upper 64 bits of its power of five, rounded
-    down, and by how much they are shifted up, 1024 more."""
+    """The table of powers for `double_of`: for each power of ten, the upper 64 bits of its power of
+    five, rounded down, and their left shift plus 1024."""
     found = []
     for power in range(k.POWER_MIN, k.POWER_MAX + 1):
         five = 5 ** abs(power)

@@ -1,15 +1,15 @@
-"""The loops that read JSON objects into Arrow buffers, compiled by numba; nothing else.
+"""The numba kernels that decode JSON objects into Arrow buffers.
 
-A value is taken only when it is certain what Spark's `from_json` makes of it: it is one object of
-RFC 8259's grammar to its last byte, in UTF-8, and each field fits its type without any leniency.
-Whatever else it is, or where telling would take more (a key with an escape, a field given twice, a
-number that is rounded at a tie), the row is not taken, and Spark is asked.
+A value is decoded only when the result of Spark's `from_json` is certain: it is one object of RFC
+8259's grammar to its last byte, in UTF-8, and each field fits its type without any leniency. In all
+other cases, also where the check would be expensive (a key with an escape, a duplicate field, a
+number that is rounded at a tie), the row is left null, and Spark decodes it.
 
 Rules: addresses and integers in, memory filled; every read is checked against the end of its value,
 because nothing else checks it. Import this module through `decoder.py`.
 """
 # mypy: ignore-errors
-# numba gives these functions their types, from the first call; Python's annotations say nothing.
+# numba infers the types of these functions at the first call; Python annotations have no effect.
 
 import numpy as np
 from numba import njit
@@ -47,43 +47,43 @@ from josefine_arrow.formats.json.number_kernels import (
 from josefine_arrow.formats.json.text_kernels import date_of, text, timestamp_of
 from josefine_arrow.formats.json.text_kernels import gather as gather
 
-# What a field may be.
+# Kinds of a field.
 STRUCT, STRING, INTEGER, DOUBLE, BOOLEAN, TIMESTAMP, DATE, DECIMAL = range(8)
 
-# Columns of the table of fields, its first row the object itself, children one behind the other:
-# kind, first child, how many; the name's place; the slot of its output; the limits and the digits
-# behind the point of a number. And what the loops note: which child they expect, the row that they
-# last met the field in.
+# Columns of the table of fields. Its first row is the object itself; children are adjacent. Kind,
+# first child, number of children; position and size of the name; output slot; limits and decimal
+# places of a number. State of the kernel: the expected next child, the last row with this field.
 KIND, CHILD, CHILDREN, NAME, NAME_SIZE, SLOT, LOW, HIGH, SCALE, EXPECTED, SEEN = range(11)
 FIELD_COLUMNS = 11
 
-# Of a text: where it starts in the values, its bytes there, whether they have escapes.
+# Rows of a string's span: its start in the values, its size there, whether it has escapes.
 START, SIZE, ESCAPED = range(3)
 SPAN_ROWS = 3
 
 DEPTH_MAX = 64
 VALUE_BYTES_MAX = 1_000_000
-"""Spark's reader has limits for texts, names, digits and depth, all of them above these."""
+"""Spark's parser has limits for strings, names, digits and depth, all of them above these."""
 NUMBER_BYTES_MAX = 300
 NAME_BYTES_MAX = 10_000
 
 _NULL, _TRUE, _FALSE = (int.from_bytes(word, "little") for word in (b"null", b"true", b"false"))
 
 _ANY, _LIST = -1, -2
-"""What is open and of no field: an object, an array."""
+"""An open object or array that belongs to no field of the schema."""
 _FRESH, _BEHIND = 0, 1
-"""What may come next: a first member or the end; a comma or the end."""
+"""The parser's state: a first member or the end may follow; a comma or the end may follow."""
 
 
 @njit(cache=True, nogil=True)
 def parse(data, ends, given, rows, schema, stack, out):
-    """Read each value that is `given`; returns how many rows are taken.
+    """Decode each value that is `given` (not null); returns the number of decoded rows.
 
-    All but `rows` are addresses. `data`, `ends` (32 bits): the values, one behind the other, each
-    from one end to the next. `schema`: the table of fields, how many they are, the names and the
-    powers for doubles. `out`: of each field and row `taken` (bytes) is 1 where there is something,
-    of the first field where the object is taken; by slot and row `words` is what it is, an integer
-    or a double, and `spans` where a text is. Both are zero before; `stack` has room for DEPTH_MAX.
+    All arguments except `rows` are addresses. `data`, `ends` (32 bits): the values, each from one
+    end to the next. `schema`: the table of fields, their number, the names and the powers for
+    doubles. `out` is (words, spans, taken). `taken` has a byte per field and row: 1 where the field
+    is not null, for the first field where the row is decoded. `words` has an integer or a double by
+    slot and row, `spans` the position of a string. Both are zero at the start; `stack` has room for
+    DEPTH_MAX.
     """
     count = 0
     for row in range(rows):
@@ -100,7 +100,7 @@ def parse(data, ends, given, rows, schema, stack, out):
 
 @njit(cache=True, nogil=True)
 def _forget(row, rows, schema, out):
-    """A row that is not taken after all."""
+    """Clear the output of a row that was partly filled and then found not certain."""
     for field in range(schema[1]):
         put_byte(out[2], field * rows + row, 0)
         if cell_at(schema[0], field, FIELD_COLUMNS, KIND) == STRING:
@@ -110,7 +110,9 @@ def _forget(row, rows, schema, out):
 
 @njit(cache=True, nogil=True)
 def _object(data, pos, end, row, rows, schema, stack, out):
-    """Whether the whole value is an object that is taken."""
+    """Decode one value; whether it is an object with a certain result, to its last byte."""
+    # An explicit stack instead of recursion bounds the depth for hostile input. A stack entry is
+    # the field of the open object, _ANY for an unknown one, or _LIST.
     fields = schema[0]
     if byte_at(data, pos) != OPEN:
         return False
@@ -137,6 +139,7 @@ def _object(data, pos, end, row, rows, schema, stack, out):
         field = _ANY
         if inside != _LIST:
             pos, field = _name(data, pos, end, inside, schema)
+            # A duplicate field has no certain result. SEEN has the row, so nothing must be reset.
             if pos < 0 or (field >= 0 and cell_at(fields, field, FIELD_COLUMNS, SEEN) == row):
                 return False
             if field >= 0:
@@ -179,9 +182,9 @@ def _behind_space(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def _name(data, pos, end, inside, schema):
-    """(where its value starts or -1, the field that a member of `inside` is or `_ANY`).
+    """Read a member's name: (start of its value or -1, its field in `inside` or `_ANY`).
 
-    Members mostly come in the order of the fields: the one behind the last is tried first.
+    Members mostly come in the order of the fields, so the field after the last one is tried first.
     """
     fields, names = schema[0], schema[2]
     start = pos + 1
@@ -222,38 +225,38 @@ def _is_name(data, start, size, field, fields, names):
 
 @njit(cache=True, nogil=True)
 def _scalar(data, pos, end, row, rows, field, schema, out):
-    """Read what is neither object nor array; returns where it ends, -1 for a row not to take."""
+    """Read a string, number or literal; returns its end, -1 if the row is not certain."""
     byte = byte_at(data, pos)
     if byte == QUOTE:
         return _text_field(data, pos, end, row, rows, field, schema, out)
     if byte == MINUS or ZERO <= byte <= NINE:
         return _number_field(data, pos, end, row, rows, field, schema, out)
-    letters, size = _FALSE, 5
+    literal, size = _FALSE, 5
     if byte == _NULL & 0xFF:
-        letters, size = _NULL, 4
+        literal, size = _NULL, 4
     elif byte == _TRUE & 0xFF:
-        letters, size = _TRUE, 4
-    stop = _literal(data, pos, end, letters, size)
-    if stop < 0 or field < 0 or letters == _NULL:
+        literal, size = _TRUE, 4
+    stop = _literal_end(data, pos, end, literal, size)
+    if stop < 0 or field < 0 or literal == _NULL:
         return stop
     if cell_at(schema[0], field, FIELD_COLUMNS, KIND) != BOOLEAN:
         return -1
     put_word(
         out[0],
         cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * rows + row,
-        1 if letters == _TRUE else 0,
+        1 if literal == _TRUE else 0,
     )
     put_byte(out[2], field * rows + row, 1)
     return stop
 
 
 @njit(cache=True, nogil=True)
-def _literal(data, pos, end, letters, size):
-    """Behind these letters, the first in the lowest byte; -1 where they are not there."""
+def _literal_end(data, pos, end, literal, size):
+    """End of a literal, given as an integer with its first byte lowest; -1 if it is not there."""
     if end - pos < size:
         return -1
     for index in range(size):
-        if byte_at(data, pos + index) != (letters >> (8 * index)) & 0xFF:
+        if byte_at(data, pos + index) != (literal >> (8 * index)) & 0xFF:
             return -1
     return pos + size
 
@@ -290,6 +293,8 @@ def _text_field(data, pos, end, row, rows, field, schema, out):
 
 @njit(cache=True, nogil=True)
 def _number_field(data, pos, end, row, rows, field, schema, out):
+    # A number is stored only if it is exact: a double that rounds at a tie, more than 19 digits, or
+    # more decimal places than the type has are left to Spark.
     stop, digits_end, is_whole = number_end(data, pos, end)
     if stop < 0 or stop - pos > NUMBER_BYTES_MAX:
         return -1

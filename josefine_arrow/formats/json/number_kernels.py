@@ -1,9 +1,9 @@
-"""The loops that read JSON's numbers, as integers with a power of ten and as doubles.
+"""The numba kernels for JSON's numbers: integers with a power of ten, and doubles.
 
 Every read is checked against the end of its value.
 """
 # mypy: ignore-errors
-# numba gives these functions their types, from the first call; Python's annotations say nothing.
+# numba infers the types of these functions at the first call; Python annotations have no effect.
 
 import math
 
@@ -14,12 +14,12 @@ from josefine_arrow.batches.memory_access import byte_at, word_at
 from josefine_arrow.formats.json.bytes import MINUS, NINE, PLUS, POINT, ZERO
 
 POWER_MIN, POWER_MAX = -300, 300
-"""Of ten, which `double_of` knows."""
+"""The powers of ten in the table of `double_of`."""
 
 
 @njit(cache=True, nogil=True)
 def number_end(data, pos, end):
-    """(where it ends or -1, where its exponent begins, whether it has neither that nor a point)."""
+    """(end of the number or -1, end of its digits, whether it has no exponent and no point)."""
     none = -1, -1, False
     if byte_at(data, pos) == MINUS:
         pos += 1
@@ -56,7 +56,7 @@ def _behind_digits(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def mantissa_of(data, pos, end):
-    """(all digits as one number, how many are behind the point, whether they are 19 at most)."""
+    """(all digits as one number, number of decimal places, whether there are at most 19 digits)."""
     mantissa = np.uint64(0)
     digits, behind, is_behind = 0, 0, False
     for at in range(pos, end):
@@ -74,7 +74,7 @@ def mantissa_of(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def exponent_of(data, pos, end):
-    """The power of ten that is written out, 0 where none is; what is large is not exact."""
+    """The number's exponent, 0 without one. Above 10,000 it is not exact, and out of range."""
     if pos == end:
         return 0
     pos += 1
@@ -88,11 +88,11 @@ def exponent_of(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def double_of(mantissa, exponent, powers):
-    """(`mantissa` times ten to the `exponent`, rounded to the nearest, whether that is certain).
+    """(`mantissa` times ten to the `exponent`, rounded to nearest; whether the result is certain).
 
-    Up to 2^53 and 10^22 both are doubles, and one operation rounds once. Else the product of 64
-    bits of each is at most two units too small: certain where that does not reach the middle
-    between two doubles.
+    Up to 2^53 and 10^22 both factors are exact doubles, and one operation rounds once (Clinger's
+    fast path). Otherwise the 64-bit product is at most two units too small, and the rounding is
+    certain unless that error can reach the middle between two doubles (as in Lemire's algorithm).
     """
     if mantissa == 0:
         return 0.0, True
@@ -103,6 +103,7 @@ def double_of(mantissa, exponent, powers):
         return (number / power if exponent < 0 else number * power), True
     if exponent < POWER_MIN or exponent > POWER_MAX:
         return 0.0, False
+    # Normalized to 64 bits, the product has 53 digits and at least 10 more for the rounding.
     zeros = 0
     while mantissa < np.uint64(1 << 63):
         mantissa = mantissa << np.uint64(1)
@@ -123,7 +124,7 @@ def double_of(mantissa, exponent, powers):
 
 @njit(cache=True, nogil=True)
 def _upper_product(one, other):
-    """The upper 64 of the 128 bits of a product."""
+    """The upper 64 bits of a 128-bit product."""
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     low = (one & mask) * (other & mask)
     cross = (one >> half) * (other & mask) + (low >> half)

@@ -1,10 +1,10 @@
-"""The loops that read JSON's texts: their grammar and UTF-8, what escapes stand for, and the texts
-that are a date or a timestamp.
+"""The numba kernels for JSON's strings: grammar, UTF-8, escapes, and strings with a date or a
+timestamp.
 
 Every read is checked against the end of its value.
 """
 # mypy: ignore-errors
-# numba gives these functions their types, from the first call; Python's annotations say nothing.
+# numba infers the types of these functions at the first call; Python annotations have no effect.
 
 import numpy as np
 from numba import njit
@@ -24,7 +24,7 @@ from josefine_arrow.formats.json.bytes import (
 
 @njit(cache=True, nogil=True)
 def text(data, pos, end):
-    """(behind its closing quote or -1, whether it has escapes) of a text that is to start there."""
+    """Read a string: (position after its closing quote or -1, whether it has escapes)."""
     if pos >= end or byte_at(data, pos) != QUOTE:
         return -1, False
     pos += 1
@@ -51,7 +51,7 @@ def text(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def _escape_size(data, pos, end):
-    """Bytes of the escape there, of both halves of a pair; -1 for what is none, or half a pair."""
+    """Size of the escape at `pos`, of both halves of a surrogate pair; -1 if it is not valid."""
     if end - pos < 2:
         return -1
     byte = byte_at(data, pos + 1)
@@ -70,7 +70,7 @@ def _escape_size(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def _plain_escape(byte):
-    """What an escape of two bytes stands for, -1 where it is none."""
+    """The byte of a two-byte escape, -1 if it is not valid."""
     if byte in (QUOTE, BACKSLASH, 47):
         return byte
     if byte == 110:
@@ -107,7 +107,7 @@ def _hex4(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def _utf8_size(data, pos, end):
-    """Bytes of the character there, -1 where it is none: table 3-7 of Unicode."""
+    """Size of the character at `pos`, -1 if it is not valid UTF-8 (table 3-7 of Unicode)."""
     first = byte_at(data, pos)
     low, high = 0x80, 0xBF
     if 0xC2 <= first <= 0xDF:
@@ -136,9 +136,9 @@ def _utf8_size(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def gather(data, spans, rows, ends, texts):
-    """Copy each row's text to `texts`, without its escapes. All but `rows` are addresses; `spans`:
-    of each row where its text starts in `data`, then the sizes, then whether they have escapes;
-    `ends` (32 bits) has a first entry, 0."""
+    """Copy each row's string to `texts`, with escapes resolved. All arguments except `rows` are
+    addresses. `spans` has the start in `data` of each row's string, then the sizes, then whether
+    they have escapes; `ends` (32 bits) starts with an entry 0."""
     at = np.int64(0)
     for row in range(rows):
         start, size = word_at(spans, row), word_at(spans, rows + row)
@@ -154,7 +154,7 @@ def gather(data, spans, rows, ends, texts):
 
 @njit(cache=True, nogil=True)
 def _unescape(data, pos, end, texts, at):
-    """Returns the position behind the text, which is never longer than with its escapes."""
+    """Resolve the escapes; returns the next position. The result is never longer than the input."""
     while pos < end:
         byte = byte_at(data, pos)
         if byte != BACKSLASH:
@@ -200,14 +200,14 @@ def _put_utf8(code, texts, at):
 
 @njit(cache=True, nogil=True)
 def _two(data, pos):
-    """The number that two digits are, -1 where one is none."""
+    """The number of two digits, -1 if one of them is not a digit."""
     tens, ones = byte_at(data, pos) - ZERO, byte_at(data, pos + 1) - ZERO
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else -1
 
 
 @njit(cache=True, nogil=True)
 def date_of(data, pos, size):
-    """(days since 1970, True) of `YYYY-MM-DD` from the year 1000 on, else (0, False)."""
+    """(days since 1970, True) of `YYYY-MM-DD` from the year 1000 on, otherwise (0, False)."""
     if size != 10:
         return 0, False
     century, of_century = _two(data, pos), _two(data, pos + 2)
@@ -225,7 +225,7 @@ def date_of(data, pos, size):
         length = 30
     if day > length:
         return 0, False
-    # Years from March on, so that a leap day is the last one of its year.
+    # A year starts in March here, so that the leap day is its last day.
     years = year if month > 2 else year - 1
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return years * 365 + years // 4 - years // 100 + years // 400 + of_year - 719_468, True
@@ -233,8 +233,10 @@ def date_of(data, pos, size):
 
 @njit(cache=True, nogil=True)
 def timestamp_of(data, pos, size):
-    """(microseconds since 1970, True) of `YYYY-MM-DDTHH:MM:SS`, up to six digits of a second, and a
-    zone, `Z` or up to 17:59 hours from it; else (0, False)."""
+    """(microseconds since 1970, True) of `YYYY-MM-DDTHH:MM:SS`, at most six decimal places, and a
+    zone, `Z` or an offset of up to 17:59; otherwise (0, False)."""
+    # Only this form is certain. Spark also accepts shorter ones, whose meaning depends on the
+    # session's time zone.
     none = 0, False
     if (
         size < 20

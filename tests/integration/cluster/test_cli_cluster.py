@@ -199,7 +199,7 @@ def test_partitions_move_and_their_leaders_are_elected(local: Local) -> None:
     done = local.run("reassign", "moved", "--to", "2,3")
     assert done.code == 0, done.err
     assert "moved-0: moves to 2,3\nmoved-1: moves to 3,2\nmoved-2: moves to 2,3\n" in done.out
-    nothing = "nothing is on the move"
+    nothing = "no partition is being moved"
     wait_until(lambda: nothing in local.run("reassign", "--list").out, 60, "the end of the move")
     assert local.run("elect", "moved").code == 0
 
@@ -286,10 +286,10 @@ def test_chain_is_drawn_and_told(local: Local) -> None:
     ("arguments", "said"),
     [
         (("kill", "9"), "there is no broker 9"),
-        (("reassign", "t", "--to", "1,x"), "'1,x' is no list of broker numbers"),
+        (("reassign", "t", "--to", "1,x"), "'1,x' is not a list of broker numbers"),
         (("reassign", "t", "--to", "1,1"), "names a broker twice"),
-        (("reassign", "t"), "say one of --to"),
-        (("reassign", "--to", "1"), "say which TOPIC[:PARTITION]"),
+        (("reassign", "t"), "give one of --to"),
+        (("reassign", "--to", "1"), "name the TOPIC[:PARTITION]"),
         (("reassign", "nowhere", "--to", "1"), "topic 'nowhere' does not exist"),
         (("elect", "t:x"), "'t:x' is neither TOPIC nor TOPIC:PARTITION"),
         (("elect", "t", "--preferred", "--unclean"), "exclude each other"),

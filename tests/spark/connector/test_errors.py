@@ -108,7 +108,7 @@ def test_a_stream_that_ends_says_so_in_its_first_line(topics: Topics, stream: St
     text = said(lambda: stream.run(topic))
 
     assert text.splitlines()[0].endswith(
-        f"DataLossError: records are lost: {topic}-0 offsets [10, 15): the log starts behind them. "
-        "Set failOnDataLoss=false to go on with what is there"
+        f"DataLossError: records are lost: {topic}-0 offsets [10, 15): the log starts after them. "
+        "Set failOnDataLoss=false to continue with the records that are left"
     )
     assert "Traceback" not in text

@@ -154,7 +154,7 @@ def test_a_batch_that_runs_again_is_written_again_and_nothing_is_lost(
 
 MISTAKES: list[tuple[str, dict[str, str], str]] = [
     ("SELECT 'v' AS val", {"topic": "T"}, "a column named value is needed; there are val"),
-    ("SELECT 'v' AS value", {}, "Set the option topic, or give a column named topic"),
+    ("SELECT 'v' AS value", {}, "set the option topic, or add a column named topic"),
     ("SELECT 5 AS value", {"topic": "T"}, "column value must be string or binary, not int"),
     ("SELECT 'v' AS value, 'w' AS value", {"topic": "T"}, "2 columns are named value, as after"),
     ("SELECT 'v' AS value, 'h' AS headers", {"topic": "T"}, "column headers must be array"),
@@ -196,7 +196,7 @@ def test_a_stream_with_two_columns_of_one_name_says_so(topics: Topics, stream: S
 def test_overwriting_a_topic_is_refused(spark: SparkSession, topics: Topics) -> None:
     writer = spark.sql("SELECT 'v' AS value").write.format("josefine").mode("overwrite")
 
-    with pytest.raises(Exception, match=r"a topic only grows.* write with mode"):
+    with pytest.raises(Exception, match=r"a topic is append-only.* write with mode"):
         writer.option("bootstrapServers", topics.bootstrap).option("topic", "t").save()
 
 

@@ -329,7 +329,7 @@ def test_retention_past_the_checkpoint_stops_the_query_with_the_range(
     """Checklist row 90."""
     topic = lose(topics, stream)
 
-    with pytest.raises(Exception, match=rf"{topic}-0 offsets \[10, 25\): the log starts behind"):
+    with pytest.raises(Exception, match=rf"{topic}-0 offsets \[10, 25\): the log starts after"):
         stream.run(topic)
 
     assert stream.values == list(range(10))

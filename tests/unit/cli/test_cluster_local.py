@@ -80,7 +80,7 @@ def test_a_cluster_on_any_free_ports_grows_on_free_ports(tmp_path: Path) -> None
 def test_no_port_of_another_broker_is_taken(tmp_path: Path) -> None:
     cluster = laid_out(tmp_path, 1, 7000)
 
-    with pytest.raises(UsageError, match="port 7100 is another broker's"):
+    with pytest.raises(UsageError, match="port 7100 is used by a broker"):
         cluster.add(2, 7099, fast=False, replication=1)
 
 
@@ -146,7 +146,7 @@ def test_brokers_that_keep_smaller_defaults_are_named(
     cluster.add(3, None, fast=False, replication=3)
     _note_default_copies(cluster.default_copies())
     assert capsys.readouterr().err == (
-        "broker 1 still makes topics with 1 replica where nobody says more:"
+        "broker 1 still makes topics with 1 replica by default:"
         " create them with --replication-factor 3\n"
     )
 
@@ -201,7 +201,7 @@ def test_a_process_that_has_said_nothing_yet_is_said_to_be_silent_so_far(tmp_pat
     """On a busy machine it may take seconds to its first word."""
     cluster = laid_out(tmp_path, 1, 0)
 
-    assert cluster.last_words(1) == "its process has said nothing so far"
+    assert cluster.last_words(1) == "its process has written nothing so far"
 
 
 def test_its_error_goes_before_what_came_after_it(

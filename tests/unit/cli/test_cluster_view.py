@@ -68,7 +68,7 @@ def test_a_missing_or_disputed_controller_is_a_problem() -> None:
         "there is no controller"
     )
     assert problems(survey(view(1, leader=1), view(2, leader=2))) == [
-        "brokers name different controllers: 1 says 1, 2 says 2"
+        "brokers name different controllers: 1 names 1, 2 names 2"
     ]
 
 

@@ -31,7 +31,7 @@ def test_places_are_resolved_in_each_partition() -> None:
 
 def test_what_is_not_there_becomes_the_nearest_that_is_and_is_told() -> None:
     assert moved(AtOffset(7), {}) == {
-        T0: (10, "7 is gone: earliest"),
+        T0: (10, "7 is deleted: earliest"),
         T1: (5, "7 is not written yet: latest"),
     }
 
@@ -39,7 +39,7 @@ def test_what_is_not_there_becomes_the_nearest_that_is_and_is_told() -> None:
 def test_shift_counts_from_what_is_committed() -> None:
     assert moved(Shift(-5), {T0: 20, T1: 3}) == {
         T0: (15, ""),
-        T1: (0, "-2 is gone: earliest"),
+        T1: (0, "-2 is deleted: earliest"),
     }
     with pytest.raises(UserError, match="nothing is committed for t-1 to shift"):
         moved(Shift(1), {T0: 20})
@@ -60,6 +60,6 @@ def test_topics_with_partitions_are_read() -> None:
 
 def test_exactly_one_target_is_asked_for() -> None:
     for given in ((None, None, None), ("earliest", 3, None), (None, 3, Path("x"))):
-        with pytest.raises(UsageError, match="Give one of"):
+        with pytest.raises(UsageError, match="give one of"):
             _target(*given)
     assert _target(None, -3, None) == Shift(-3)

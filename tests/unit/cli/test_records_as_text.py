@@ -55,10 +55,10 @@ def test_json_values_that_are_no_text_are_written_as_compact_json() -> None:
         (b"\xff", "not JSON"),
         (b"[1]", "not a JSON object"),
         (b'{"valeu": 1}', "unknown field 'valeu': there are key, value"),
-        (b'{"value_base64": "?"}', "value_base64 is no base64"),
-        (b'{"partition": "1"}', "partition is no whole number"),
-        (b'{"timestamp_ms": -5}', "timestamp_ms is no whole number"),
-        (b'{"headers": [1]}', "headers are no object"),
+        (b'{"value_base64": "?"}', "value_base64 is not valid base64"),
+        (b'{"partition": "1"}', "partition must be a whole number"),
+        (b'{"timestamp_ms": -5}', "timestamp_ms must be a whole number"),
+        (b'{"headers": [1]}', "headers must be an object"),
     ],
 )
 def test_a_line_that_is_no_record_is_refused_with_the_reason(line: bytes, reason: str) -> None:

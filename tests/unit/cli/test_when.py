@@ -36,7 +36,7 @@ def test_each_form_is_understood(text: str, place: Place) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "10m", "-10y", "--5", "1.5", "2013-13-01"])
 def test_another_form_is_refused_naming_the_option_and_the_forms(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--to '.*' is none of: earliest, latest"):
+    with pytest.raises(UsageError, match=r"--to '.*' is not valid: expected earliest, latest"):
         parse_place(text, "--to", NOW_MS)
 
 

@@ -345,11 +345,11 @@ ID, OTHER_ID = UUID(int=1), UUID(int=2)
 def test_table_that_is_no_store_of_this_topic_is_left_alone(tmp_path: Path) -> None:
     """Checklist row 85."""
     write_deltalake(tmp_path / "foreign", pa.table({"x": [1]}))
-    with pytest.raises(StoreError, match="is a Delta table, but no store of journals"):
+    with pytest.raises(StoreError, match="is a Delta table, but not a store of journals"):
         DeltaStore(tmp_path, "foreign", None).snapshot((0,))
 
     DeltaStore(tmp_path, "t", ID).commit([batch(None, 1)])
-    with pytest.raises(StoreError, match="the topic was deleted and made again"):
+    with pytest.raises(StoreError, match="the topic was deleted and created again"):
         DeltaStore(tmp_path, "t", OTHER_ID).commit([batch(1, 2)])
     DeltaStore(tmp_path, "t", None).snapshot((0,))  # brokers that have no ids cannot tell
 

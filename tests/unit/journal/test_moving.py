@@ -319,7 +319,9 @@ def test_what_cannot_be_moved_is_refused_before_anything_is_written() -> None:
     ends = asyncio.run(world.log.end_offsets(range(2)))
 
     world.log.configured["retention.ms"] = "1000"
-    with pytest.raises(JournalError, match=r"retention\.ms=1000: records keep their times"):
+    with pytest.raises(
+        JournalError, match=r"retention\.ms=1000: moved records keep their timestamps"
+    ):
         world.move()
     world.log.configured = {"cleanup.policy": "compact"}
     with pytest.raises(TopicCompacted):
@@ -340,7 +342,7 @@ def test_records_of_older_programs_are_moved_from_the_count_that_is_named() -> N
     partition[:] = [None if each is None else without_count(each) for each in partition]
     world.widen(3)
 
-    with pytest.raises(JournalError, match="name it with --from COUNT"):
+    with pytest.raises(JournalError, match="pass it with --from COUNT"):
         world.move()
     world.move(count_before=1)
 

@@ -120,7 +120,7 @@ def test_a_process_that_does_not_replicate_waits_for_the_store(tmp_path: Path) -
             await world.notifier.reached("t", SECOND, timeout_s=0.01)
         with pytest.raises(JournalError, match="t-0 offset 1 was not replicated"):
             await journals.replicated(SECOND, timeout_s=0.3)
-        with pytest.raises(JournalError, match="no store of topic 't' is named"):
+        with pytest.raises(JournalError, match="no store is given for topic 't'"):
             await Journals(None, "t", log=world.log).replicated(FIRST)
 
     asyncio.run(run())

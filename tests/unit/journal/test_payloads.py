@@ -117,9 +117,9 @@ def test_a_payload_without_a_type_is_json() -> None:
 
 def test_what_json_cannot_say_is_refused_before_anything_is_written() -> None:
     for bad in (float("nan"), {1, 2}, "\ud800"):
-        with pytest.raises(JournalError, match="no JSON"):
+        with pytest.raises(JournalError, match="not representable as JSON"):
             encode_payload(Events(events=(event(1, Json(bad), ""),)))
-    with pytest.raises(JournalError, match="a tag of event 1 is no UTF-8"):
+    with pytest.raises(JournalError, match="a tag of event 1 is not valid UTF-8"):
         encode_binary(Events(events=(event(1, Text("a"), "\ud800"),)))
 
 
@@ -194,13 +194,13 @@ def test_an_error_says_what_is_not_there(value: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (b"{}", "no list of events"),
+        (b"{}", "events is missing or not a list"),
         (b'{"events":[]}', "at least one event"),
-        (b'{"events":[7]}', r"events\[0\] is no object"),
+        (b'{"events":[7]}', r"events\[0\] is not an object"),
         (b'{"events":[{"seqNr":"1"}]}', r"events\[0\]: seqNr is '1'"),
         (b'{"events":[{"seqNr":1,"tags":[1]}]}', r"events\[0\]: tags"),
         (b'{"events":[{"seqNr":1,"payloadType":"binary","payload":"eA=="}]}', "'binary'"),
-        (b'{"events":[{"seqNr":1}],"metadata":{"expireAfter":"soon"}}', "'soon' is no duration"),
+        (b'{"events":[{"seqNr":1}],"metadata":{"expireAfter":"soon"}}', "'soon' is not a duration"),
         (b'{"events":[{"seqNr":2},{"seqNr":1}]}', "event 1 follows event 2"),
     ],
 )

@@ -153,7 +153,7 @@ def test_rows_without_the_end_of_their_partition_are_no_store_to_go_on_with(worl
     (ends,) = [each for each in world.table.file_uris() if "replicated-" in each]
     Path(ends).unlink()
     world.table.repair()
-    with pytest.raises(StoreError, match="partition 0 has rows, but no record of how far"):
+    with pytest.raises(StoreError, match="partition 0 has rows, but no stored end offset"):
         world.read()
 
 

@@ -189,23 +189,26 @@ def test_two_savers_of_one_number_at_a_time_leave_one(step: str, tmp_path: Path)
 def test_what_cannot_be_is_told(tmp_path: Path) -> None:
     snapshots = BlockingSnapshots(tmp_path, "t")
     for key, number, payload, said in (
-        ("", 1, None, "at least one character"),
-        ("\ud800", 1, None, "no UTF-8"),
+        ("", 1, None, "must not be empty"),
+        ("\ud800", 1, None, "not valid UTF-8"),
         ("id", 0, None, "sequence number 0 is not within"),
-        ("id", 1, Json(float("nan")), "no JSON"),
+        ("id", 1, Json(float("nan")), "not representable as JSON"),
     ):
         with pytest.raises(JournalError, match=said):
             snapshots.save(key, number, payload)
-    with pytest.raises(JournalError, match="0 snapshots to be kept"):
+    with pytest.raises(JournalError, match="kept_max is 0"):
         BlockingSnapshots(tmp_path, "t", kept_max=0)
     damaged = Saved(seq_nr=1, timestamp_ms=0, payload_type=PayloadType.JSON, value=b"{")
-    with pytest.raises(JournalError, match="no JSON"):
+    with pytest.raises(JournalError, match="not valid JSON"):
         decoded(damaged)
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [(None, "is a Delta table, but none of snapshots"), ("2", "of version 2; this program knows")],
+    [
+        (None, "is a Delta table, but not a table of snapshots"),
+        ("2", "of version 2; this program knows"),
+    ],
 )
 def test_table_that_is_no_table_of_snapshots_is_left_alone(
     said: str | None, told: str, tmp_path: Path

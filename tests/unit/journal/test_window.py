@@ -125,7 +125,7 @@ def test_values_of_which_nothing_is_given_are_not_decoded() -> None:
     log = [broken, placed(1, Delete(to=SeqNr(2))), appended(2, events(3, 3, "b"))]
 
     assert [each.event.seq_nr for each in read(log, 10**6, 1)] == [3]
-    with pytest.raises(JournalError, match="t-0 offset 0: payload is no JSON"):
+    with pytest.raises(JournalError, match="t-0 offset 0: payload is not valid JSON"):
         read(log[:1], 10**6, 1)
 
 
@@ -145,7 +145,7 @@ def test_what_is_no_action_is_passed_over(record: Record) -> None:
 
 
 def test_a_damaged_header_is_told_with_its_place() -> None:
-    with pytest.raises(JournalError, match=r"^t-3 offset 8: journal\.action is no JSON"):
+    with pytest.raises(JournalError, match=r"^t-3 offset 8: journal\.action is not valid JSON"):
         action_record("t", 3, Record(b"id", None, (("journal.action", b"{"),), offset=8))
 
 

@@ -124,7 +124,9 @@ def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
     )
 
     assert clear_reason(Exception(pages)) == "records are lost: t-0 offsets [0, 5)"
-    advice = pages.replace("[0, 5)", "[0, 5). Set failOnDataLoss=false to go on with what is there")
+    advice = pages.replace(
+        "[0, 5)", "[0, 5). Set failOnDataLoss=false to continue with the records that are left"
+    )
     assert clear_reason(Exception(advice)) == (
         "records are lost: t-0 offsets [0, 5); the next run tells the ways to go on"
     )

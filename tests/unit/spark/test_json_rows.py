@@ -198,7 +198,7 @@ def test_the_columns_are_those_that_pyspark_makes_of_the_schema() -> None:
 def test_types_that_are_not_read_are_named(schema: StructType, what: str | None) -> None:
     assert unreadable(schema) == what
     if what is not None:
-        with pytest.raises(OptionError, match="is not read here: expected STRING"):
+        with pytest.raises(OptionError, match="is not supported: expected STRING"):
             parse_schema(schema.json())
 
 

@@ -255,7 +255,7 @@ def test_losses_name_exact_ranges_and_reasons() -> None:
         (A10, 4, None, Reason.GONE),
         (B0, 3, None, Reason.RECREATED),
     ]
-    assert "a-0 offsets [2, 5): the log starts behind them" in str(data_loss_error(losses))
+    assert "a-0 offsets [2, 5): the log starts after them" in str(data_loss_error(losses))
 
 
 def test_nothing_is_lost_at_the_very_edges() -> None:

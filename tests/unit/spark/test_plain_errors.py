@@ -7,13 +7,13 @@ import os
 import pytest
 
 from josefine_spark.base.errors import DataLossError
-from josefine_spark.base.plain_errors import HIDE, said_plainly
+from josefine_spark.base.plain_errors import HIDE, without_traceback
 
 
 class Reader:
     """Raises what it is given."""
 
-    @said_plainly
+    @without_traceback
     def look(self, error: Exception) -> None:
         raise error
 

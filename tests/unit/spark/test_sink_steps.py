@@ -229,7 +229,7 @@ def test_numbered_batch_writes_are_known_by_number_and_fingerprint() -> None:
     assert protocol.judge(SINK, one, batch(9, NUMBERED)) is Verdict.WRITE
     for other, words in (
         (batch(5, NUMBERED, "other"), "with another batchFingerprint"),
-        (batch(4, NUMBERED), "numbers only grow"),
+        (batch(4, NUMBERED), "batch numbers must grow"),
         (batch(6, BATCH_WRITE), "josefine sinks forget"),
     ):
         with pytest.raises(SinkError, match=words):
@@ -309,7 +309,7 @@ def test_a_batch_that_took_nearly_as_long_as_its_transactions_may_is_not_decided
         batch=batch(0), transactions={name: ProducerIdentity(0, one.broker.begin(name))}
     )
 
-    with pytest.raises(SinkError, match="too near to the 1 s of kafka"):
+    with pytest.raises(SinkError, match="too close to the 1 s of kafka"):
         run(one, protocol.commit(planned, written, TIMEOUT_MS - 1))
     assert run(one, protocol.give_up(planned)) is True
     assert one.broker.visible == []

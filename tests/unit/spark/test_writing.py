@@ -198,8 +198,8 @@ def write_headers(broker: Broker, headers: Any) -> None:
     [
         ([("a", b"1")], None),
         ([("a", None)], None),
-        ([(None, b"1")], "a header of a row has no key"),
-        ([("a", b"1"), None], "a header of a row is null"),
+        ([(None, b"1")], "a row has a header without a key"),
+        ([("a", b"1"), None], "a row has a header that is null"),
     ],
 )
 def test_a_header_without_a_key_is_refused_and_never_written_as_another(
