@@ -50,7 +50,6 @@ LEFT: dict[str, int] = {
     "josefine_journal": 146,
     "josefine_spark": 116,
     "pipelines": 588,
-    "raft": 94,
 }
 """Folder → hits that are left in it. A folder that is not named has none."""
 
