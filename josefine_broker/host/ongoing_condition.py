@@ -1,4 +1,4 @@
-"""A trouble that lasts (`base/lasting.py`), told to a log."""
+"""A lasting condition (`base/lasting.py`) whose lines go to a logger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from josefine_broker.base.lasting import Lasting
 
 
 def logged(log: logging.Logger, what: str, **fields: object) -> Lasting:
-    """One whose lines go there, `fields` with each of them."""
+    """A condition logged here, with `fields` on each line."""
 
     def tell(message: str, **told: object) -> None:
         log.info(message, extra=told)

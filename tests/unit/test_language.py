@@ -21,7 +21,7 @@ WORDS = {
     r"\bsays?\b(?! why)": "reports, states, names, contains",
     r"\bis none of\b|\bof a [a-z]+ that there is not\b": "is not a valid ..., unknown ...",
     r"\bbegins? at\b": "starts at",
-    r"\bgo(es)? on\b|\bwent on\b|\bgoing on\b": "continues",
+    r"(?<!in one )\bgo(es)? on\b|\bwent on\b|\bgoing on\b": "continues",
     r"\bstands?\b(?! for)(?! alone)(?!-)": "is",
     r"\bwhoever\b|\ba third who\b|\bwho leads\b": "the leader, the client, the member",
     r"\bwhat (is|was) (kept|gone)\b": "the cached rows, the lost range",
@@ -41,7 +41,7 @@ LEFT: dict[str, int] = {
     "josefine_broker/compose": 9,
     "josefine_broker/config": 30,
     "josefine_broker/engine": 498,
-    "josefine_broker/host": 208,
+    "josefine_broker/host": 2,
     "josefine_broker/observe": 13,
     "josefine_broker/records": 24,
     "josefine_broker/text": 34,
@@ -82,7 +82,8 @@ def test_each_word_is_found() -> None:
     ]  # fmt: skip
 
     assert [len(list(hits_of(text))) for text in odd] == [1] * len(odd)
-    assert list(hits_of("3 offsets behind, dead letters, a name that stands for it")) == []
+    right = "3 offsets behind, dead letters, a name that stands for it, all in one go on the loop"
+    assert list(hits_of(right)) == []
 
 
 @cache
