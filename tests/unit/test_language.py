@@ -35,7 +35,6 @@ WORDS = {
 LEFT: dict[str, int] = {
     "josefine_arrow": 30,
     "josefine_broker": 4,
-    "josefine_broker/api": 100,
     "josefine_broker/base": 32,
     "josefine_broker/client": 58,
     "josefine_broker/compose": 9,
