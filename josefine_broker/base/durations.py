@@ -1,4 +1,4 @@
-"""Times as people write them in files and commands: `500ms`, `30s`, `5m`, `12h`, `7d`, `1w`."""
+"""Durations in files and commands: `500ms`, `30s`, `5m`, `12h`, `7d`, `1w`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ _DURATION = re.compile(r"([0-9]{1,15})(ms|[smhdw])")
 
 
 def duration_ms(text: str) -> int | None:
-    """Milliseconds of a text that is a number with a unit; None for any other."""
+    """Milliseconds of a number with a unit; None for any other text."""
     found = _DURATION.fullmatch(text.strip())
     return None if found is None else int(found[1]) * UNIT_MS[found[2]]

@@ -34,14 +34,10 @@ WORDS = {
 
 LEFT: dict[str, int] = {
     "josefine_arrow": 30,
-    "josefine_broker": 4,
-    "josefine_broker/base": 32,
-    "josefine_broker/client": 58,
-    "josefine_broker/compose": 9,
-    "josefine_broker/config": 30,
+    "josefine_broker/base": 8,
+    "josefine_broker/config": 1,
     "josefine_broker/engine": 498,
     "josefine_broker/host": 2,
-    "josefine_broker/observe": 13,
     "josefine_broker/records": 24,
     "josefine_broker/text": 34,
     "josefine_broker/wire": 22,
