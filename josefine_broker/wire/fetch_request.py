@@ -47,7 +47,7 @@ _LAYOUTS = {version: _layout(version) for version in range(4, 19)}
 
 
 def _read_partition(buf: Buffer, pos: int, layout: _Layout) -> tuple[FetchPartition, int]:
-    """One partition; -1 stands for what the version does not carry."""
+    """One partition; -1 means that the version does not carry the field."""
     values = list(layout.struct.unpack_from(buf, pos))
     if not layout.with_epoch:
         values.insert(1, -1)
