@@ -435,6 +435,7 @@ class Node:
         self._tracing.register_metrics(self._metrics)
         if bound is None:
             return
+        # Pages get functions, not values: each request reads the state of its own moment.
         admin = AdminServer(
             self._metrics,
             health_checks(broker, server, self.config.broker, manager, cleaner),

@@ -147,6 +147,7 @@ def _decode_body(
     blocks: list[Block] = []
     removed: list[BlockId] = []
     position = 0
+    # The state is always the last entry of a body: it ends the loop.
     while body[position] != _TAG_STATE:
         tag, position = body[position], position + 1
         if tag == _TAG_BLOCK:

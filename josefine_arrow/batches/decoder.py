@@ -385,8 +385,8 @@ class _Binary:
 
 
 def _names(names: _Binary, count: int) -> Any:
-    """The names of headers as text. Brokers store names that are not UTF-8, and Arrow does not look:
-    those get replacement characters, as Java's client gives them. Each distinct name once."""
+    """The names of headers as text. Brokers store names that are not UTF-8, and Arrow does not
+    look: those get replacement characters, as Java's client gives them. Each distinct name once."""
     size = int(names.ends.array[count])
     if size == 0 or names.data.array[:size].max() < 0x80:
         return names.column(pa.string(), count, 0)

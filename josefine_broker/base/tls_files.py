@@ -58,6 +58,7 @@ def load_own(
         context.load_cert_chain(certificate, holder, tell_password)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or str(error)
+        # OpenSSL's own reasons do not separate a missing password from a wrong one: `asked` does.
         if reason == "KEY_VALUES_MISMATCH":
             sentence = f"{said}: {holder} is not the key of the certificate in {certificate}"
         elif asked and password is None:

@@ -113,6 +113,7 @@ def create_topics(
         timeout_ms=deadline_ms - now_ms,
         validate_only=validate_only,
     )
+    # Cached metadata may still have these names as unknown topics.
     session.forget(topic.name for topic in topics)
     attempts = session.start(now_ms, deadline_ms, "create topics")
     call = Call(node=CONTROLLER, api_key=apis.CREATE_TOPICS, request=request)

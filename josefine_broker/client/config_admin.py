@@ -52,6 +52,7 @@ def describe_resource(
         include_documentation=True,
     )
     attempts = session.start(now_ms, deadline_ms, "describe configs", unknown_is_final=True)
+    # Only the broker itself knows its settings; topics are the same on every broker.
     node = int(name) if resource_type == RESOURCE_BROKER else ANY_BROKER
     call = Call(node=node, api_key=apis.DESCRIBE_CONFIGS, request=request)
     response, _ = yield from ask_until(

@@ -106,6 +106,7 @@ def _request(
             partitions=tuple(
                 wire.FetchPartition(
                     index=p,
+                    # Without an epoch no broker fences this client after a change of leader.
                     current_leader_epoch=NO_LEADER_EPOCH,
                     fetch_offset=positions[TopicPartition(topic, p)],
                     last_fetched_epoch=NO_LEADER_EPOCH,

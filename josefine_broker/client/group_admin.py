@@ -161,7 +161,7 @@ def _describe_consumers(
             lambda r: _group_error(group, r.groups[0].error_code, ErrorCode.group_id_not_found),
         )
     except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
+        if error.code is ErrorCode.unsupported_version:  # a broker before KIP-848
             return None
         raise
     described = response.groups[0]

@@ -203,6 +203,7 @@ def committed_offsets(
         request,
         lambda response: _fetch_error(group, response),
     )
+    # One error fails the whole answer: without it a partition would look as if never committed.
     found = {}
     for topic in response.groups[0].topics:
         name = topic_name(session.cluster, topic.name, topic.topic_id)

@@ -156,7 +156,7 @@ class BlockingClient:
             isolation_level=isolation_level,
             rack_id=rack_id,
         )
-        if timeout_ms is None:
+        if timeout_ms is None:  # a long poll may use its wait in addition
             timeout_ms = self._session.policy.request_timeout_ms + max_wait_ms
         return self._run(
             lambda t, d: fetching.fetch(self._session, positions, options, t, d), timeout_ms

@@ -76,6 +76,7 @@ class SocketConnection:
                 if self._core.hear_hello(self._read_frame(deadline_ms)):
                     return self
         except (CorruptData, EOFError) as error:
+            # Before the first valid answer a broken one means a wrong port, not a broken broker.
             self.close()
             raise KafkaError(
                 ErrorCode.network_exception,

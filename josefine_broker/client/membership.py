@@ -107,6 +107,7 @@ def join(
             request,
             lambda r: member.error(r.error_code),
         )
+        # Another rebalance may have started since the join: then join again.
         if synced.error_code is ErrorCode.none:
             member.generation = joined.generation_id
             return decode_assignment(synced.assignment)
@@ -140,7 +141,7 @@ def _join(
     if response.error_code is ErrorCode.none:
         member.member_id = response.member_id
         return response  # type: ignore[no-any-return]
-    if response.error_code is ErrorCode.member_id_required:
+    if response.error_code is ErrorCode.member_id_required:  # join again with this id (KIP-394)
         member.member_id = response.member_id
     else:
         member.ended(response.error_code)

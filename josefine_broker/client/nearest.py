@@ -52,6 +52,7 @@ def follow(
         answer = found.get(tp)
         if answer is not None and answer.error_code is ErrorCode.none and answer.records:
             continue
+        # No new records, or an error: the replica may lag, so the leader is asked next.
         session.nearer.pop(tp, None)
         if answer is None or answer.error_code is not ErrorCode.none:
             found.pop(tp, None)

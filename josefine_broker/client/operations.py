@@ -208,7 +208,7 @@ def spread(
                 yield _pause_for(attempts, errors, now_ms, pending, outcomes)
             for tp in pending:
                 passed.setdefault(tp, []).append(errors[tp].code)
-            must_refresh = True
+            must_refresh = True  # a retriable error often means another leader
         except KafkaError as error:
             outcomes |= {tp: Outcome(error=error) for tp in pending}
             break

@@ -67,6 +67,7 @@ class Login:
             )
         if security.mechanism == PLAIN:
             return True
+        # Mutual authentication: a broker that cannot prove the password is not ours (RFC 5802).
         if self._awaited is not None:
             if bytes(response.auth_bytes).decode(errors="replace") != self._awaited:
                 raise KafkaError(

@@ -94,6 +94,7 @@ def parse_security(settings: Mapping[str, str]) -> Security:
     )
     if security.key is not None and security.certificate is None:
         raise ValueError("ssl.key.location: needs ssl.certificate.location")
+    # A setting without effect is refused: its user would believe in a protection that is missing.
     without_effect = ("" if protocol.is_tls else "ssl.", "" if protocol.is_sasl else "sasl.")
     for prefix in filter(None, without_effect):
         for name in sorted(settings):

@@ -78,6 +78,7 @@ class Securing:
         self._bearers: Bearers | None = None
         self._nobody = Users({}, secrets.token_bytes(32), sasl.iterations)
         """Used where clients authenticate with tokens only."""
+        # Secret random bytes: unknown users get salts too, so the challenge reveals no user.
         self._users = None
         if has_sasl and sasl.users is not None:
             self._users = UsersFile(

@@ -131,6 +131,7 @@ class BrokerConfig(Section):
         for name, section in (("admin", self.admin), ("text", self.text)):
             if section.tls and self.tls.certificate is None:
                 raise ValueError(f"{name}.tls needs tls.certificate")
+        # A single broker replicates from nobody, so its listeners may all use SASL.
         among_others = len(self.raft.voters) > 1 or bool(self.raft.seeds)
         if among_others and self.protocol_of(self.inter_broker_listener).is_sasl:
             raise ValueError(

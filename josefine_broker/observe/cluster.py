@@ -71,7 +71,7 @@ def cluster_view(broker: Broker) -> dict[str, Any]:
         "raft": _raft(broker.quorum),
         "image": {
             "height": broker.quorum.applied.height,
-            "digest": image.digest(),
+            "digest": image.digest(),  # equal on brokers at the same height
         },
         "features": dict(image.features),
         "brokers": [_broker(image.brokers[key]) for key in sorted(image.brokers)],

@@ -91,6 +91,7 @@ def register_cluster_metrics(
     """This broker's view of its cluster: Raft, the raft listener, brokers, replicas."""
     broker, stats = engine.broker, engine.transport.stats
     ctx, quorum = broker.ctx, broker.quorum
+    # Callables, not values: a scrape reads the state of its own moment.
     read: dict[str, Callable[[], float]] = {
         "raft_term": lambda: quorum.status().term,
         "raft_commit_height": lambda: quorum.status().commit.height,

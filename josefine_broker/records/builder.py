@@ -153,6 +153,7 @@ class RecordBatchBuilder:
             len(self._parts),
         )
         length = len(batch) - LENGTH_OVERHEAD_BYTES
+        # The checksum is computed over the packed header, so it is stamped last.
         HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
         stamp_crc(batch)
         return batch

@@ -89,6 +89,7 @@ def keyed_records(body: bytes, header: BatchHeader) -> Iterator[KeyedRecord]:
             if n > 127:
                 n, pos = (n & 127 | body[pos] << 7, pos + 1) if body[pos] < 128 else _raw(body, pos)
             delta = n >> 1
+            # Deltas may have holes (compaction), but must grow and stay within the batch.
             if n & 1 or not last_delta < delta <= last_offset_delta:
                 raise CorruptData(f"offset delta {delta} after {last_delta}")
             last_delta = delta

@@ -32,7 +32,7 @@ def record_times(batch: Buffer, *, bytes_max: int) -> Iterator[tuple[int, int]]:
     data: Buffer = b""
     pos = 0
     for _ in range(header.record_count):
-        while len(data) - pos < _FIELDS_BYTES_MAX:
+        while len(data) - pos < _FIELDS_BYTES_MAX:  # the fields may cross two pieces
             more = next(pieces, None)
             if more is None:
                 break

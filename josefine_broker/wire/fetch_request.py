@@ -85,7 +85,7 @@ def _decode_request_flexible(buf: Buffer, pos: int, version: int) -> tuple[Fetch
             numbers = _FLEXIBLE_PARTITION.unpack_from(buf, pos)
             pos += _FLEXIBLE_PARTITION.size
             tags = _NO_PARTITION_TAGS
-            if buf[pos] == 0:
+            if buf[pos] == 0:  # no tags, as in nearly every request
                 pos += 1
             else:
                 tags, pos = _read_partition_tags(buf, pos)

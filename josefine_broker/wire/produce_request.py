@@ -160,7 +160,7 @@ def encode_request(out: bytearray, request: ProduceRequest, version: int) -> lis
         for index, records in topic.partitions:
             out += _INT32.pack(index)
             write_count(out, -1 if records is None else len(records))
-            if records:
+            if records:  # never copied: the caller's buffer is sent between two of ours
                 out = bytearray()
                 buffers += (records, out)
             if flexible:

@@ -31,7 +31,7 @@ class UsersFile:
         iterations: int,
         stored: Callable[[], Stored] = no_stored,
     ) -> None:
-        """`salting` returns random bytes. Raises UsersError."""
+        """`salting`: secret random bytes. Raises UsersError."""
         self._path = path
         self._stored = stored
         self._salting = salting

@@ -56,7 +56,7 @@ class Link:
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._connection: Connection | None = None
-        self._poked = asyncio.Event()
+        self._poked = asyncio.Event()  # ends the wait between two dials
         self._idle_s = idle_s
         self._used_at = 0.0
         """When something was last sent, by the loop's clock."""
