@@ -1,4 +1,5 @@
-"""Runs one broker in the foreground until SIGTERM or SIGINT; turns its failures into one sentence.
+"""The entry point of one broker in the foreground, until SIGTERM or SIGINT; failures become one
+sentence.
 
 Exit codes: 0 after a graceful stop, 1 when it could not start or had to stop itself.
 """
@@ -48,7 +49,7 @@ def run(config: BrokerConfig) -> None:
 
 
 def _divide_descriptors(config: BrokerConfig) -> Shares:
-    """Take all that the system allows, and share it out."""
+    """Raise the limit of descriptors as far as possible, and divide them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # some systems do not let a process have its own hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -81,7 +82,7 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
         raise CannotRunError(f"cannot start: {error}") from error
     if is_serving:
         await stop.wait()
-    for number in STOP_SIGNALS:  # a second signal ends an unwilling shutdown the hard way
+    for number in STOP_SIGNALS:  # a second signal ends a slow shutdown at once
         loop.remove_signal_handler(number)
     if node.fatal is not None:
         await node.abandon()
@@ -94,7 +95,7 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
 
 
 async def _start(node: Node, stop: asyncio.Event) -> bool:
-    """Whether the broker came to serve: it may wait for its cluster until it is told to stop."""
+    """Whether the broker reached serving: it may wait for its cluster until the stop signal."""
     starting = asyncio.ensure_future(node.start(_say))
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -109,7 +110,7 @@ async def _start(node: Node, stop: asyncio.Event) -> bool:
 
 
 def _why(error: BaseException) -> str:
-    """Broken invariants are no `Exception`, so that no loop swallows them."""
+    """The message prefix; broken invariants are no `Exception`, so that no loop swallows them."""
     if isinstance(error, DismissedError):
         return ""
     return "had to stop: " if isinstance(error, Exception) else "stopped on a broken invariant: "

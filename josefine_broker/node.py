@@ -1,8 +1,8 @@
-"""The composition root: the parts of a broker put together, and the order of its life.
+"""The composition root: creates the parts of a broker, starts and stops them in order.
 
 Start: lock the data directory, bind the addresses, recover metadata (Raft) and logs, register this
-broker, and only then accept clients. Stop goes the other way round: no new requests, answers for
-those begun, sync and clean mark, unlock. Nothing is decided here.
+broker, and only then accept clients. Stop is the reverse: no new requests, answers for started
+ones, sync and clean mark, unlock. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ log = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 100
 CLEANER_CHECK_MS = 1_000
-"""Whether a pass is over, or a look for a log to be cleaned is due."""
+"""Interval of checks whether a pass is over, or a log must be cleaned."""
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
 RETRY_UNOPENED_MS = 1_000
 HIGH_WATERMARK_CHECK_MS = 5_000
 PRODUCER_EXPIRY_CHECK_MS = 600_000
 TRANSACTION_CHECK_MS = 250
-"""How late a transaction may be timed out, and how soon a marker is asked for again."""
+"""Delay of transaction timeouts, and of repeated markers."""
 Say = Callable[[str], None]
 
 
@@ -119,8 +119,8 @@ class Node:
     def __init__(
         self, config: BrokerConfig, descriptors: Shares, on_fatal: Callable[[], None]
     ) -> None:
-        """`descriptors` is what each kind of use may have open; `on_fatal` is called when the
-        broker must be stopped: `fatal` then says why. Raises what Securing and Tracing do."""
+        """`descriptors` are the limits per kind of use; `on_fatal` is called when the broker must
+        stop: `fatal` then has the reason. Raises the errors of Securing and Tracing."""
         self.config = config
         self.descriptors = descriptors
         self.fatal: BaseException | None = None
@@ -128,7 +128,7 @@ class Node:
         self._clock = RealClock()
         self._metrics = Metrics()
         self._undo = AsyncExitStack()
-        """What was started, to be stopped in reverse order."""
+        """Started parts, to be stopped in reverse order."""
         self._server: Server | None = None
         """Set while clients are served."""
         self._engine: EngineHost | None = None
@@ -137,11 +137,11 @@ class Node:
         self._securing = Securing(config, os.environ)
         self._tracing = Tracing(config, self._clock)
         self._epoch = -1
-        """The broker epoch that a clean stop leaves behind."""
+        """The broker epoch that a clean stop stores."""
 
     async def start(self, say: Say) -> None:
-        """Recover and serve; `say` gets each line for the user. Raises BindError, DataDirError,
-        CorruptData, OSError, Fatal: then `abandon` what was begun."""
+        """Recover and serve, with a line for the user at each step. Raises BindError,
+        DataDirError, CorruptData, OSError, Fatal: then call `abandon`."""
         stop_on_broken_invariants(asyncio.get_running_loop(), self._failed)
         directory = self.config.broker.data_dir
         self._undo.callback(DataDirLock(directory).release)
@@ -180,7 +180,7 @@ class Node:
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         admin_url = self._admin_url(admin_bound)
         register = registration(self.config, clients, this_host, admin_url, incarnation)
-        # Not on the loop that has to answer the other brokers: after a crash this reads the data.
+        # In a thread: the loop must answer other brokers, and after a crash this reads all data.
         wanted = list(to_be_hosted(ctx))
         claims = await tell_meanwhile(
             asyncio.to_thread(hosting.prepare, wanted),
@@ -211,7 +211,7 @@ class Node:
 
         Raises OSError.
         """
-        if self._server is None:  # it never came to serve
+        if self._server is None:  # it never started to serve
             await self.abandon()
             return
         assert self._engine is not None
@@ -224,10 +224,10 @@ class Node:
         await self._undo.aclose()
 
     async def abandon(self) -> None:
-        """Let go of everything without a clean mark: the next start checks the data."""
+        """Release everything without a clean mark: the next start checks the data."""
         await self._undo.aclose()
 
-    # Steps of the start, in order. Each leaves in `_undo` how it is taken back.
+    # Steps of the start, in order. Each adds its undo action to `_undo`.
 
     def _bind(self, name: str, host: str, port: int) -> Bound:
         bound = bind(name, host, port)
@@ -435,6 +435,7 @@ class Node:
         self._tracing.register_metrics(self._metrics)
         if bound is None:
             return
+        # Pages get functions, not values: each request reads the state of its own moment.
         admin = AdminServer(
             self._metrics,
             health_checks(broker, server, self.config.broker, manager, cleaner),
@@ -474,7 +475,7 @@ class Node:
         return None if bound is None else f"{scheme}://{HostPort(bound.host, bound.port)}"
 
     def _failed(self, error: BaseException) -> None:
-        """A broken invariant: stop serving from state that is not what it says it is."""
+        """A broken invariant: stop serving from state that can no longer be trusted."""
         if self.fatal is None:
             self.fatal = error
             if not isinstance(error, Exception):
@@ -490,7 +491,7 @@ def _say_recovered(manager: LogManager, say: Say) -> None:
 
 
 def _say_doubts(ctx: Context, claims: LogClaims, say: Say) -> None:
-    """What this broker does not believe of its own logs."""
+    """Report the logs of this broker that are in doubt."""
     for tp, topic_id, *_ in to_be_hosted(ctx):
         found = claims.of((topic_id, tp.partition))
         if found is not Completeness.COMPLETE:

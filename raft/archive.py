@@ -1,6 +1,7 @@
-"""What stands for the blocks up to the root: a snapshot, a tail, and maybe a snapshot on its way.
+"""The data that replaces the blocks up to the root: snapshot, tail, and a snapshot being received.
 
-The snapshot is whole and in memory, because any follower may need it at any time. See `tail.py`.
+The snapshot is complete and in memory, because any follower may need it at any time.
+See `tail.py`.
 """
 
 from raft.ids import BlockId, Term
@@ -10,14 +11,14 @@ from raft.tail import Tail
 __all__ = ["Archive", "Incoming", "Source"]
 
 Source = tuple[Term, BlockId, int | None]
-"""Whose snapshot: the leader's term, its last block, its checksum."""
+"""Identity of a snapshot: the leader's term, its last block, its checksum."""
 
 
 class Incoming:
-    """A snapshot on its way to us: the chunks so far, all of one leader's.
+    """A snapshot being received: the chunks so far, all from one leader.
 
-    Two leaders may have a snapshot of the same block in different bytes, as two versions of a host
-    write it: so the term, which has one leader, is part of what names it.
+    Two leaders may have a snapshot of the same block in different bytes, because two versions of a
+    host may encode it differently. A term has one leader, so the term is part of the identity.
     """
 
     __slots__ = ("data", "source")
@@ -34,6 +35,6 @@ class Archive:
 
     def __init__(self, snapshot: Snapshot | None, tail: Tail) -> None:
         self.snapshot = snapshot
-        """Ends at the root; None while the root is genesis."""
+        """Covers everything up to the root; None while the root is genesis."""
         self.tail = tail
         self.incoming: Incoming | None = None

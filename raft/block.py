@@ -1,7 +1,7 @@
-"""The block: an immutable, checksummed link to its parent, and its bytes.
+"""The block: an immutable, checksummed record with a link to its parent.
 
 Rules: the checksum covers every other field. A block is valid under its parent when its height is
-the parent's plus one and its term is not below the parent's. Nothing here knows the tree.
+the parent's plus one and its term is not below the parent's. This module knows no tree.
 """
 
 import struct
@@ -26,7 +26,7 @@ class BlockKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One block. Make it with `make_block`, which fills the checksum in."""
+    """One block. Create it with `make_block`, which computes the checksum."""
 
     id: BlockId
     parent: BlockId
@@ -55,7 +55,7 @@ def _checksum(id_: BlockId, parent: BlockId, kind: BlockKind, payload: bytes) ->
 
 
 def make_block(parent: BlockId, term: Term, kind: BlockKind, payload: bytes) -> Block:
-    """The block that a leader of `term` puts on top of `parent`."""
+    """The block that a leader of `term` appends to `parent`."""
     assert term >= parent.term, (term, parent)
     id_ = BlockId(term, Height(parent.height + 1))
     checksum = _checksum(id_, parent, kind, payload)
@@ -68,7 +68,7 @@ def block_bytes(block: Block) -> int:
 
 
 def encode_block(block: Block) -> bytes:
-    """Fields, payload, checksum; big endian. The format's version is its container's."""
+    """Fields, payload, checksum; big endian. The block's container carries the format version."""
     fields = _FIELDS.pack(*block.id, *block.parent, block.kind, len(block.payload))
     return fields + block.payload + _CHECKSUM.pack(block.checksum)
 
@@ -76,8 +76,8 @@ def encode_block(block: Block) -> bytes:
 def decode_block(data: bytes, position: int = 0, previous: BlockId = GENESIS) -> tuple[Block, int]:
     """The block at `position` and the position after it. Raises CorruptBlock.
 
-    `previous` is what the parent probably is: blocks in a line then share their ids (a fifth of
-    the memory of a small block).
+    `previous` is the likely parent: consecutive blocks then share their id objects (saves a fifth
+    of the memory of a small block).
     """
     fields_end = position + _FIELDS.size
     if fields_end > len(data):
@@ -92,7 +92,7 @@ def decode_block(data: bytes, position: int = 0, previous: BlockId = GENESIS) ->
         raise CorruptBlock(f"block {term}:{height} at byte {position}: wrong checksum")
     known_kind = _KINDS.get(kind)
     if known_kind is None:
-        raise CorruptBlock(f"block {term}:{height}: kind {kind} is unknown here")
+        raise CorruptBlock(f"block {term}:{height}: unknown kind {kind}")
     parent = BlockId(parent_term, parent_height)
     block = Block(
         id=BlockId(term, height),

@@ -1,19 +1,19 @@
-"""The durable store of a node: checksummed segments of batches. The only file here that does I/O.
+"""The durable store of a node: checksummed segments of batches. All disk I/O of raft is here.
 
 Rules:
-- One `append` is one frame: after a crash all of the batch is there or nothing. `sync` makes every
+- One `append` is one frame: after a crash the whole batch is there or nothing. `sync` makes every
   frame so far durable, so that one fsync serves as many blocks as arrived during the last one.
-- Each frame says what was synced before it, and after each sync two marks say so at once, one of
-  them in a file of its own (`synced.py`). Recovery cuts a torn tail: an invalid frame of the last
-  segment that nothing proves to have been synced. Anything else that is wrong is corruption:
-  CorruptStore, nothing is changed.
-- What recovery found is synced before it is given out: a killed process leaves it in the system's
-  memory only.
-- A segment is synced before its successor is created. Segments go from the oldest end only, once
-  no live block is left in them; a mostly dead one has its live blocks copied to the end first.
-- A write that finds no room is cut back, and StoreFull says that nothing has changed: a full disk
-  passes. After any other failed write, or a failed sync, nothing is known about the disk: the store
-  refuses all further work.
+- Each frame records what was synced before it. After each sync two marks record it at once, one
+  of them in a separate file (`synced.py`). Recovery cuts a torn tail: an invalid frame of the last
+  segment that no mark and no frame proves to have been synced. Any other damage is corruption:
+  CorruptStore is raised and nothing is changed.
+- Recovery syncs what it found before it returns it: after a killed process the data may be only in
+  the page cache.
+- A segment is synced before its successor is created. Segments are removed from the oldest end
+  only, once they hold no live block; live blocks of a mostly dead one are copied to the end first.
+- A write that runs out of space is undone, and StoreFull means that nothing has changed: a full
+  disk is temporary. After any other failed write, or a failed sync, the state of the disk is
+  unknown: the store refuses all further work.
 """
 
 import errno
@@ -46,7 +46,7 @@ from raft.synced import WAY_OUT, Synced, SyncedMark
 __all__ = ["BlockFile", "DiskFiles"]
 
 SEGMENT_BYTES = 16 * 1024 * 1024
-"""Roll size: what recovery reads at once, and the unit in which space comes back."""
+"""Roll size: what recovery reads at once, and the unit in which space is reclaimed."""
 
 LIVE_SHARE_MIN = 0.5
 """The oldest segment is copied forward when less than this share of its blocks is still live."""
@@ -118,7 +118,7 @@ class DiskFiles:
 
 
 class _Segment:
-    """What the store remembers of one segment: how much of it is still needed."""
+    """In-memory bookkeeping of one segment: how many of its blocks are still needed."""
 
     __slots__ = ("live", "name", "number", "size", "synced", "written")
 
@@ -126,14 +126,14 @@ class _Segment:
         self.number = number
         self.name = f"{number:016x}{_SEGMENT}"
         self.size = HEADER_BYTES
-        self.synced = HEADER_BYTES  # up to here, as the file itself says
-        self.written = 0  # blocks in it
+        self.synced = HEADER_BYTES  # synced up to here, as the next frame records
+        self.written = 0  # blocks written to it
         self.live = 0  # of those, neither removed nor below the root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Torn:
-    """The end of the last segment that was being written when the machine stopped."""
+    """The incomplete end of the last segment, written while the machine stopped."""
 
     name: str
     keep_bytes: int
@@ -201,7 +201,7 @@ class BlockFile:
             self.sync()
 
     def close(self) -> None:
-        """Release files and lock; what was appended and not synced stays with the system."""
+        """Release files and lock; appended but unsynced data stays in the page cache."""
         self._failed = self._failed or "it is closed"
         if self._file is not None:
             self._file.close()
@@ -215,7 +215,7 @@ class BlockFile:
 
     @contextmanager
     def _room_needed(self) -> Iterator[None]:
-        """What is written in here is found whole or not at all: without room it is tried again."""
+        """A write in here happens whole or not at all; StoreFull: the same call may be retried."""
         try:
             yield
         except OSError as error:
@@ -252,7 +252,7 @@ class BlockFile:
         self._note_blocks(segment, batch.blocks)
 
     def _append_whole(self, file: File, data: bytes, size: int) -> None:
-        """At the end of a file of that size, which it has again where there was no room."""
+        """Append to a file of this size; if space runs out, truncate it back to that size."""
         try:
             file.append(data)
         except OSError as error:
@@ -261,13 +261,14 @@ class BlockFile:
             raise
 
     def _sync_and_mark(self, file: File) -> None:
-        """The marks are not synced themselves: they outlive a killed process, mostly a loss of
-        power too, and nothing is lost with them but the proof that no frame before is torn."""
+        """Sync, then write both marks. The marks themselves are not synced: they survive a killed
+        process and usually a power loss. Without them only the proof is lost that no earlier frame
+        is torn."""
         file.sync()
         self._unsynced = False
         segment = self._segments[-1]
         mark = encode_mark(number=segment.number, position=segment.size, sequence=self._sequence)
-        segment.synced = segment.size  # the next frame says it as well
+        segment.synced = segment.size  # the next frame records it too
         with suppress(StoreFull), self._room_needed():
             self._mark.write(Synced(segment.number, segment.size))
             self._append_whole(file, mark, segment.size)
@@ -276,7 +277,7 @@ class BlockFile:
     def _note_blocks(self, segment: _Segment, blocks: Iterable[Block]) -> None:
         for block in blocks:
             before = self._segment_of.get(block.id)
-            if before is not None:  # a copy: the older one is garbage now
+            if before is not None:  # a copied block: its older copy is garbage now
                 before.live -= 1
             self._segment_of[block.id] = segment
             segment.written += 1
@@ -291,9 +292,9 @@ class BlockFile:
         segment = _Segment(number)
         file = self._files.open(segment.name)
         try:
-            file.truncate(0)  # there may be a part of a header, from when there was no room
+            file.truncate(0)  # a full disk may have left a part of a header
             file.append(encode_header(self._node_id, number, self._sequence))
-            # By itself, so that no later page of this file can outlive a lost header.
+            # Synced separately, so that no later page of this file can outlive a lost header.
             file.sync()
             self._files.sync_names()
         except OSError:
@@ -303,8 +304,8 @@ class BlockFile:
         self._segments.append(segment)
 
     def _sync_full(self, file: File) -> None:
-        """Of a segment that others follow. Raises StoreFailed: a sync that found no room has lost
-        what it was to write."""
+        """Sync a segment before its successor exists. Raises StoreFailed also when the disk is
+        full: the pages of a failed sync are lost, and a retry would not write them."""
         try:
             file.sync()
         except OSError as error:
@@ -323,7 +324,7 @@ class BlockFile:
         self._files.rename(name + _TEMPORARY, name)
         self._files.sync_names()
 
-    # -- getting space back
+    # -- reclaiming space
 
     def _forget(self, ids: Iterable[BlockId]) -> None:
         for id_ in ids:
@@ -335,7 +336,7 @@ class BlockFile:
         self._forget([id_ for id_ in self._segment_of if id_.height <= root.height])
 
     def _reclaim(self) -> None:
-        """Remove what is not needed any more, at most one segment's copying per call."""
+        """Remove obsolete segments, after copying the live blocks of at most one segment."""
         oldest = self._segments[0]
         if oldest is self._segments[-1]:
             return
@@ -345,7 +346,7 @@ class BlockFile:
                 self._append_frame(copy)
         if self._segments[0].live:
             return
-        # The frames that made these segments needless must outlive them.
+        # The frames that made these segments obsolete must be durable before the segments go.
         self.sync()
         while len(self._segments) > 1 and self._segments[0].live == 0:
             self._files.remove(self._segments[0].name)
@@ -353,7 +354,7 @@ class BlockFile:
             del self._segments[0]
 
     def _remove_old_snapshots(self) -> None:
-        """The root that replaced them is durable now."""
+        """Remove snapshots whose replacement root is durable now."""
         if self._old_snapshots:
             present = self._files.names()
             for name in self._old_snapshots:
@@ -382,14 +383,17 @@ class BlockFile:
         for name in segment_names:
             torn = self._recover_segment(name, blocks, is_last=name == segment_names[-1])
         if self._state == State() and segment_names and segment_names[0] != _Segment(1).name:
-            # A segment goes when later frames say all that counts, the state with the vote first.
-            raise CorruptStore(f"{segment_names[0]} follows another: data is missing. {WAY_OUT}")
+            # A segment is removed only after later frames repeat all it holds, the vote above all.
+            # So a missing first segment without a later state means lost data.
+            raise CorruptStore(
+                f"the first segment is {segment_names[0]}: older ones are missing. {WAY_OUT}"
+            )
         last = self._segments[-1] if self._segments else _Segment(0)
         self._mark.check(Synced(last.number, last.size))
         root = self._state.root
         self._forget_below(root)
         snapshot = None if root == GENESIS else self._recover_snapshot(root, names)
-        # All is checked: only now is anything changed.
+        # Every check has passed: only now does recovery change files.
         if torn is not None:
             self._cut(torn)
         self._remove_leftovers(names)
@@ -413,12 +417,12 @@ class BlockFile:
         try:
             node_id, number, first_sequence = read_header(data, name)
         except CorruptStore:
-            if is_last and len(data) <= HEADER_BYTES:  # the crash came while it was created
+            if is_last and len(data) <= HEADER_BYTES:  # the crash interrupted its creation
                 return _Torn(name=name, keep_bytes=0, cut_bytes=len(data))
             raise
         segment = _Segment(number)
         if segment.name != name:
-            raise CorruptStore(f"{name} says that it is {segment.name}")
+            raise CorruptStore(f"{name}: its header belongs to {segment.name}")
         if node_id != self._node_id:
             raise CorruptStore(f"{name} belongs to node {node_id}, not to node {self._node_id}")
         if self._segments and (
@@ -436,6 +440,7 @@ class BlockFile:
         self._segments.append(segment)
         if position == len(data):
             return None
+        # A torn write can only be the newest one. Damage before synced or later data is corruption.
         later = find_proof_after(data, position, number=number)
         if not is_last or later is not None:
             where = f"the frame at byte {later}" if later else "the later segment"
@@ -449,13 +454,13 @@ class BlockFile:
         self, frame: Frame, segment: _Segment, blocks: dict[BlockId, Block], name: str
     ) -> None:
         if frame.sequence != self._sequence:
-            raise CorruptStore(f"{name}: frame {frame.sequence} where {self._sequence} is due")
+            raise CorruptStore(f"{name}: frame {frame.sequence} found, {self._sequence} expected")
         if frame.state is None:
             return
         self._sequence += 1
         for block in frame.blocks:
             if blocks.setdefault(block.id, block) != block:
-                raise CorruptStore(f"{name}: a second content for block {block.id}")
+                raise CorruptStore(f"{name}: block {block.id} has two different contents")
         self._note_blocks(segment, frame.blocks)
         self._forget(frame.removed)
         self._state = frame.state
@@ -473,14 +478,14 @@ class BlockFile:
     def _recover_snapshot(self, root: BlockId, names: list[str]) -> Snapshot:
         name = _snapshot_name(root)
         if name not in names:
-            raise CorruptStore(f"{name}, the snapshot that root {root} stands for, is missing")
+            raise CorruptStore(f"{name}, the snapshot of root {root}, is missing")
         snapshot = decode_snapshot(self._files.read(name), name)
         if snapshot.last != root:
-            raise CorruptStore(f"{name} says that it ends at {snapshot.last}")
+            raise CorruptStore(f"{name}: it ends at {snapshot.last}, not at root {root}")
         return snapshot
 
     def _remove_leftovers(self, names: list[str]) -> None:
-        """Files that a crash left behind: unfinished ones, and snapshots nobody points to."""
+        """Remove files left by a crash: unfinished ones, and snapshots that no root references."""
         for name in names:
             unused = name.endswith(_SNAPSHOT) and name != _snapshot_name(self._state.root)
             if unused or name.endswith(_TEMPORARY):

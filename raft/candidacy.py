@@ -1,4 +1,4 @@
-"""When to stand for election, whom we voted for, who votes for us; and is there a leader anyway?"""
+"""Election timing and votes: when to start an election, our vote, the votes for us."""
 
 from random import Random
 
@@ -14,32 +14,33 @@ class Candidacy:
 
     def __init__(self, timeout_ms: int, rng: Random, now_ms: int, *, vote: NodeId | None) -> None:
         self.vote = vote
-        """Ours, in the current term."""
+        """Our vote in the current term."""
         self.votes: dict[NodeId, bool] = {}
-        """What others said to our candidacy, or to our question whether it had a chance."""
+        """Answers to our vote requests or pre-vote requests of this round."""
         self._timeout_ms = timeout_ms
         self._rng = rng
         self._heard_ms: int | None = None
         self._lost_leader = False
-        """The leader heard last is known to be gone, and no other one was heard since."""
+        """The last known leader is certainly down, and no other leader has been heard since."""
         self.due_ms = now_ms
 
     def reset(self, now_ms: int) -> None:
-        """Wait anew, one to two timeouts: chance keeps candidates apart (5.2)."""
+        """Restart the timeout of one to two times its length; randomness separates candidates
+        (5.2)."""
         self.due_ms = now_ms + self._timeout_ms + self._rng.randrange(self._timeout_ms)
 
     def retry_soon(self, now_ms: int) -> None:
-        """A candidate waits a quarter to a half of a timeout for its votes, then asks anew.
+        """A candidate waits a quarter to half of a timeout for its votes, then asks again.
 
-        When two stand at once and the vote is split, a whole timeout more would double the time
-        without a leader. It disturbs nobody, because the next attempt begins with a pre-vote.
+        When two candidates split the vote, another full timeout would double the time without a
+        leader. Retrying early disturbs no leader: the next attempt starts with a pre-vote.
         """
         quarter = self._timeout_ms // 4
         self.due_ms = now_ms + quarter + self._rng.randrange(max(1, quarter))
 
     def await_answers(self, now_ms: int) -> None:
-        """Those who are asked for a pre-vote may not know yet that the leader is gone, and refuse:
-        then it is worth asking again soon."""
+        """Wait for the answers to a pre-vote. The other voters may not know yet that the leader is
+        down and refuse; then it pays to ask again soon."""
         if self._lost_leader:
             self.retry_soon(now_ms)
         else:
@@ -51,7 +52,8 @@ class Candidacy:
         self.reset(now_ms)
 
     def lose_leader(self, now_ms: int) -> None:
-        """It is gone for sure: stand within a tenth of a timeout, apart from others who know it."""
+        """The leader is certainly down: start an election within a tenth of a timeout, at a random
+        moment because other nodes notice it too."""
         if self._lost_leader:
             return
         self._lost_leader = True

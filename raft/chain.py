@@ -1,15 +1,15 @@
 """The chain: the tree of known blocks with its pointers root, commit and head.
 
-Rules, held by asserts, by errors that name what broke, and by the tests' random trees:
+Rules, enforced by asserts, by errors that name the violation, and by tests on random trees:
 - root is an ancestor-or-self of commit, commit of head. `_path` lists the ids from root to head,
   so "is it on the head path" is one look-up and never a walk. `_line` lists their blocks.
-- Only blocks off the head path are in a hash table, `_aside`: it stays as small as they are few, so
-  that walking and collecting a branch costs the same behind a million committed blocks.
-- A block is never stored over another; its parent is live when it is added.
+- Only blocks off the head path are in a hash table, `_aside`. It stays small, so walking or
+  collecting a branch costs the same after a million committed blocks.
+- A block never replaces another; its parent is live when it is added.
 - A block is dead when it is neither an ancestor-or-self of commit nor a descendant of it. Dead
-  subtrees are noted when commit passes their fork, and removed leaf first in bounded steps, so a
-  parent never goes before its child and the cost is that of the dead blocks alone.
-- The root stands for everything below it (a snapshot, or genesis) and has no block of its own.
+  subtrees are recorded when commit passes their fork, and removed leaf first in bounded steps: a
+  parent is never removed before its child, and the cost depends on the dead blocks alone.
+- The root represents everything below it (a snapshot, or genesis) and has no block of its own.
 """
 
 from bisect import bisect_right
@@ -23,11 +23,11 @@ from raft.ids import GENESIS, BlockId, Height, Term
 __all__ = ["Chain"]
 
 VISITS_PER_BLOCK = 4
-"""Of those that one `collect` may look at, for each that it may remove: bounds its time."""
+"""Blocks that one `collect` may visit for each block it may remove: bounds its time."""
 
 
 class Chain:
-    """Mutable tree of immutable blocks. Times: branch length, never the committed length."""
+    """Mutable tree of immutable blocks. Costs depend on branch length, not on committed length."""
 
     __slots__ = ("_aside", "_branches", "_commit_height", "_dead", "_line", "_path")
 
@@ -36,8 +36,8 @@ class Chain:
         self._line: list[Block] = []  # the block of _path[i + 1] is at i: the root has none
         self._aside: dict[BlockId, Block] = {}
         self._commit_height = root.height
-        # Children that are not on the head path. The path holds the others, so that a chain
-        # without forks pays nothing for being a tree.
+        # Children off the head path. The path itself links its own blocks, so a chain without forks
+        # pays nothing for being a tree.
         self._branches: dict[BlockId, set[BlockId]] = {}
         self._dead: list[BlockId] = []
 
@@ -45,15 +45,18 @@ class Chain:
     def restore(
         cls, *, root: BlockId, head: BlockId, commit: BlockId, blocks: Iterable[Block]
     ) -> "Chain":
-        """The chain that a store gave back. Raises CorruptStore when a pointer leads nowhere."""
+        """The chain that a store recovered. Raises CorruptStore for a pointer to an unknown
+        block."""
         chain = cls(root)
-        # What lies at or below the root is in the snapshot or was dead already.
+        # A block at or below the root is part of the snapshot or was dead already.
         chain._aside = {block.id: block for block in blocks if block.id.height > root.height}
         path = [head]
         while path[-1].height > root.height:
             block = chain._aside.pop(path[-1], None)
             if block is None:
-                raise CorruptStore(f"block {path[-1]} on the way from head {head} is missing")
+                raise CorruptStore(
+                    f"block {path[-1]} is missing between root {root} and head {head}"
+                )
             chain._line.append(block)
             path.append(block.parent)
         path.reverse()
@@ -61,19 +64,19 @@ class Chain:
         if path[0] != root:
             raise CorruptStore(f"head {head} does not descend from root {root}")
         chain._path = path
-        chain._aside = dict(chain._aside)  # the table of all blocks would never shrink by itself
+        chain._aside = dict(chain._aside)  # copied to shrink: the table had room for all blocks
         if not chain.on_head_path(commit):
-            raise CorruptStore(f"commit {commit} is not on the way from root {root} to head {head}")
+            raise CorruptStore(f"commit {commit} is not between root {root} and head {head}")
         chain._commit_height = commit.height
         chain._note_branches()
         return chain
 
     def _note_branches(self) -> None:
-        """File every block off the path under its parent, and the dead subtrees as dead."""
+        """File every block off the path under its parent, and mark dead subtrees."""
         for block in self._aside.values():
             if self.knows(block.parent):
                 self._branches.setdefault(block.parent, set()).add(block.id)
-            else:  # its fork lies below the root: such a branch can only be dead
+            else:  # its fork is below the root, so the branch is dead
                 self._dead.append(block.id)
         for parent in self._path[: self._commit_height - self.root.height]:
             self._dead.extend(self._branches.pop(parent, ()))
@@ -95,7 +98,7 @@ class Chain:
         return bool(self._dead)
 
     def __len__(self) -> int:
-        """Number of known blocks, the dead ones that are not removed yet included."""
+        """Number of known blocks, including dead ones that are not removed yet."""
         return len(self._line) + len(self._aside)
 
     def __iter__(self) -> Iterator[Block]:
@@ -105,7 +108,7 @@ class Chain:
         return self.on_head_path(id_) or id_ in self._aside
 
     def block(self, id_: BlockId) -> Block:
-        """The block of this id. KeyError for one that is unknown, and for the root."""
+        """The block with this id. KeyError for an unknown id and for the root."""
         block = self._find(id_)
         if block is None:
             raise KeyError(id_)
@@ -130,7 +133,7 @@ class Chain:
     def last_at_most(self, limit: BlockId) -> BlockId | None:
         """The highest block of the head path whose term and height are both within `limit`'s.
 
-        None when even the root exceeds it. Terms do not fall along a path: a binary search.
+        None when even the root exceeds it. Terms never decrease along a path: a binary search.
         """
         count = min(len(self._path), limit.height - self._path[0].height + 1)
         if count <= 0:
@@ -164,8 +167,8 @@ class Chain:
     def extend(self, blocks: Sequence[Block]) -> list[Block]:
         """Add a run of blocks, each the parent of the next; return those that were new.
 
-        Raises CorruptBlock when a known id comes with other content or a link is invalid; then none
-        is added, not even those before it. The head does not move.
+        Raises CorruptBlock when a known id arrives with different content or a link is invalid;
+        then no block is added, not even those before it. The head does not move.
         """
         fresh: list[Block] = []
         for number, block in enumerate(blocks):
@@ -174,7 +177,7 @@ class Chain:
             known = self._find(block.id)
             if known is not None:
                 if known != block:
-                    raise CorruptBlock(f"block {block.id} is known with other content")
+                    raise CorruptBlock(f"block {block.id} is known with different content")
                 continue
             block.verify()
             if not fresh and not self.can_follow(block.parent):
@@ -186,20 +189,20 @@ class Chain:
         return fresh
 
     def grow(self, block: Block) -> None:
-        """Put a block of our own on the head and move there: what a leader does."""
+        """Append a block of our own to the head, as a leader does."""
         assert block.parent == self.head, (block.id, self.head)
         assert block.id not in self._aside, block.id
         self._line.append(block)
         self._path.append(block.id)
 
     def can_follow(self, parent: BlockId) -> bool:
-        """May a new block hang on `parent`? Only on commit or on a descendant of it."""
+        """May a new block have this parent? Only commit or a descendant of it."""
         return parent.height >= self._commit_height and self.is_live(parent)
 
     def move_head(self, to: BlockId) -> tuple[Height, list[Block]]:
         """Follow the branch of `to`; return the fork's height and the blocks gained, lowest first.
 
-        `to` may be an ancestor of the head. What is left behind stays in the tree.
+        `to` may be an ancestor of the head. The blocks of the old branch stay in the tree.
         """
         gained: list[Block] = []
         fork = to
@@ -208,7 +211,9 @@ class Chain:
             gained.append(block)
             fork = block.parent
         if fork.height < self._commit_height:
-            raise InvariantBroken(f"head cannot move to {to}: it does not contain {self.commit}")
+            raise InvariantBroken(
+                f"head cannot move to {to}: it lacks committed block {self.commit}"
+            )
         gained.reverse()
         keep = fork.height - self.root.height + 1
         for block in self._line[keep - 1 :]:
@@ -231,7 +236,7 @@ class Chain:
     def advance_commit(self, to: Height) -> None:
         """Commit the block at this height of the head path, and with it all its ancestors.
 
-        A commit off the head path is the caller's to prepare: `move_head` first.
+        For a commit off the head path the caller calls `move_head` first.
         """
         assert self._commit_height <= to <= self.head.height, (self._commit_height, to, self.head)
         base = self._path[0].height
@@ -243,8 +248,8 @@ class Chain:
     def collect(self, blocks_max: int) -> list[BlockId]:
         """Remove at most `blocks_max` dead blocks, children before parents; return their ids.
 
-        The way down to the leaf of a long branch is taken in steps too: an answer may be empty
-        while there still is something dead.
+        Descending to the leaf of a long branch is bounded too: the answer may be empty while dead
+        blocks remain.
         """
         removed: list[BlockId] = []
         for _ in range(VISITS_PER_BLOCK * blocks_max):
@@ -263,7 +268,7 @@ class Chain:
         return removed
 
     def move_root(self, to: BlockId) -> int:
-        """Forget the path up to `to`, which a snapshot now stands for; return how many blocks."""
+        """Forget the path up to `to`, which a snapshot replaces; return the number of blocks."""
         if not (self.on_head_path(to) and to.height <= self._commit_height):
             raise InvariantBroken(f"root cannot move to {to}: it is not committed here")
         gone = to.height - self.root.height

@@ -1,9 +1,9 @@
-"""The bytes of a message: a versioned envelope, then the fields of its kind. Big endian.
+"""The encoding of messages: a versioned envelope, then the fields of the kind. Big endian.
 
 Rules: `encode` and `decode` are inverse for every message; `decode` raises CorruptBlock for
-anything else, of whatever length, and never reads past the end. A message is of the version that
-first had its layout; a change makes a new kind of the next version, and the old one is still read.
-The transport delimits messages and keeps them whole.
+any other input, of any length, and never reads past the end. A message carries the version that
+introduced its layout; a changed layout is a new kind in the next version, and the old one is still
+read. The transport delimits messages and keeps them whole.
 """
 
 import struct
@@ -32,7 +32,7 @@ from raft.messages import (
 __all__ = ["VERSION", "decode", "encode"]
 
 VERSION = 2
-"""The newest. What only it knows is sent only to who understands it: `Config.format`."""
+"""The newest version. A layout of version 2 is sent only to nodes that read it: `Config.format`."""
 
 _ENVELOPE = struct.Struct(">BBQQQH")  # version, kind, sender, to, term, cluster id length
 _FLAG = struct.Struct(">B")
@@ -42,7 +42,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class _Reader:
-    """A position in bytes that came from elsewhere."""
+    """A position in received bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -62,7 +62,7 @@ class _Reader:
         return self.data[self.position - size : self.position]
 
 
-# -- one pair of functions per type of field
+# -- one pair of functions per field type
 
 
 def _put_flag(value: bool) -> bytes:
@@ -72,7 +72,7 @@ def _put_flag(value: bool) -> bytes:
 def _get_flag(reader: _Reader) -> bool:
     (value,) = reader.fields(_FLAG)
     if value > 1:
-        raise CorruptBlock(f"a message says {value} for yes or no")
+        raise CorruptBlock(f"a flag of a message is {value}, neither 0 nor 1")
     return bool(value)
 
 
@@ -186,12 +186,12 @@ _KINDS: dict[int, tuple[type[Message], tuple[_Field, ...]]] = {
     11: (ReadAnswer, (_number("number"), _id("commit"))),
     12: (SnapshotChunk, (*_CHUNK, _number("checksum"))),
 }
-"""Number on the wire → message and its fields in order. A number is never used again."""
+"""Number on the wire → message and its fields in order. A number is never reused."""
 
 _NUMBERS = {kind: number for number, (kind, _) in _KINDS.items()}
 _CHUNK_WITHOUT_CHECKSUM = 5
 _VERSIONS = {12: 2}
-"""Number → the version that first had it, where that is not 1."""
+"""Number → the version that introduced it, if not version 1."""
 
 
 def encode(message: Message) -> bytes:
@@ -208,7 +208,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message that these bytes are. Raises CorruptBlock."""
+    """The decoded message. Raises CorruptBlock."""
     reader = _Reader(data)
     version, number, sender, to, term, cluster_id_length = reader.fields(_ENVELOPE)
     if not 1 <= version <= VERSION:

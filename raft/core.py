@@ -1,8 +1,8 @@
-"""The state of one member and the few moves that several rules share.
+"""The state of one member and the state changes that several rules share.
 
-`election.py`, `replication.py` and `forwarding.py` are the rules: functions over a Core. Nobody
-outside this package sees it; the surface is `node.py`. Invariants: `leading` is set exactly while
-the role is LEADER (asserted before each Ready); a term begins without a vote or with our own
+`election.py`, `replication.py` and `forwarding.py` are the rules: functions over a Core. It is
+private to this package; the interface is `node.py`. Invariants: `leading` is set exactly while
+the role is LEADER (asserted before each Ready); a term starts without a vote or with our own
 (`enter_term`); the clock does not go back (asserted).
 """
 
@@ -32,7 +32,7 @@ __all__ = ["Core", "Leading", "Requests"]
 
 
 class Leading:
-    """What only a leader has, for one term."""
+    """State that only a leader has, for one term."""
 
     __slots__ = (
         "heartbeat_due_ms",
@@ -55,7 +55,7 @@ class Leading:
 
 
 class Requests:
-    """What somebody waits for: a client of this node, or another node."""
+    """Open requests: of clients of this node, and of other nodes."""
 
     __slots__ = ("forwarded", "proposals", "reads")
 
@@ -68,7 +68,7 @@ class Requests:
 
 
 class Core:
-    """One mutable class for one member."""
+    """The mutable state of one member."""
 
     def __init__(
         self, config: Config, recovered: Recovered | None, *, now_ms: int, rng: Random
@@ -76,7 +76,7 @@ class Core:
         state = recovered.state if recovered else State()
         self.config = config
         self.format = config.format
-        """Of the messages that we send: what everybody understands."""
+        """Format of the messages we send: every node reads it."""
         self.now_ms = now_ms
         self.archive = Archive(
             recovered.snapshot if recovered else None,
@@ -90,8 +90,8 @@ class Core:
         )
         self.history = self._recover_members()
         self.cluster_id = ""
-        """Whose we are: what a *committed* birth block says. One that is not committed may yet die,
-        so it binds nobody; empty until then, and never another one later."""
+        """The cluster id of the *committed* birth block. An uncommitted block may still die, so it
+        binds nobody. Empty until then; never changes later."""
         self._settle_identity()
         self.term = state.term
         self.role = Role.FOLLOWER
@@ -100,7 +100,7 @@ class Core:
         self.requests = Requests(config, first_number=rng.getrandbits(40), known_after=state.term)
         self.outbox = Outbox(state, self.archive.snapshot, config)
         self.candidacy = Candidacy(config.election_timeout_ms, rng, now_ms, vote=state.vote)
-        if not self.is_sole_voter():  # which has nobody to wait for
+        if not self.is_sole_voter():  # a sole voter has nobody to wait for
             self.candidacy.reset(now_ms)
 
     def _recover_members(self) -> MemberHistory:
@@ -126,7 +126,7 @@ class Core:
         return self.history.current
 
     def durable(self) -> State:
-        """What must survive a restart, as of now."""
+        """The state that must survive a restart."""
         chain = self.chain
         return State(
             term=self.term,
@@ -143,14 +143,14 @@ class Core:
         return self.members.voters == {self.id}
 
     def check_cluster(self, message: Message) -> None:
-        """Raises WrongCluster for a message of another one.
+        """Raises WrongCluster for a message of another cluster.
 
-        A sender that does not know of a commit names none; but whoever leads our term has our
-        birth block on its path, so the blocks it brings tell.
+        A sender that knows of no commit names no cluster. But the leader of our term has our birth
+        block on its path, so the blocks it sends identify its cluster.
         """
         ours, theirs = self.cluster_id, message.cluster_id
         if not theirs and isinstance(message, SnapshotChunk):
-            raise CorruptBlock("a snapshot, and so something committed, of a cluster without an id")
+            raise CorruptBlock("a snapshot without a cluster id")
         if not theirs and isinstance(message, Append) and message.term >= self.term:
             born = (block for block in message.blocks if block.kind is BlockKind.BIRTH)
             theirs = next((decode_members(block.payload)[1] for block in born), "")
@@ -169,13 +169,13 @@ class Core:
         self.now_ms = now_ms
 
     def send(self, kind: Callable[..., Message], to: NodeId, **fields: Any) -> None:
-        """Queue a message; it leaves after what is written up to now is durable."""
+        """Queue a message; it is sent after everything written so far is durable."""
         fields.setdefault("term", self.term)
         message = kind(sender=self.id, to=to, cluster_id=self.cluster_id, **fields)
         self.outbox.add_message(message)
 
     def change_role(self, event: RoleEvent) -> None:
-        """Follow the table; leave behind what belonged to the old role."""
+        """Follow the transition table; drop the state of the old role."""
         self.role = next_role(self.role, event)
         self.candidacy.votes.clear()
         if self.role is not Role.LEADER:
@@ -184,14 +184,14 @@ class Core:
             self.requests.reads.start_over()
 
     def enter_term(self, term: Term, vote: NodeId | None) -> None:
-        """A newer term: the vote of the old one does not count in it."""
+        """Enter a newer term: a vote of the old term does not count in it."""
         if term <= self.term:
             raise InvariantBroken(f"term {self.term} cannot become {term}")
         self.term = term
         self.candidacy.vote = vote
 
     def grow(self, kind: BlockKind, payload: bytes) -> BlockId:
-        """As leader: a new block on the head."""
+        """As leader, append a new block to the head."""
         assert self.leading is not None
         block = make_block(self.chain.head, self.term, kind, payload)
         self.chain.grow(block)
@@ -200,38 +200,39 @@ class Core:
         return block.id
 
     def follow(self, to: BlockId) -> None:
-        """Move the head to another branch or further along this one."""
+        """Move the head to another branch or further along its own."""
         fork, gained = self.chain.move_head(to)
         self.history.leave_above(fork)
         for block in gained:
             self.history.follow(block)
 
     def commit_to(self, height: Height) -> None:
-        """Commit this block of the head path; end the proposals that it decides against."""
+        """Commit this block of the head path; end the proposals that can no longer be committed."""
         had_led = self.leading is not None and self.chain.commit.term == self.term
         self.chain.advance_commit(height)
         self._settle_identity()
-        if had_led:  # what we placed in this term is on our path, what we placed before has ended
+        if had_led:  # blocks of this term are on our path, older ones have ended
             return
         for id_ in self.requests.proposals.placed_blocks():
             if self.is_overtaken(id_):
                 self.requests.proposals.end_block(id_, Result.DEAD)
 
     def start_anew(self, snapshot: Snapshot) -> None:
-        """The leader's snapshot takes the place of all that we had."""
+        """Replace the whole chain by the leader's snapshot."""
         self.chain = Chain(snapshot.last)
         self.history = MemberHistory(snapshot.last.height, snapshot.members, snapshot.cluster_id)
         self._settle_identity()
 
     def _settle_identity(self) -> None:
-        """The commit moved: did it reach the block that names the cluster?"""
+        """After a commit moved: set the cluster id if the commit reached the birth block."""
         if not self.cluster_id:
             _, self.cluster_id = self.history.at(self.chain.commit.height)
 
     def is_overtaken(self, id_: BlockId) -> bool:
         """Can this block, above our root, never be committed any more, whether we have it or not?
 
-        The commit went another way; or it is of a later term, and terms do not fall along a path.
+        Another block is committed at its height; or commit has a later term, and terms never
+        decrease along a path.
         """
         commit = self.chain.commit
         decided = id_.height <= commit.height or id_.term < commit.term

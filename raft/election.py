@@ -1,4 +1,4 @@
-"""Elections: pre-vote, vote, taking over (sections 5.2 and 5.4.1, thesis 3.10 and 9.6)."""
+"""Elections: pre-vote, vote and takeover (sections 5.2 and 5.4.1, thesis 3.10 and 9.6)."""
 
 from raft import replication
 from raft.core import Core
@@ -10,7 +10,7 @@ __all__ = ["on_take_over", "on_vote_answer", "on_vote_request", "start_election"
 
 
 def start_election(core: Core, event: RoleEvent) -> None:
-    """ELECTION_TIMEOUT: ask whether we could win. TRANSFER: stand at once."""
+    """ELECTION_TIMEOUT: start with a pre-vote. TRANSFER: become a candidate at once."""
     core.change_role(event)
     core.candidacy.await_answers(core.now_ms)
     if core.role is Role.PRE_CANDIDATE:
@@ -33,7 +33,7 @@ def _ask(core: Core, *, pre: bool, term: Term, forced: bool) -> None:
 
 
 def _count(core: Core) -> None:
-    """Act when a majority agrees, or so many refuse that none can."""
+    """Act when a majority grants, or when so many refuse that a majority is impossible."""
     voters, majority = core.members.voters, core.members.majority
     granted = sum(core.candidacy.votes.get(voter, False) for voter in voters)
     refused = sum(not core.candidacy.votes.get(voter, True) for voter in voters)
@@ -51,7 +51,8 @@ def _count(core: Core) -> None:
 def on_vote_request(core: Core, message: VoteRequest) -> None:
     """Grant when the candidate's head is at least ours and the vote of this term is free.
 
-    A pre-vote promises nothing, so it needs no free vote; but who hears a leader refuses it.
+    A pre-vote promises nothing, so it needs no free vote; but a node that hears a leader refuses
+    it.
     """
     up_to_date = message.head >= core.chain.head
     if message.pre:
@@ -59,7 +60,7 @@ def on_vote_request(core: Core, message: VoteRequest) -> None:
         term = message.term if granted else core.term
         core.send(VoteAnswer, message.sender, term=term, pre=True, granted=granted)
         if granted and core.role is Role.PRE_CANDIDATE and message.sender > core.id:
-            core.change_role(RoleEvent.GAVE_WAY)  # or two that ask at once split the vote
+            core.change_role(RoleEvent.GAVE_WAY)  # two simultaneous candidates would split the vote
         return
     free = core.candidacy.vote is None or core.candidacy.vote == message.sender
     granted = up_to_date and free and core.leader is None
@@ -70,7 +71,7 @@ def on_vote_request(core: Core, message: VoteRequest) -> None:
 
 
 def on_vote_answer(core: Core, message: VoteAnswer) -> None:
-    """Count it if we still ask this question; a duplicate counts once."""
+    """Count the answer if it belongs to the current round; a duplicate counts once."""
     asking = Role.PRE_CANDIDATE if message.pre else Role.CANDIDATE
     if core.role is asking:
         core.candidacy.votes[NodeId(message.sender)] = message.granted
@@ -78,6 +79,6 @@ def on_vote_answer(core: Core, message: VoteAnswer) -> None:
 
 
 def on_take_over(core: Core, message: TakeOver) -> None:
-    """The leader hands over to us."""
+    """The leader transfers its leadership to us."""
     if core.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and core.is_electable():
         start_election(core, RoleEvent.TRANSFER)

@@ -1,4 +1,4 @@
-"""What can go wrong, split by who broke the rule.
+"""The exceptions of the package, split by cause.
 
 `CorruptBlock` and `CorruptStore`: bytes are not what was written. `Refused`: the caller asked for
 what the node cannot do now or ever. `InvariantBroken`: Raft's own rules were broken; it derives
@@ -17,15 +17,15 @@ __all__ = [
 
 
 class CorruptBlock(Exception):
-    """A block with wrong bytes, checksum or link to its parent; or a second content for its id."""
+    """A block with wrong bytes, checksum or parent link; or different content under a known id."""
 
 
 class WrongCluster(CorruptBlock):
-    """A message of another cluster: its sender has a wrong address, or this node has."""
+    """A message from another cluster: the sender or this node has a wrong address."""
 
 
 class CorruptStore(Exception):
-    """A block file that recovery must not guess about; says which file, where and why."""
+    """Damage in the block file that recovery must not guess about; names file, reason and place."""
 
 
 class StoreFailed(Exception):
@@ -33,12 +33,12 @@ class StoreFailed(Exception):
 
 
 class StoreFull(Exception):
-    """There is no room for this batch: nothing has changed, the same call may be made again."""
+    """The disk has no room for this batch: nothing has changed, the call may be retried."""
 
 
 class Refused(Exception):
-    """The request is not possible: too large, too many outstanding, or not the right role."""
+    """The request is impossible: too large, too many outstanding, or wrong role."""
 
 
 class InvariantBroken(BaseException):
-    """A safety rule of Raft does not hold; continuing would spread the damage."""
+    """A safety rule of Raft is violated; continuing would spread the damage."""

@@ -1,9 +1,9 @@
-"""The few file operations that the block file needs, and their in-memory twin.
+"""The file operations that the block file needs, and their in-memory implementation.
 
-The twin forgets at a crash what was not synced, as a disk may: bytes past the last `sync` of a
-file, and names since the last `sync_names`. It can also stop the world before the n-th operation,
-so that a test crashes between any two of them, be full from the n-th that needs room on, and fail
-writes and syncs by the name of the file.
+A crash of the in-memory files loses what was not synced, as a disk may: bytes past the last `sync`
+of a file, and names since the last `sync_names`. The in-memory files can also crash before the n-th
+operation, so that a test crashes between any two of them, be full from the n-th operation that
+needs space, and fail writes and syncs of chosen files.
 """
 
 import errno
@@ -17,7 +17,7 @@ class File(Protocol):
     """A file that only grows at its end."""
 
     def append(self, data: bytes) -> None:
-        """Write all of `data` at the end. Raises OSError, having written any part of it."""
+        """Write all of `data` at the end. Raises OSError; a part of it may have been written."""
         ...
 
     def sync(self) -> None:
@@ -87,7 +87,7 @@ class _MemoryFile:
 
 
 class MemoryFiles:
-    """`Files` without a disk. `crash` gives what a restarted machine would find."""
+    """`Files` without a disk. `crash` returns what a restarted machine would find."""
 
     def __init__(self) -> None:
         self._names: dict[str, _MemoryFile] = {}
@@ -97,22 +97,22 @@ class MemoryFiles:
         self.growths = 0
         self.full_at: int | None = None
         self.fails: Callable[[str], bool] = lambda _: False
-        """Files that take no write and no sync, by name; of the directory, an empty one."""
+        """Does every write and sync of this file fail? The directory itself has the empty name."""
 
     def operation(self) -> None:
-        """Count one operation; stop before it when it is the chosen one."""
+        """Count one operation; crash before the chosen one."""
         if self.operations == self.crash_at:
             raise Crash
         self.operations += 1
 
     def grow(self) -> None:
-        """Count an operation that needs room; there is none from the chosen one on."""
+        """Count an operation that needs space; from the chosen one the disk is full."""
         if self.full_at is not None and self.growths >= self.full_at:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.growths += 1
 
     def check(self, name: str) -> None:
-        """Before something is written or made durable."""
+        """Raise OSError if writing or syncing this file is set to fail."""
         if self.fails(name):
             raise OSError(errno.EIO, f"{name or 'the directory'} cannot be written")
 
@@ -147,10 +147,10 @@ class MemoryFiles:
     def crash(
         self, kept: Callable[[str, int], int] | None = None, *, names_kept: bool = False
     ) -> "MemoryFiles":
-        """The files after a loss of power.
+        """The files after a power loss.
 
-        `kept(name, unsynced_bytes)` says how many of a file's unsynced bytes survive (none by
-        default); `names_kept` whether unsynced creations, renames and removals do.
+        `kept(name, unsynced_bytes)` returns how many unsynced bytes of a file survive (none by
+        default); with `names_kept` unsynced creations, renames and removals survive.
         """
         after = MemoryFiles()
         for name, file in (self._names if names_kept else self._synced_names).items():

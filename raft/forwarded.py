@@ -1,8 +1,9 @@
-"""What became of the proposals that others sent here, as far as it is remembered.
+"""Remembered answers to proposals that other nodes forwarded to this one.
 
-Two rules hang on it: a message that arrives twice makes no second block, and "not appended" is said
-only by a node that knows. Memory is bounded, and a restart empties it; both rules must hold all the
-same. So of what is forgotten we say nothing, and append nothing: its sender is told by the chain.
+Two rules depend on it: a message that arrives twice creates no second block, and only a node that
+is certain answers "not appended". Memory is bounded and lost in a restart; both rules must hold all
+the same. So a proposal whose answer is forgotten is neither answered nor appended: its sender
+learns the outcome from the chain.
 """
 
 from raft.ids import BlockId, NodeId, Term
@@ -10,14 +11,14 @@ from raft.ids import BlockId, NodeId, Term
 __all__ = ["Forwarded"]
 
 NUMBERS_APART = 1_000_000
-"""A sender counts its proposals from a random 40-bit number in each of its lives: numbers closer
-than this are of one life, else of two."""
+"""A sender numbers its proposals from a random 40-bit number after each start: numbers closer than
+this belong to the same run of the sender."""
 RANGES_MAX = 1_000
-"""Lives of senders, in one term, whose forgotten numbers are told apart."""
+"""Runs of senders, in one term, whose forgotten number ranges are kept separately."""
 
 
 class Forwarded:
-    """Mutable; (sender, term, number) → the block, or None for "not appended"."""
+    """Mutable map of (sender, term, number) → the block, or None for "not appended"."""
 
     __slots__ = ("_answers", "_answers_max", "_forgotten", "_known_after", "_term")
 
@@ -25,11 +26,11 @@ class Forwarded:
         self._answers_max = answers_max
         self._answers: dict[tuple[NodeId, Term, int], BlockId | None] = {}
         self._known_after = known_after
-        """In terms up to this we may have appended, and forgotten it."""
+        """In terms up to this one we may have appended proposals and forgotten them."""
         self._term = known_after
-        """The highest term of which we forgot an answer ourselves."""
+        """The highest term of which an answer was forgotten since the start."""
         self._forgotten: list[tuple[NodeId, int, int]] = []
-        """In that term: sender, and the lowest and highest of its numbers that are forgotten."""
+        """Forgotten ranges of that term: sender, lowest and highest number."""
 
     def knows(self, sender: NodeId, term: Term, number: int) -> bool:
         return (sender, term, number) in self._answers
@@ -38,11 +39,11 @@ class Forwarded:
         return self._answers[sender, term, number]
 
     def can_refuse(self, term: Term) -> bool:
-        """Is "not appended" true of everything in this term that we have no answer to?"""
+        """In this term, is every proposal without a remembered answer certainly not appended?"""
         return term > self._known_after
 
     def may_have_appended(self, sender: NodeId, term: Term, number: int) -> bool:
-        """Does it lie among those of the leader's own term whose answers are forgotten?"""
+        """Is it in a forgotten number range of the leader's own term?"""
         return term == self._term and any(
             sender == other and low <= number <= high for other, low, high in self._forgotten
         )
@@ -57,7 +58,7 @@ class Forwarded:
     def _forget(self, sender: NodeId, term: Term, number: int) -> None:
         self._known_after = max(self._known_after, term)
         if term < self._term:
-            return  # nothing is appended in an old term any more
+            return  # no leader appends in an old term
         if term > self._term:
             self._term = term
             self._forgotten.clear()

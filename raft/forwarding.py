@@ -1,6 +1,6 @@
-"""What is asked of us and only a leader can do: here if we lead, else by the leader, else later.
+"""Requests that only the leader can serve: handled here, forwarded, or kept until there is one.
 
-A proposal becomes a block; a read learns the block that must be applied before it may look.
+A proposal becomes a block; a read learns which block must be applied before it may look.
 """
 
 from raft.block import BlockKind
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def place_waiting(core: Core) -> None:
-    """Put every waiting proposal on its way, if there is a leader to take it."""
+    """Append or forward every waiting proposal, if a leader is known."""
     if core.leader is None:
         return
     leading = core.leading
@@ -37,7 +37,8 @@ def place_waiting(core: Core) -> None:
 
 
 def ask_again(core: Core) -> None:
-    """A message may be lost though its leader lives: send it once more, it makes one block."""
+    """Resend proposals without an answer: a message may be lost while the leader is alive. A
+    duplicate creates no second block."""
     if core.leader is None or core.leading is not None:
         return
     for number, payload in core.requests.proposals.resend(core.now_ms, _again_ms(core), core.term):
@@ -49,12 +50,12 @@ def _again_ms(core: Core) -> int:
 
 
 def on_propose(core: Core, message: Propose) -> None:
-    """Append it if we lead the very term it was sent in, and say which block it became.
+    """Append it if we lead the very term it was sent in, and answer with its block.
 
-    "Not appended" lets the sender try again, so it is said only when no copy of this message was
-    or will be appended: the answer is remembered, and a node that may have forgotten it, or may
-    have led in that term before a restart, does nothing (see `forwarded.py`; the proposal then ends
-    with its term, see `sent.py`).
+    "Not appended" lets the sender retry, so it is sent only when no copy of this message was or
+    will be appended. The answer is remembered. A node that may have forgotten it, or may have led
+    in that term before a restart, does nothing (see `forwarded.py`; the proposal then ends with its
+    term, see `sent.py`).
     """
     sender, term, number = message.sender, message.term, message.number
     forwarded = core.requests.forwarded
@@ -73,9 +74,10 @@ def on_propose(core: Core, message: Propose) -> None:
 
 
 def on_propose_answer(core: Core, message: ProposeAnswer) -> None:
-    """Watch the block it became; or wait for the next sign of a leader and ask again.
+    """Watch the block it became; or wait for the next sign of a leader and send it again.
 
-    The answer says what was done once, so it holds however late it comes, and in any later term.
+    The answer describes a completed event, so it is valid however late it arrives, in any later
+    term.
     """
     block_id = message.block_id
     if block_id is None:
@@ -88,7 +90,7 @@ def on_propose_answer(core: Core, message: ProposeAnswer) -> None:
 
 
 def _fate(core: Core, block_id: BlockId) -> Result | None:
-    """What our chain says of this block by now; None: not decided, or not applied here yet."""
+    """The fate of this block in our chain; None: undecided, or not applied here yet."""
     root = core.chain.root
     if block_id.height < root.height:
         kept = core.archive.tail.id_at(block_id.height)
@@ -99,17 +101,17 @@ def _fate(core: Core, block_id: BlockId) -> Result | None:
 
 
 def send_reads(core: Core) -> None:
-    """Queued reads go to the leader, all with one question; on the leader, replication asks."""
+    """Send all queued reads to the leader as one request; the leader itself uses replication."""
     if core.leading is None and core.leader is not None and core.requests.reads.has_queued:
         core.send(ReadRequest, core.leader, number=core.requests.reads.send(core.now_ms))
 
 
 def on_read_request(core: Core, message: ReadRequest) -> None:
-    """As for a read of our own; if we do not lead, the sender finds out and asks who does."""
+    """Like a local read; if we do not lead, we stay silent and the sender asks the next leader."""
     if core.leading is not None:
         core.requests.reads.add_for(message.sender, message.number)
 
 
 def on_read_answer(core: Core, message: ReadAnswer) -> None:
-    """It was said by one who led after our question, so it holds whoever leads now."""
+    """The sender led after our request, so the answer holds even if another node leads now."""
     core.requests.reads.answered(message.number, message.commit)

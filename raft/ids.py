@@ -1,4 +1,4 @@
-"""Names for Raft's integers, so that a term and a height cannot be swapped."""
+"""Distinct types for Raft's integers, so that a term and a height cannot be swapped."""
 
 from typing import NamedTuple, NewType
 
@@ -8,7 +8,7 @@ NodeId = NewType("NodeId", int)
 
 
 class BlockId(NamedTuple):
-    """(term, height): names one block's content for ever, since a leader makes one per height.
+    """(term, height): identifies one block's content for ever; a leader makes one block per height.
 
     Tuple order is Raft's "at least as up to date": the newer last term wins, then the longer chain
     (Raft paper, section 5.4.1). A NamedTuple because it is a dict key on every path.

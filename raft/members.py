@@ -1,7 +1,8 @@
-"""Who belongs to the cluster: voters and learners, and where the chain says so.
+"""Cluster membership: voters and learners, as recorded in the chain.
 
 Rules: the members in force are those of the last BIRTH or CONFIG block on the head path, committed
-or not (Raft paper, section 6). When the head leaves a branch, what that branch said is forgotten.
+or not (Raft paper, section 6). When the head leaves a branch, the changes of that branch are
+forgotten.
 """
 
 import json
@@ -29,7 +30,7 @@ class Members:
 
     @property
     def majority(self) -> int:
-        """How many voters make a decision."""
+        """Number of voters that make a decision."""
         return len(self.voters) // 2 + 1
 
 
@@ -45,7 +46,7 @@ def encode_members(members: Members, cluster_id: str) -> bytes:
 
 
 def decode_members(payload: bytes) -> tuple[Members, str]:
-    """(members, cluster id). Raises CorruptBlock for what this version does not understand."""
+    """(members, cluster id). Raises CorruptBlock for an unknown version or invalid content."""
     try:
         content = json.loads(payload)
         version = content["version"]
@@ -61,7 +62,7 @@ def decode_members(payload: bytes) -> tuple[Members, str]:
 
 
 class MemberHistory:
-    """The members said so far on the head path, with the height that said it."""
+    """The membership changes on the head path so far, each with its height."""
 
     __slots__ = ("_said",)
 
@@ -75,8 +76,8 @@ class MemberHistory:
     def may_be_needed(self, node: NodeId, commit: Height) -> bool:
         """Is it a voter, or was it one before a change that is not committed?
 
-        Such a node stands for election too: it may be the only one that has the change, and so
-        the only one that can win (thesis 4.2.2).
+        Such a node starts elections too: it may be the only one that has the change, and so the
+        only one that can win (thesis 4.2.2).
         """
         for said_at, members, _ in reversed(self._said):
             if node in members.voters:
@@ -87,12 +88,12 @@ class MemberHistory:
 
     @property
     def cluster_id(self) -> str:
-        """What the path says, committed or not; empty until a birth block is on it."""
+        """The id in the last change on the path, committed or not; empty until a birth block."""
         return self._said[-1][2]
 
     @property
     def height(self) -> Height:
-        """Where the current members were said; while it is not committed no other change starts."""
+        """Height of the last change; until it is committed no other change starts."""
         return self._said[-1][0]
 
     def at(self, height: Height) -> tuple[Members, str]:
@@ -109,7 +110,7 @@ class MemberHistory:
             self._said.pop()
 
     def follow(self, block: Block) -> bool:
-        """Note what a block of the head path says, if anything; did the members change?"""
+        """Record a membership change in a block of the head path; did the members change?"""
         if block.kind not in (BlockKind.BIRTH, BlockKind.CONFIG):
             return False
         members, cluster_id = decode_members(block.payload)
@@ -117,6 +118,6 @@ class MemberHistory:
         return True
 
     def forget_below(self, root: Height) -> None:
-        """A snapshot now stands for everything up to `root`."""
+        """A snapshot now replaces everything up to `root`."""
         while len(self._said) > 1 and self._said[1][0] <= root:
             del self._said[0]

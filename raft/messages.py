@@ -1,8 +1,8 @@
-"""What nodes say to one another. Values; `raft/codec.py` gives them bytes.
+"""The messages between nodes. Values; `raft/codec.py` encodes them.
 
-Every message carries a term, its sender's but for those of a pre-vote, and its sender's cluster id.
-That is empty until the sender knows that a birth block is committed; two ids that are not empty and
-differ never talk.
+Every message carries its sender's term, except that pre-vote messages carry the candidate's next
+term, and its sender's cluster id. That is empty until the sender knows a committed birth block;
+nodes with different non-empty ids never talk.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """The envelope."""
+    """The fields that every message has."""
 
     sender: NodeId
     to: NodeId
@@ -44,12 +44,13 @@ class VoteRequest(Message):
     head: BlockId
     pre: bool
     forced: bool = False
-    """The leader itself asked for this election (transfer): hearing it is no reason to refuse."""
+    """The leader itself asked for this election (transfer): a voter that hears the leader may
+    grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteAnswer(Message):
-    """Its term is the candidate's when a pre-vote is granted, else the answering node's."""
+    """A granted pre-vote carries the candidate's term, any other answer the sender's term."""
 
     pre: bool
     granted: bool
@@ -92,7 +93,7 @@ class SnapshotChunk(Message):
     done: bool
     round: int
     checksum: int | None = None
-    """Of the whole snapshot (`state.snapshot_checksum`); None from who speaks format 1."""
+    """Of the whole snapshot (`state.snapshot_checksum`); None from a node that sends format 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ class SnapshotAnswer(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Propose(Message):
-    """A proposal made elsewhere, for the leader to append. `number` is the sender's own."""
+    """A proposal forwarded to the leader. `number` is the sender's own."""
 
     number: int
     payload: bytes
@@ -119,20 +120,21 @@ class ProposeAnswer(Message):
 
     number: int
     asked: Term
-    """The term in which it was sent: an answer to an earlier attempt says nothing of this one."""
+    """The term in which it was sent: an answer to an earlier attempt does not apply to a later
+    one."""
     block_id: BlockId | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest(Message):
-    """ "Up to which block must I have applied to read what is committed now?" """
+    """ "Which block must I have applied to read everything committed by now?" """
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAnswer(Message):
-    """The leader's commit after it was asked; it led still, a majority says."""
+    """The leader's commit after the request; a majority confirmed that it still led."""
 
     number: int
     commit: BlockId

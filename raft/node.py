@@ -1,11 +1,12 @@
-"""The node: one member's part of chained Raft, without clock, sockets or files.
+"""The node: one member of a chained Raft cluster, without clock, sockets or files.
 
-The host calls `step`, `tick`, `propose` and the like, then does what `ready` asks and says
-`advance`. Rules: a message leaves only after what it promises is durable; term and vote change
-together and are durable before any answer; the commit moves by a majority having a block of the
-leader's own term; only blocks that are durable here are handed out to be applied, once, in order.
-Section numbers in this package refer to the Raft paper (Ongaro and Ousterhout, 2014) or, where it
-says so, to Ongaro's thesis. This file is the surface; the rules are in election.py,
+The host calls `step`, `tick`, `propose` and the like, then does the work that `ready` returns and
+calls `advance`. Rules: a message leaves only after what it promises is durable; term and vote
+change together and are durable before any answer; commit advances when a majority has a block of
+the leader's own term; only blocks that are durable here are handed out to be applied, once, in
+order.
+Section numbers in this package refer to the Raft paper (Ongaro and Ousterhout, 2014), or to
+Ongaro's thesis where marked. This file is the interface; the rules are in election.py,
 replication.py and forwarding.py.
 """
 
@@ -72,7 +73,7 @@ class Node:
         )
 
     def followers(self) -> dict[NodeId, Follower]:
-        """What the leader knows of every other member; empty elsewhere."""
+        """Progress of every other member as the leader knows it; empty on other nodes."""
         leading = self._core.leading
         if leading is None:
             return {}
@@ -96,23 +97,22 @@ class Node:
 
     @property
     def leader(self) -> NodeId | None:
-        """Of this term, as far as it knows."""
+        """The leader of this term, if known."""
         return self._core.leader
 
     @property
     def members(self) -> Members:
-        """In force: those of the last block on the head path that names them."""
+        """Members in force: those of the last membership block on the head path."""
         return self._core.members
 
     @property
     def hands_over(self) -> bool:
-        """It leads, and waits for another voter to take over; not for longer than an election
-        timeout."""
+        """It leads and waits for another voter to take over, for at most one election timeout."""
         leading = self._core.leading
         return leading is not None and leading.transfer_to is not None
 
     def wake_at_ms(self) -> int | None:
-        """When `tick` next has something to do, if nothing else happens before."""
+        """When `tick` next has work, if no other input arrives before."""
         core = self._core
         times = [core.requests.proposals.next_deadline_ms(), core.requests.reads.next_deadline_ms()]
         if core.leading is not None:
@@ -128,8 +128,8 @@ class Node:
     # -- input
 
     def step(self, message: Message, now_ms: int) -> None:
-        """Take a message. Raises CorruptBlock for one that nobody who keeps the rules sends, and
-        its kind WrongCluster for one of another cluster; nothing has changed then."""
+        """Handle a message. Raises CorruptBlock for one that no correct node sends, and its
+        subclass WrongCluster for one from another cluster; then nothing has changed."""
         core = self._core
         core.advance_clock(now_ms)
         if message.to != core.id:
@@ -168,7 +168,7 @@ class Node:
     def propose(self, payload: bytes, now_ms: int, deadline_ms: int) -> Proposal:
         """Ask for a block with this payload; the Outcome of its number comes in a Ready.
 
-        While no leader is known it waits, at most until `deadline_ms`. Raises Refused when the
+        Without a known leader it waits, at most until `deadline_ms`. Raises Refused when the
         payload is too large or too many proposals are outstanding.
         """
         core = self._core
@@ -182,8 +182,8 @@ class Node:
     def read_index(self, now_ms: int, deadline_ms: int | None = None) -> int:
         """Start a linearizable read (section 8); the ReadDone of its number comes in a Ready.
 
-        Elsewhere than on the leader it asks the leader, or waits for one; at its deadline (if None,
-        after an election timeout) it ends without a commit. Raises Refused when too many are open.
+        A node that does not lead asks the leader, or waits for one; at its deadline (if None, after
+        an election timeout) the read ends without a commit. Raises Refused when too many are open.
         """
         core = self._core
         core.advance_clock(now_ms)
@@ -192,9 +192,9 @@ class Node:
         return core.requests.reads.add(deadline_ms)
 
     def transfer_leadership(self, to: NodeId, now_ms: int) -> None:
-        """Let `to` lead as soon as it has our head (thesis 3.10). Raises Refused.
+        """Hand leadership to `to` as soon as it has our head (thesis 3.10). Raises Refused.
 
-        Proposals wait meanwhile; after an election timeout without success we go on leading.
+        Proposals wait meanwhile; without success after an election timeout we continue to lead.
         """
         core = self._core
         core.advance_clock(now_ms)
@@ -205,7 +205,7 @@ class Node:
         replication.offer_takeover(core, core.leading, to)
 
     def change_members(self, members: Members, now_ms: int, deadline_ms: int) -> Proposal:
-        """Propose new members, at most one voter more or less at a time (thesis 4.1).
+        """Propose new members, adding or removing at most one voter at a time (thesis 4.1).
 
         Raises Refused when this node does not lead or an earlier change is not committed.
         """
@@ -217,17 +217,18 @@ class Node:
         if core.history.height > commit.height or commit.term != core.term:
             raise Refused("an earlier block that this depends on is not committed yet")
         if len(members.voters ^ core.members.voters) > 1 or not members.voters:
-            raise Refused("one voter may come or go at a time, and one must remain")
+            raise Refused("one change may add or remove one voter, and one must remain")
         payload = encode_members(members, core.history.cluster_id)
         proposal = core.requests.proposals.add(BlockKind.CONFIG, payload, deadline_ms)
         forwarding.place_waiting(core)
         return proposal
 
     def peer_gone(self, peer: NodeId, now_ms: int) -> None:
-        """The host knows that `peer` does not run (nobody listens at its port any more).
+        """The host knows that `peer` does not run (nothing listens at its port any more).
 
-        If we follow it as leader we stand for election at once instead of waiting for a timeout. A
-        host that errs costs one round of pre-votes, which those who hear the leader refuse.
+        If it is the leader we follow, we start an election at once instead of waiting for a
+        timeout. A wrong report costs one round of pre-votes, which the nodes that hear the leader
+        refuse.
         """
         core = self._core
         core.advance_clock(now_ms)
@@ -235,38 +236,39 @@ class Node:
             core.candidacy.lose_leader(now_ms)
 
     def speak(self, format_: int) -> None:
-        """All nodes understand messages of this format from now on; a later one is sent as what it
-        knows, and there is no way back."""
+        """All nodes read messages of this format from now on. The format never decreases; one above
+        FORMAT_MAX counts as FORMAT_MAX."""
         core = self._core
         core.format = max(core.format, min(format_, FORMAT_MAX))
 
     def forget_progress(self, learner: NodeId) -> None:
-        """A learner came back without its data: what it acknowledged counts no more.
+        """A learner came back without its data: drop its earlier acknowledgements.
 
-        Raises Refused when we do not lead, or for a voter: a commit may rest on its word.
+        Raises Refused when we do not lead, and for a voter: a commit may depend on its
+        acknowledgement.
         """
         core = self._core
         if core.leading is None:
-            raise Refused("only the leader knows what others have")
+            raise Refused("only the leader tracks what other nodes have")
         if learner not in core.members.learners:
             raise Refused(f"node {learner} is not a learner")
         replication.begin_anew(core, core.leading, learner)
 
     def compact(self, data: bytes, last: BlockId | None = None) -> None:
-        """`data` is the host's state machine as of block `last`: forget the blocks up to there.
+        """Replace the blocks up to `last` by `data`, the host's state machine as of that block.
 
-        Without `last` it has every block in it that was handed out; then call this after `advance`,
-        when all of them have been applied. With it the host may have taken its time to make the
-        data. Raises Refused for a block that was not handed out yet.
+        Without `last`, `data` includes every block that was handed out; call it after `advance`,
+        when all of them are applied. With `last` the host may have spent time on making the data.
+        Raises Refused for a block that was not handed out yet.
         """
         core = self._core
-        assert core.outbox.in_hand is None, "a Ready is in the host's hands"
+        assert core.outbox.in_hand is None, "the host still works on a Ready"
         snapshots.compact(core, data, last or core.outbox.applied)
 
     # -- output
 
     def has_ready(self) -> bool:
-        """Would `ready` have work? Never while one is in the host's hands."""
+        """Would `ready` have work? False while the host still works on one."""
         core = self._core
         assert (core.leading is not None) == (core.role is Role.LEADER), core.role
         if core.outbox.in_hand is not None:
@@ -281,7 +283,7 @@ class Node:
         )
 
     def ready(self) -> Ready:
-        """The next work. The node goes on taking input meanwhile; `advance` says it is done."""
+        """The next work. Input is accepted meanwhile; `advance` reports the work done."""
         core = self._core
         assert core.outbox.in_hand is None, "advance() the last Ready first"
         self._put_out()
@@ -301,7 +303,7 @@ class Node:
         )
 
     def _put_out(self) -> None:
-        """Messages that are due because of what came in."""
+        """Queue the messages that the input so far makes due."""
         replication.replicate(self._core)
         forwarding.send_reads(self._core)
 
@@ -312,7 +314,7 @@ class Node:
 
 
 def _ignores_newer_term(core: Core, message: Message) -> bool:
-    """Who hears a live leader is not disturbed by a candidate (thesis 4.2.3)."""
+    """A node that hears a live leader ignores candidates, newer term or not (thesis 4.2.3)."""
     return (
         isinstance(message, VoteRequest)
         and not message.pre
@@ -322,7 +324,7 @@ def _ignores_newer_term(core: Core, message: Message) -> bool:
 
 
 def _answer_stale(core: Core, message: Message) -> None:
-    """Tell an old leader or candidate our term, so that it steps down and does not block us."""
+    """Send an old leader or candidate our term, so that it steps down and does not block us."""
     if isinstance(message, Append):
         core.send(
             AppendAnswer,
@@ -357,4 +359,4 @@ _STEPS: dict[type[Message], Callable[[Core, Any], None]] = {
     ReadRequest: forwarding.on_read_request,
     ReadAnswer: forwarding.on_read_answer,
 }
-"""Message → rule. Literal, so that it can be grepped."""
+"""Message → rule. A literal table, so that it can be grepped."""

@@ -1,15 +1,15 @@
-"""What the host is yet to write, apply, tell and send; and what it has in hand.
+"""The work queued for the host (write, apply, report, send) and the Ready in progress.
 
 Rules: one Ready at a time. A block is durable when the Ready that carried it is advanced. A block
 is handed out to be applied once, in order, when it is committed and durable here.
 
-What is to be sent waits for the Ready in hand, for days if a full disk holds it up. So of one kind
-to one peer so much waits and no more; past that the older half is dropped. Any message may be lost,
-so that breaks no promise, and nothing stands still by it: whoever needs an answer asks again, and
-the newest says what the older ones said (an accepted append has all before it). That one kind, or
-one peer, pushes out no other keeps a vote or a proposal's answer behind many heartbeats'. A newer
-message does not simply take the place of an older one: while the disk writes, however slowly, each
-of them moves its receiver's window, and nothing is to be said twice.
+Messages wait for the Ready in progress, for days if a full disk blocks it. So the queue is bounded
+per message kind and peer; beyond the bound the older half is dropped. Any message may be lost, so
+dropping breaks no promise and stops nothing: a node that needs an answer asks again, and the newest
+message includes the older ones (an accepted append covers everything before it). The bound is per
+kind and peer so that many heartbeats cannot push out a vote or a proposal's answer. A newer message
+does not simply replace an older one: while the disk writes, however slowly, each of them moves its
+receiver's window, and nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from raft.state import Batch, Snapshot, State
 __all__ = ["Outbox"]
 
 _Sort = tuple[NodeId, type[Message]]
-"""To whom, and of which kind."""
+"""Receiver and kind."""
 
 
 class _Waiting:
-    """Messages of one sort that wait: how many, and the bytes that nothing else keeps in memory."""
+    """Waiting messages of one sort: their count, and the bytes that only they keep in memory."""
 
     __slots__ = ("bytes", "bytes_max", "count", "count_max")
 
@@ -74,7 +74,7 @@ class Outbox:
         self.in_hand: Ready | None = None
 
     def add_message(self, message: Message) -> None:
-        """It leaves when what is to be written up to now is durable, or is dropped before."""
+        """Queue a message until everything written so far is durable; it may be dropped before."""
         self.messages.append(message)
         if self.in_hand is None:  # the next Ready takes it
             return
@@ -88,7 +88,7 @@ class Outbox:
             self._drop_older_half(sort, waiting)
 
     def _drop_older_half(self, sort: _Sort, waiting: _Waiting) -> None:
-        """At once so many that each message is looked at a few times only. The newest stays."""
+        """Drop half at once, so that each message is examined rarely. The newest stays."""
         count_max, bytes_max = waiting.count_max // 2, waiting.bytes_max // 2
         kept: list[Message] = []
         waiting.count = waiting.bytes = 0
@@ -105,7 +105,7 @@ class Outbox:
         self.messages = kept[::-1]
 
     def add_blocks(self, blocks: list[Block]) -> None:
-        """New blocks of the chain, to be written."""
+        """Queue new blocks of the chain to be written."""
         for block in blocks:
             self._dropped.pop(block.id, None)
         self.fresh += blocks
@@ -122,7 +122,7 @@ class Outbox:
         )
 
     def applicable(self, chain: Chain) -> tuple[Block, ...]:
-        """The next blocks to apply; they count as applied from here on."""
+        """The next blocks to apply; they count as applied from now on."""
         last = self._next_applicable(chain)
         if last <= self.applied.height:
             return ()
@@ -132,7 +132,7 @@ class Outbox:
         return blocks
 
     def count_since(self, blocks: list[Block]) -> None:
-        """A new snapshot stands for all that is applied but these."""
+        """A new snapshot replaces all applied blocks except these."""
         self.applied_bytes = sum(len(block.payload) for block in blocks)
 
     def _next_applicable(self, chain: Chain) -> Height:
@@ -153,7 +153,7 @@ class Outbox:
         outcomes: tuple[Outcome, ...],
         reads: tuple[ReadDone, ...],
     ) -> Ready:
-        """Everything so far, as one Ready for the host."""
+        """The queued work as one Ready for the host."""
         self.in_hand = Ready(
             batch=self._make_batch(state, removed),
             installed=self.installed,
@@ -181,7 +181,7 @@ class Outbox:
         )
 
     def install(self, snapshot: Snapshot, dropped: list[BlockId]) -> None:
-        """The chain starts anew from a snapshot of the leader's; `dropped` blocks are gone."""
+        """Replace the chain by a snapshot from the leader; `dropped` blocks are removed."""
         self.new_snapshot = self.installed = snapshot
         self.applied = snapshot.last
         self.applied_bytes = 0
@@ -190,7 +190,7 @@ class Outbox:
         self._dropped.update(dict.fromkeys(dropped))
 
     def done(self) -> None:
-        """The Ready in hand is durable, applied and sent."""
+        """The Ready in progress is durable, applied and sent."""
         ready = self.in_hand
         assert ready is not None, "there is no Ready to advance"
         self.in_hand = None
@@ -206,5 +206,5 @@ def _bytes_of(message: Message) -> int:
 
 
 def _promises(state: State) -> tuple[object, ...]:
-    """The part of the state that an answer promises. The commit is found again without it."""
+    """The part of the state that answers promise. The commit pointer is found again without it."""
     return state.term, state.vote, state.head, state.root

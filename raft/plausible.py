@@ -1,11 +1,11 @@
-"""Whether a message can be true: what a member that keeps the rules never says is not taken.
+"""Plausibility checks on messages: a message that no correct member sends is refused.
 
-Rules: asked before anything changes, so that a refused message leaves the node as it was; only
-looks. A false message that is possible (a commit that is one block too high) cannot be told here;
-one that would break an invariant can, always: behind this file an impossible state is a bug of
-ours. Terms: pre-vote lets a term rise only with a majority behind it and at most once in a quarter
-of an election timeout, so a jump is bounded by the time that a member was away. Who is in no
-cluster yet knows no term to jump from.
+Rules: the checks run before anything changes, so a refused message leaves the node as it was; they
+only read. A false but possible message (a commit that is one block too high) cannot be detected
+here. One that would break an invariant always can: after these checks an impossible state is our
+own bug. Terms: with pre-vote a term rises only with the support of a majority and at most once in a
+quarter of an election timeout, so a jump is bounded by the time a member was away. A node in no
+cluster yet has no term to compare with.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,22 +32,23 @@ from raft.messages import (
 __all__ = ["TERM_JUMP_MAX", "why_not"]
 
 TERM_JUMP_MAX = 1 << 40
-"""Terms that a member may have missed: more than it could in a thousand years of nothing but
-elections, so that nobody is locked out, not even behind jumps that a damaged member made; and the
-range of a term outlasts millions of such jumps."""
+"""Terms that a member may have missed: more than a thousand years of nothing but elections could
+produce, so that no member is locked out, even after jumps made by a damaged member; and the range
+of a term outlasts millions of such jumps."""
 NUMBER_MAX = 1 << 62
-"""Heights and node ids end here; whoever says more counts nothing."""
+"""Limit of heights and node ids; larger numbers are refused."""
 SNAPSHOT_BYTES_MAX = 1 << 30
-"""A state machine of a gigabyte does not belong into a chain; a follower must not collect more."""
+"""Largest snapshot that a follower collects: a state machine above a gigabyte does not belong in a
+chain."""
 
 
 def why_not(core: Core, message: Message) -> str | None:
-    """What cannot be true of this message, as part of a sentence; None: nothing."""
+    """The reason why this message cannot be true, as part of a sentence; None if there is none."""
     if message.sender == core.id:
         return f"a message of node {message.sender} to itself"
     jump_max = TERM_JUMP_MAX if core.history.cluster_id else NUMBER_MAX
     if message.term > core.term + jump_max:
-        return f"term {message.term} is further from {core.term} than elections can lead"
+        return f"term {message.term} is too far above our term {core.term} for elections"
     look = _LOOKS.get(type(message))
     return None if look is None else look(core, message)
 
@@ -55,20 +56,20 @@ def why_not(core: Core, message: Message) -> str | None:
 def _of_its_time(message: Message, ids: Iterable[BlockId]) -> str | None:
     for id_ in ids:
         if id_.term > message.term or id_.height > NUMBER_MAX:
-            return f"it names block {id_}, which nobody had made in term {message.term}"
+            return f"it names block {id_}, which cannot exist in term {message.term}"
     return None
 
 
 def _vote_request(_core: Core, message: VoteRequest) -> str | None:
     if message.head.term >= message.term:
-        return f"a candidate of term {message.term} has a block of term {message.head.term}"
+        return f"a candidate of term {message.term} has a head of term {message.head.term}"
     return _of_its_time(message, (message.head,))
 
 
 def _append(core: Core, message: Append) -> str | None:
     ids = (message.parent, message.commit, *(block.id for block in message.blocks))
     wrong = _of_its_time(message, ids) or _not_in_line(message)
-    if wrong or message.term < core.term:  # it came late: the chain has gone on, it is answered so
+    if wrong or message.term < core.term:  # late: the answer reports our newer term
         return wrong
     return (
         _second_leader(core, message)
@@ -78,7 +79,7 @@ def _append(core: Core, message: Append) -> str | None:
 
 
 def _second_leader(core: Core, message: Message) -> str | None:
-    """A term has one leader: the one that we have heard in it, or this node."""
+    """Another leader in our term? It has one leader: the one we heard, or this node."""
     if message.term != core.term or core.leader in (None, message.sender):
         return None
     return f"{core.leader} and {message.sender} both lead term {core.term}"
@@ -96,7 +97,8 @@ def _not_in_line(message: Append) -> str | None:
 
 
 def _against_the_committed(core: Core, message: Append) -> str | None:
-    """A leader has whatever is committed here (5.4), so it names nothing else at those heights."""
+    """A leader has every block that is committed here (5.4), so it sends no other at those
+    heights."""
     chain, blocks = core.chain, message.blocks
     low, high = chain.root.height, chain.commit.height
     named = [block.id for block in blocks if low < block.id.height <= high]
@@ -105,9 +107,9 @@ def _against_the_committed(core: Core, message: Append) -> str | None:
     for id_ in named:
         if not chain.on_head_path(id_):
             return f"block {id_} is not {chain.id_at(id_.height)}, which is committed"
-    behind = message.commit.height - message.parent.height
-    if 0 < behind <= len(blocks) and blocks[behind - 1].id != message.commit:
-        return f"block {blocks[behind - 1].id} cannot be committed as {message.commit}"
+    above = message.commit.height - message.parent.height
+    if 0 < above <= len(blocks) and blocks[above - 1].id != message.commit:
+        return f"block {blocks[above - 1].id} cannot be committed as {message.commit}"
     return None
 
 
@@ -120,7 +122,7 @@ def _unreadable_members(blocks: tuple[Block, ...]) -> str | None:
         except CorruptBlock as error:
             return f"block {block.id}: {error}"
         if not cluster_id:
-            return f"block {block.id}: it names no cluster"
+            return f"block {block.id}: its cluster id is empty"
         if reason := _no_members(members):
             return f"block {block.id}: {reason}"
     return None
@@ -128,9 +130,9 @@ def _unreadable_members(blocks: tuple[Block, ...]) -> str | None:
 
 def _no_members(members: Members) -> str | None:
     if not members.voters:
-        return "members without a voter"
+        return "it has no voters"
     if not all(0 <= node <= NUMBER_MAX for node in members.all):
-        return "a member's id is out of bounds"
+        return f"it has a member id outside 0 to {NUMBER_MAX}"
     return None
 
 
@@ -139,15 +141,15 @@ def _append_answer(core: Core, message: AppendAnswer) -> str | None:
     if wrong or core.leading is None or message.term != core.term or not message.accepted:
         return wrong
     if message.last.height > core.chain.head.height:
-        return f"it has block {message.last}, which this leader did not make yet"
+        return f"it acknowledges block {message.last}, which this leader did not make yet"
     return None
 
 
 def _unasked(core: Core, message: AppendAnswer | SnapshotAnswer) -> str | None:
-    """Rounds are counted anew in each term."""
+    """An answer to a round that was not started yet? Each term counts its rounds from 0."""
     leading = core.leading
     if leading is not None and message.term == core.term and message.round > leading.round:
-        return f"it answers round {message.round} of {leading.round}"
+        return f"it answers round {message.round}, but the last round is {leading.round}"
     return None
 
 
@@ -157,13 +159,13 @@ def _snapshot_chunk(core: Core, message: SnapshotChunk) -> str | None:
     wrong = _of_its_time(message, (last,)) or _second_leader(core, message)
     wrong = wrong or _no_members(message.members)
     if not wrong and (last.height < 1 or end > SNAPSHOT_BYTES_MAX):
-        wrong = f"a snapshot of {last} with {end} bytes"
+        wrong = f"a snapshot up to {last} with {end} bytes, of at most {SNAPSHOT_BYTES_MAX}"
     if wrong or message.term < core.term:
         return wrong
     if not chain.root.height <= last.height <= chain.commit.height:
         return None
     if not chain.on_head_path(last):
-        return f"a snapshot ends in {last}, but {chain.id_at(last.height)} is committed"
+        return f"a snapshot ends at {last}, but {chain.id_at(last.height)} is committed"
     return None
 
 
@@ -176,7 +178,7 @@ def _snapshot_answer(core: Core, message: SnapshotAnswer) -> str | None:
     if snapshot is None or snapshot.last != message.last:
         return None
     if message.next_offset > len(snapshot.data):
-        return f"it has {message.next_offset} of the {len(snapshot.data)} bytes of a snapshot"
+        return f"it acknowledges {message.next_offset} of {len(snapshot.data)} snapshot bytes"
     return None
 
 
@@ -188,13 +190,13 @@ def _propose(core: Core, message: Propose) -> str | None:
 def _propose_answer(core: Core, message: ProposeAnswer) -> str | None:
     block_id = message.block_id
     if message.asked > message.term:
-        return f"it answers in term {message.term} what was asked in term {message.asked}"
+        return f"it answers in term {message.term} a proposal of term {message.asked}"
     if block_id is None:
         return None
     if block_id.term != message.asked:
         return f"a proposal of term {message.asked} cannot be block {block_id}"
     if not core.requests.proposals.can_be(message.number, block_id):
-        return f"block {block_id} and proposal {message.number} are not each other's"
+        return f"block {block_id} does not hold proposal {message.number}"
     return _of_its_time(message, (block_id,))
 
 
@@ -217,4 +219,4 @@ _LOOKS: dict[type[Message], Callable[[Core, Any], str | None]] = {
     ReadAnswer: _read_answer,
     TakeOver: _take_over,
 }
-"""Message → what to look at; a VoteAnswer and a ReadRequest say nothing that could be checked."""
+"""Message → its check; a VoteAnswer and a ReadRequest have no content that could be checked."""

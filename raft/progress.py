@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how much it may send it.
+"""The leader's view of one follower: what it has, and how much may be sent to it.
 
 PROBE finds the last block in common, one message at a time; REPLICATE sends ahead, in a window;
 SNAPSHOT is for a follower that needs blocks from below our root.
@@ -15,19 +15,19 @@ __all__ = ["TRANSITIONS", "Flow", "FlowEvent", "Progress"]
 
 
 class Flow(Enum):
-    """How a follower is being fed."""
+    """How a follower is being supplied."""
 
-    PROBE = auto()  # one question about a parent is out, or about to be
-    REPLICATE = auto()  # the parent is known; blocks go out before earlier ones are answered
+    PROBE = auto()  # one append that tests a parent is sent, or about to be
+    REPLICATE = auto()  # the parent is known; blocks are sent before earlier ones are answered
     SNAPSHOT = auto()  # it gets our snapshot in chunks
 
 
 class FlowEvent(Enum):
-    """What changes it."""
+    """The events that change the flow."""
 
-    MET = auto()  # it acknowledged a block of our path: there is one in common
-    REFUSED = auto()  # it lacks the parent that it was offered; a lower one it may have
-    BELOW_ROOT = auto()  # what it needs lies below our root: only the snapshot has it
+    MET = auto()  # it acknowledged a block of our path
+    REFUSED = auto()  # it lacks the offered parent, but may have a lower one
+    BELOW_ROOT = auto()  # it needs blocks below our root, which only the snapshot has
 
 
 TRANSITIONS: dict[tuple[Flow, FlowEvent], Flow] = {
@@ -40,7 +40,7 @@ TRANSITIONS: dict[tuple[Flow, FlowEvent], Flow] = {
     (Flow.SNAPSHOT, FlowEvent.REFUSED): Flow.PROBE,
     (Flow.SNAPSHOT, FlowEvent.BELOW_ROOT): Flow.SNAPSHOT,
 }
-"""What is not listed cannot happen: to whom REPLICATE sends, a block in common is no news."""
+"""An unlisted pair cannot happen: in REPLICATE a common block is known already."""
 
 
 class Progress:
@@ -67,13 +67,13 @@ class Progress:
         self.match: Height | None = None
         """Highest block it acknowledged in our term; None before the first answer."""
         self.next: Height = next_height
-        """The next block to send; its parent is the one probed for."""
+        """The next block to send; a probe tests this block's parent."""
         self.inflight: deque[Height] = deque()
         self.probe_out = False
         self.commit_sent: Height = Height(-1)
         self.round = 0
         self.since_round = since_round
-        """Answers to earlier rounds are from a life that the follower has forgotten."""
+        """Answers to earlier rounds are from a run whose data the follower has lost."""
         self.answered_ms = now_ms
         self.snapshot: Snapshot | None = None
         self.snapshot_checksum = 0
@@ -82,14 +82,14 @@ class Progress:
         """The leader's round when the offset last moved."""
 
     def on(self, event: FlowEvent) -> None:
-        """Follow the table. Raises InvariantBroken for an event that this flow cannot see."""
+        """Follow the table. Raises InvariantBroken for an event that is impossible in this flow."""
         after = TRANSITIONS.get((self.flow, event))
         if after is None:
             raise InvariantBroken(f"{event.name} cannot happen to {self.flow.name}")
         self.flow = after
 
     def probe_from(self, next_height: Height) -> None:
-        """Ask again, from this height (never at or below what it acknowledged)."""
+        """Probe again, from this height (never at or below what it acknowledged)."""
         self.on(FlowEvent.REFUSED)
         self.snapshot = None
         self.inflight.clear()
@@ -98,7 +98,7 @@ class Progress:
         self.next = Height(max(next_height, floor))
 
     def send_snapshot(self, snapshot: Snapshot) -> None:
-        """From its beginning, also if it was on its way already."""
+        """Start from the first byte, also if a snapshot is being sent already."""
         self.on(FlowEvent.BELOW_ROOT)
         self.snapshot = snapshot
         self.snapshot_checksum = snapshot_checksum(snapshot)
@@ -108,7 +108,7 @@ class Progress:
         self.inflight.clear()
 
     def acknowledge(self, last: Height) -> None:
-        """It has everything up to `last`."""
+        """The follower has everything up to `last`."""
         if self.match is None or last > self.match:
             self.match = last
         self.next = Height(max(self.next, self.match + 1))
@@ -122,7 +122,7 @@ class Progress:
         self.probe_out = False
 
     def sent(self, last: Height, commit: Height) -> None:
-        """An append up to `last` is on its way."""
+        """An append up to `last` is sent."""
         self.commit_sent = commit
         if self.flow is Flow.PROBE:
             self.probe_out = True

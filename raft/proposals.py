@@ -1,8 +1,8 @@
-"""The proposals somebody waits for, from the request to the one answer each of them gets.
+"""The outstanding proposals, from the request to the one answer that each of them gets.
 
-Rules: a proposal is waiting (in no block yet), sent (to the leader, no word back) or placed (in a
-known block). It ends once: COMMITTED or DEAD as soon as the chain decides; UNKNOWN at its deadline,
-or before, when nothing that is still to come can tell. One that is still waiting at its deadline is
+Rules: a proposal is waiting (in no block yet), sent (to the leader, without an answer) or placed
+(in a known block). It ends once: COMMITTED or DEAD as soon as the chain decides; UNKNOWN at its
+deadline, or earlier when no later event can decide. One that is still waiting at its deadline is
 DEAD without a block: nothing was appended, so a retry is safe.
 """
 
@@ -19,16 +19,16 @@ __all__ = ["Outcome", "Proposal", "Proposals", "Result", "fate_below"]
 
 
 class Result(Enum):
-    """The three ends of a proposal."""
+    """The possible outcomes of a proposal."""
 
-    COMMITTED = auto()  # in the chain for ever, and applied before this is told
-    DEAD = auto()  # not in the chain and never will be: safe to propose again
-    UNKNOWN = auto()  # it may be committed, now or later: nobody can tell, or not in time
+    COMMITTED = auto()  # in the chain for ever, and applied before this is reported
+    DEAD = auto()  # not in the chain and never will be: it is safe to propose it again
+    UNKNOWN = auto()  # it may be committed, now or later: undecidable, or not decided in time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One request; `number` is unique within its node's life."""
+    """One request; `number` is unique within one run of its node."""
 
     number: int
     kind: BlockKind
@@ -46,7 +46,7 @@ class Outcome:
 
 
 class Proposals:
-    """Mutable book of outstanding proposals, bounded in number and in payload bytes."""
+    """Mutable table of outstanding proposals, bounded in number and in payload bytes."""
 
     __slots__ = (
         "_by_block",
@@ -63,7 +63,7 @@ class Proposals:
     )
 
     def __init__(self, outstanding_max: int, bytes_max: int, *, first_number: int) -> None:
-        """A random `first_number` keeps numbers of an earlier life from being met again."""
+        """A random `first_number` prevents collisions with numbers of an earlier run."""
         self._outstanding_max = outstanding_max
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -75,7 +75,7 @@ class Proposals:
         self._by_block: dict[BlockId, int] = {}
         self._deadlines: list[tuple[int, int]] = []
         self.outcomes: list[Outcome] = []
-        """Ends not told yet; the node hands them out."""
+        """Outcomes that are not reported yet; the node hands them out."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -83,9 +83,11 @@ class Proposals:
     def add(self, kind: BlockKind, payload: bytes, deadline_ms: int) -> Proposal:
         """A new proposal, waiting. Raises Refused when too many are outstanding."""
         if len(self._open) >= self._outstanding_max:
-            raise Refused(f"{self._outstanding_max} proposals are outstanding already")
+            raise Refused(f"{self._outstanding_max} proposals are outstanding, the limit")
         if self._bytes + len(payload) > self._bytes_max:
-            raise Refused(f"proposals of {self._bytes} bytes are outstanding already")
+            raise Refused(
+                f"{self._bytes} bytes of proposals are outstanding, the limit is {self._bytes_max}"
+            )
         proposal = Proposal(
             number=self._next_number, kind=kind, payload=payload, deadline_ms=deadline_ms
         )
@@ -103,24 +105,26 @@ class Proposals:
         return taken
 
     def sent(self, number: int, term: Term, again_ms: int) -> None:
-        """It is on its way to the leader of this term; without an answer it is due again."""
+        """It was sent to the leader of this term; without an answer it is due again at
+        `again_ms`."""
         self._sent.add(number, self._open[number].payload, term, again_ms)
 
     def next_resend_ms(self) -> int | None:
         return self._sent.next_due_ms()
 
     def resend(self, now_ms: int, again_ms: int, term: Term) -> list[tuple[int, bytes]]:
-        """(number, payload) of what the leader of this term has not answered for too long."""
+        """(number, payload) of proposals that the leader of this term left unanswered for too
+        long."""
         return self._sent.take_due(now_ms, again_ms, term)
 
     def wait_again(self, number: int, asked: Term) -> None:
-        """It was not appended when it was sent in this term, and never will be."""
+        """It was not appended when it was sent in this term, and never will be: it waits again."""
         if self._sent.was_sent_in(number, asked):
             self._sent.remove(number)
             self._waiting[number] = None
 
     def can_be(self, number: int, block_id: BlockId) -> bool:
-        """Could it be in this block, after all that is known of both?"""
+        """Could this block hold it, as far as is known of both?"""
         placed = self._placed.get(number, block_id)
         return placed == block_id and self._by_block.get(block_id, number) == number
 
@@ -139,7 +143,7 @@ class Proposals:
             self._end_sent(self._sent.applied(block))
 
     def snapshot_came(self, last: BlockId) -> None:
-        """A snapshot up to `last` hides which blocks are on the path below it."""
+        """A snapshot up to `last` hides the path below it: end the proposals it decides."""
         for block_id in [id_ for id_ in self._by_block if id_.height <= last.height]:
             self.end_block(block_id, fate_below(last, block_id))
         self._end_sent(self._sent.hidden(last))
@@ -149,7 +153,7 @@ class Proposals:
             self._end(number, Result.UNKNOWN if maybe_committed else Result.DEAD)
 
     def end_block(self, block_id: BlockId, result: Result) -> None:
-        """The proposal in this block, if it is one of ours, ends like this."""
+        """End the proposal in this block, if it is one of ours."""
         number = self._by_block.get(block_id)
         if number is not None:
             self._end(number, result)
@@ -158,7 +162,7 @@ class Proposals:
         return list(self._by_block)
 
     def expire(self, now_ms: int) -> None:
-        """End what is past its deadline."""
+        """End proposals that are past their deadline."""
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             number = heapq.heappop(self._deadlines)[1]
             if number in self._open:
@@ -181,10 +185,10 @@ class Proposals:
 
 
 def fate_below(root: BlockId, block_id: BlockId) -> Result:
-    """What is sure of a block at or below a committed one, the path between them being hidden."""
+    """The known fate of a block at or below a committed one, when the path between is hidden."""
     if block_id == root:
         return Result.COMMITTED
-    # Terms do not fall along a path, and it has one block at each height.
+    # Terms never decrease along a path, and it has one block at each height.
     if block_id.term > root.term or block_id.height == root.height:
         return Result.DEAD
     return Result.UNKNOWN

@@ -1,11 +1,11 @@
-"""Linearizable reads without writing (section 8, thesis 6.4), begun on any node.
+"""Linearizable reads without a write (section 8, thesis 6.4), started on any node.
 
-A read is queued, asked, confirmed, done. The leader takes the commit of its time and waits until a
-majority answered a round that began after it; another node asks the leader, whose answer is that
-commit. Then the read waits until the commit is applied here. A read changes nothing, so it may be
-asked again and again, and is: after a loss of leadership, and while an answer is overdue. Each
-question has a number of its own, and its answer holds for the reads that were begun before it left,
-never for later ones that wait with them. What has no result at its deadline ends without one.
+A read is queued, asked, confirmed, done. The leader notes its commit and waits until a majority
+answered a round that started later; another node asks the leader, whose answer is that commit. Then
+the read waits until the commit is applied here. A read changes nothing, so the request may be
+repeated and is: after a loss of leadership, and while an answer is overdue. Each request has its
+own number, and its answer covers the reads that were started before it left, never later ones that
+wait with them. A read without a result at its deadline ends without one.
 """
 
 import heapq
@@ -18,15 +18,15 @@ from raft.ready import ReadDone
 __all__ = ["Reads"]
 
 _Asker = tuple[NodeId | None, int]
-"""Whose read it is (None: ours) and its number there."""
+"""The node that asked (None: this one) and the read's number there."""
 
 QUESTIONS_MAX = 16
-"""Questions to the leader whose answers still count, so that answers may take longer than a
-heartbeat, after which a question is repeated under a new number."""
+"""Requests to the leader whose answers still count: an answer may take longer than a heartbeat,
+after which the request is repeated under a new number."""
 
 
 class Reads:
-    """Mutable queue of reads on their way."""
+    """Mutable queue of open reads."""
 
     __slots__ = (
         "_asked",
@@ -43,21 +43,21 @@ class Reads:
     )
 
     def __init__(self, outstanding_max: int, *, first_number: int) -> None:
-        """A random `first_number` keeps answers to an earlier life from being taken for ours."""
+        """A random `first_number` keeps answers to an earlier run from matching our requests."""
         self._outstanding_max = outstanding_max
         self._next_number = first_number
-        self._open: set[int] = set()  # ours, not told yet
+        self._open: set[int] = set()  # ours, not reported yet
         self._deadlines: list[tuple[int, int]] = []
         self._queued: list[_Asker] = []
         self._asked: deque[tuple[_Asker, int, BlockId]] = deque()  # as leader: round, commit
-        self._questions: dict[int, list[int]] = {}  # to our leader: number → our reads
-        self._unanswered: dict[int, None] = {}  # reads in some question; an ordered set
+        self._questions: dict[int, list[int]] = {}  # requests to our leader: number → our reads
+        self._unanswered: dict[int, None] = {}  # reads in an unanswered request; an ordered set
         self._sent_ms = 0
         self._confirmed: list[tuple[int, BlockId]] = []  # until applied
         self.done: list[ReadDone] = []
 
     def add(self, deadline_ms: int) -> int:
-        """A read of ours. Raises Refused when too many are open."""
+        """Add a local read. Raises Refused when too many are open."""
         if len(self._open) >= self._outstanding_max:
             raise Refused(f"{self._outstanding_max} reads are open already")
         number = self._new_number()
@@ -71,7 +71,8 @@ class Reads:
         return self._next_number - 1
 
     def add_for(self, sender: NodeId, number: int) -> None:
-        """A read that another node asks us for. Past the bound it is dropped: it asks again."""
+        """A read that another node asks us for. Beyond the bound it is dropped: that node asks
+        again."""
         if len(self._queued) + len(self._asked) < self._outstanding_max:
             self._queued.append((sender, number))
 
@@ -82,12 +83,12 @@ class Reads:
     # -- on the leader
 
     def ask(self, round_: int, commit: BlockId) -> None:
-        """Every queued read is answered by this round, as of this commit."""
+        """This round, as of this commit, answers every queued read."""
         self._asked.extend((asker, round_, commit) for asker in self._queued)
         self._queued.clear()
 
     def confirm(self, round_: int) -> list[tuple[NodeId, int, BlockId]]:
-        """A majority answered this round; return what others are to be told."""
+        """A majority answered this round; return the answers for other nodes."""
         answers: list[tuple[NodeId, int, BlockId]] = []
         while self._asked and self._asked[0][1] <= round_:
             (sender, number), _, commit = self._asked.popleft()
@@ -100,7 +101,7 @@ class Reads:
     # -- elsewhere
 
     def send(self, now_ms: int) -> int:
-        """All queued reads go to the leader in one question, whose number is returned."""
+        """Send all queued reads to the leader as one request; return its number."""
         question = self._new_number()
         reads = self._questions[question] = [number for _, number in self._queued]
         self._unanswered.update(dict.fromkeys(reads))
@@ -111,12 +112,12 @@ class Reads:
         return question
 
     def send_again(self, sent_until_ms: int) -> None:
-        """The question or its answer was lost, or is late, if it left that long ago."""
+        """Queue the unanswered reads again if the last request was sent before this time."""
         if self._unanswered and self._sent_ms <= sent_until_ms:
             self._requeue()
 
     def answered(self, question: int, commit: BlockId) -> None:
-        """The leader's word for the reads of this question."""
+        """The leader answered the reads of this request."""
         for read in self._questions.pop(question, ()):
             self._unanswered.pop(read, None)
             self._confirmed.append((read, commit))
@@ -124,7 +125,7 @@ class Reads:
     # -- everywhere
 
     def start_over(self) -> None:
-        """The leader is another one, or none: ours wait for the next; others ask again."""
+        """The leader changed: local reads wait for the next one; other nodes ask again."""
         self._queued = [asker for asker in self._queued if asker[0] is None]
         self._queued += [asker for asker, _, _ in self._asked if asker[0] is None]
         self._asked.clear()
@@ -142,7 +143,7 @@ class Reads:
         ]
 
     def applied(self, applied: BlockId) -> None:
-        """The state machine stands here: which reads may look at it?"""
+        """The state machine has applied this block: end the reads that may look at it."""
         if not self._confirmed:
             return
         for number, commit in self._confirmed:
@@ -151,7 +152,7 @@ class Reads:
         self._confirmed = [r for r in self._confirmed if r[0] in self._open]
 
     def expire(self, now_ms: int) -> None:
-        """End what is past its deadline, without a result."""
+        """End reads that are past their deadline, without a result."""
         ended = False
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             number = heapq.heappop(self._deadlines)[1]

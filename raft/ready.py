@@ -1,4 +1,4 @@
-"""What a node asks of its host (`Ready`) and tells about itself (`Status`)."""
+"""The work of the host (`Ready`) and the state that a node reports about itself (`Status`)."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ class ReadDone:
 class Ready:
     """The host's work, in this order: write `batch`; apply; sync; send; `node.advance()`.
 
-    `committed` blocks are durable here already, so applying them need not wait for the sync of
-    this batch; `outcomes` and `reads` are told after they are applied. `messages` leave only when
+    `committed` blocks are durable here already, so applying them need not wait for the sync of this
+    batch; `outcomes` and `reads` are reported after they are applied. `messages` leave only when
     `batch` is durable (if `batch.must_sync`).
     """
 
@@ -41,7 +41,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A node as it sees itself, for humans and checkers."""
+    """The state of a node as it reports it, for humans and checkers."""
 
     node_id: NodeId
     cluster_id: str
@@ -49,17 +49,17 @@ class Status:
     role: Role
     term: Term
     format: int
-    """Of the messages that it sends."""
+    """Format of the messages that it sends."""
     leader: NodeId | None
     head: BlockId
     commit: BlockId
     applied: BlockId
     """The last block handed out in a Ready."""
     root: BlockId
-    """The snapshot stands for everything up to this block."""
+    """The snapshot replaces everything up to this block."""
     members: Members
     blocks_since_snapshot: int
-    """Blocks handed out to be applied that no snapshot stands for: what a restart applies again."""
+    """Blocks handed out to be applied since the snapshot: a restart applies them again."""
     bytes_since_snapshot: int
     """Their payloads together."""
 
@@ -71,4 +71,4 @@ class Follower:
     match: Height | None
     """Highest block that it acknowledged; None: it has not answered yet."""
     answered_ms: int
-    """When it was last heard, on the host's monotonic clock."""
+    """When it was last heard from, on the host's monotonic clock."""

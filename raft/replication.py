@@ -27,7 +27,7 @@ __all__ = [
 
 
 def start_leading(core: Core) -> None:
-    """A new leader appends at once: nothing older commits without a block of its term (5.4.2)."""
+    """Start to lead with a block at once: nothing older commits without one of its term (5.4.2)."""
     config, chain = core.config, core.chain
     core.leading = Leading(
         now_ms=core.now_ms,
@@ -44,7 +44,7 @@ def start_leading(core: Core) -> None:
 
 
 def tick_leader(core: Core, leading: Leading) -> None:
-    """Heartbeats are due by time; so is the question whether a majority still answers."""
+    """Send due heartbeats; step down when a majority no longer answers (check-quorum)."""
     if core.now_ms >= leading.heartbeat_due_ms:
         leading.heartbeat_due_ms = core.now_ms + core.config.heartbeat_ms
         leading.round += 1
@@ -66,7 +66,7 @@ def tick_leader(core: Core, leading: Leading) -> None:
 
 
 def replicate(core: Core) -> None:
-    """Send every follower what its window allows, and the commit it does not know yet."""
+    """Send every follower the blocks its window allows, and the commit it does not know yet."""
     leading = core.leading
     if leading is None:
         return
@@ -85,9 +85,9 @@ def replicate(core: Core) -> None:
 
 
 def begin_anew(core: Core, leading: Leading, peer: NodeId) -> None:
-    """What it says from here on counts; what it said in its earlier life, and arrives late, not.
+    """Reset a follower's progress; late answers from its earlier run do not count.
 
-    An answer carries the round of the message that it answers: a new round tells the two apart.
+    An answer carries the round of the message it answers: a new round separates the two runs.
     """
     leading.round += 1
     next_height = Height(core.chain.head.height + 1)
@@ -95,7 +95,7 @@ def begin_anew(core: Core, leading: Leading, peer: NodeId) -> None:
 
 
 def _match_members(core: Core, leading: Leading) -> None:
-    """Progress for exactly the members of the head path, ourselves excepted."""
+    """Keep progress for exactly the members of the head path, except this node."""
     wanted = core.members.all - {core.id}
     if leading.progress.keys() != wanted:
         for peer in wanted.difference(leading.progress):
@@ -106,7 +106,7 @@ def _match_members(core: Core, leading: Leading) -> None:
 
 
 def _ask_round(core: Core, leading: Leading) -> None:
-    """Read-index: is it still us who leads?"""
+    """Read-index: start a round that proves that we still lead."""
     leading.round += 1
     core.requests.reads.ask(leading.round, core.chain.commit)
     for peer, progress in leading.progress.items():
@@ -124,7 +124,7 @@ def _confirm_rounds(core: Core, leading: Leading) -> None:
 def _send(
     core: Core, leading: Leading, peer: NodeId, progress: Progress, *, with_blocks: bool
 ) -> None:
-    """One append; or a chunk of our snapshot, when this follower needs what only that has."""
+    """Send one append; or a snapshot chunk, when the follower needs blocks below our root."""
     chain = core.chain
     parent_height = Height(progress.next - 1)
     parent = _path_id(core, parent_height)
@@ -148,22 +148,23 @@ def _send(
 
 
 def _path_id(core: Core, height: Height) -> BlockId | None:
-    """The id at this height of our path; None when only the snapshot stands for it."""
+    """The id at this height of our path; None below the blocks in memory."""
     if height >= core.chain.root.height:
         return core.chain.id_at(height)
     return core.archive.tail.id_at(height)
 
 
 def _blocks_to_send(core: Core, parent_height: Height) -> tuple[Block, ...]:
-    """As many blocks as one message takes, at least one; from the tail no further than the root."""
+    """As many blocks as fit into one message, at least one; blocks of the tail only up to the
+    root."""
     chain, size = core.chain, 0
-    behind: Iterable[Block] = (
+    pending: Iterable[Block] = (
         core.archive.tail.after(parent_height)
         if parent_height < chain.root.height
         else chain.blocks_after(parent_height)
     )
     blocks: list[Block] = []
-    for block in behind:
+    for block in pending:
         size += block_bytes(block)
         if blocks and size > core.config.append_bytes_max:
             break
@@ -176,10 +177,12 @@ def on_append(core: Core, message: Append) -> None:
     _heed_leader(core, message.sender)
     chain, last = core.chain, message.last
     parent, blocks = message.parent, message.blocks
-    if parent.height < chain.root.height:  # a late message: we have a snapshot of its beginning
+    if parent.height < chain.root.height:  # a late message that starts below our snapshot
         blocks = tuple(block for block in blocks if block.id.height > chain.root.height)
         parent = blocks[0].parent if blocks else chain.root
-        if not blocks:  # was it the same there? All that is sure is that its path has our root
+        if not blocks:
+            # Below the root our blocks are gone, so we cannot compare: acknowledge only the root,
+            # which is committed and therefore on the leader's path.
             root, round_ = chain.root, message.round
             core.send(
                 AppendAnswer, message.sender, accepted=True, last=root, hint=root, round=round_
@@ -198,13 +201,13 @@ def on_append(core: Core, message: Append) -> None:
 
 
 def take_chunk(core: Core, message: SnapshotChunk) -> None:
-    """A chunk of a snapshot is as much a sign of the leader as an append."""
+    """Take a snapshot chunk, which proves a live leader as an append does."""
     _heed_leader(core, message.sender)
     on_snapshot_chunk(core, message)
 
 
 def _heed_leader(core: Core, leader: NodeId) -> None:
-    """A message that only the leader of our very term sends."""
+    """Note the leader of our term, which alone sends this message."""
     if core.role is not Role.FOLLOWER or core.leader is None:
         core.change_role(RoleEvent.LEADER_FOUND)
         core.leader = leader
@@ -229,7 +232,7 @@ def _answer(core: Core, message: Append, *, accepted: bool) -> None:
 
 
 def on_append_answer(core: Core, message: AppendAnswer) -> None:
-    """Move this follower's window; maybe commit."""
+    """Move this follower's window and try to commit."""
     heard = _note_contact(core, message)
     if heard is None:
         return
@@ -245,7 +248,8 @@ def on_append_answer(core: Core, message: AppendAnswer) -> None:
 def _note_contact(
     core: Core, message: AppendAnswer | SnapshotAnswer
 ) -> tuple[Leading, Progress] | None:
-    """Whose answer it is; None: of an earlier leadership, or of nobody whom we lead."""
+    """Record contact with a follower; None: an answer to an earlier leadership, or from a
+    stranger."""
     leading = core.leading
     progress = leading.progress.get(message.sender) if leading is not None else None
     if leading is None or progress is None or message.round < progress.since_round:
@@ -257,7 +261,7 @@ def _note_contact(
 
 
 def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
-    """The next chunk, or blocks again."""
+    """Send the next chunk, or blocks again when the snapshot is installed."""
     heard = _note_contact(core, message)
     if heard is None:
         return
@@ -274,26 +278,26 @@ def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
 
 
 def _is_news(progress: Progress, message: SnapshotAnswer) -> bool:
-    """One answer asks for one chunk, however often it arrives: else every duplicate on the way
-    doubles what is on the way from then on. Back we go only by what was said after we last moved:
-    the follower lost what it had; a lost chunk is sent again with the next heartbeat."""
+    """One answer asks for one chunk, however often it arrives: otherwise every duplicate would
+    double the chunks in flight. The offset goes back only for an answer given after it last moved:
+    the follower lost what it had. A lost chunk is sent again with the next heartbeat."""
     if message.next_offset < progress.snapshot_offset:
         return message.round > progress.snapshot_round
     return message.next_offset > progress.snapshot_offset
 
 
 def _is_ours(core: Core, id_: BlockId) -> bool:
-    """On our path, or below our root, which everything we ever sent descends from."""
+    """On our path, or below our root: every block we ever sent descends from the root."""
     return core.chain.on_head_path(id_) or id_.height < core.chain.root.height
 
 
 def _probe_back(core: Core, progress: Progress, message: AppendAnswer) -> None:
-    """The follower lacks `last`: try where our path and its hint can meet."""
+    """The follower lacks `last`: probe at the highest block that can be on both paths."""
     refused = message.last.height
     if progress.match is not None and refused <= progress.match:
-        return  # answered long ago
+        return  # a late answer: the follower has that block by now
     if progress.flow is Flow.PROBE and refused != progress.next - 1:
-        return  # an answer to an earlier question
+        return  # an answer to an earlier probe
     hint = message.hint
     meeting = core.chain.last_at_most(hint) or core.archive.tail.last_at_most(hint)
     if meeting is None:
@@ -303,10 +307,15 @@ def _probe_back(core: Core, progress: Progress, message: AppendAnswer) -> None:
 
 
 def advance_commit(core: Core) -> None:
-    """Commit what a majority has, through a block of our own term (5.4.2)."""
+    """Commit up to the highest block of our own term that a majority has (5.4.2).
+
+    Counting replicas of an older term's block is not enough: a later leader could still replace it
+    (figure 8 of the paper).
+    """
     leading, chain = core.leading, core.chain
     if leading is None:
         return
+    # Our own vote counts only for durable blocks, as a follower's does.
     unsynced, own = core.outbox.unsynced, leading.own_match
     while own < chain.head.height and chain.id_at(Height(own + 1)) not in unsynced:
         own = Height(own + 1)
@@ -325,13 +334,13 @@ def advance_commit(core: Core) -> None:
 
 
 def _finish_transfer(core: Core, leading: Leading, peer: NodeId) -> None:
-    """The chosen one has our head: let it stand."""
+    """Let the target of the transfer start its election once it has our head."""
     if leading.transfer_to == peer and leading.progress[peer].match == core.chain.head.height:
         core.send(TakeOver, peer)
 
 
 def offer_takeover(core: Core, leading: Leading, to: NodeId) -> None:
-    """Start handing over; at once if `to` is up to date."""
+    """Start the transfer; at once if `to` is up to date."""
     leading.transfer_to = to
     leading.transfer_end_ms = core.now_ms + core.config.election_timeout_ms
     if to in leading.progress:

@@ -1,4 +1,4 @@
-"""The role of a node: every state, every event, and the one table that joins them."""
+"""The roles of a node: states, events and the transition table."""
 
 from enum import Enum, auto
 
@@ -8,27 +8,27 @@ __all__ = ["TRANSITIONS", "Role", "RoleEvent", "next_role"]
 
 
 class Role(Enum):
-    """What a node is in its term."""
+    """The role of a node in its term."""
 
-    FOLLOWER = auto()  # takes blocks from the leader of its term, if it knows one
+    FOLLOWER = auto()  # accepts blocks from the leader of its term, if known
     PRE_CANDIDATE = auto()  # asks whether an election could be won; its term is unchanged
     CANDIDATE = auto()  # asks for votes in a term of its own
-    LEADER = auto()  # makes blocks; the only one of its term
+    LEADER = auto()  # makes blocks; a term has one leader
 
 
 class RoleEvent(Enum):
-    """What changes a role."""
+    """The events that change a role."""
 
-    ELECTION_TIMEOUT = auto()  # no leader heard for long enough, or the last round got nowhere
+    ELECTION_TIMEOUT = auto()  # no leader heard for long enough, or the last round was inconclusive
     PRE_VOTE_WON = auto()  # a majority would vote for us
     VOTE_WON = auto()  # a majority did
-    VOTE_REFUSED = auto()  # a majority did not
-    GAVE_WAY = auto()  # another asks at the same time, could win too, and has the higher id
+    VOTE_REFUSED = auto()  # a majority is impossible
+    GAVE_WAY = auto()  # a rival with a higher id asked at the same time and could win
     TRANSFER = auto()  # the leader asked us to take over at once
     LEADER_FOUND = auto()  # an append or snapshot of this very term
     NEWER_TERM = auto()  # a message of a newer term
-    QUORUM_LOST = auto()  # a leader that does not hear a majority (check-quorum)
-    REMOVED = auto()  # a leader that committed its own removal
+    QUORUM_LOST = auto()  # the leader does not hear a majority (check-quorum)
+    REMOVED = auto()  # the leader committed its own removal
 
 
 TRANSITIONS: dict[tuple[Role, RoleEvent], Role] = {
@@ -52,11 +52,11 @@ TRANSITIONS: dict[tuple[Role, RoleEvent], Role] = {
     (Role.LEADER, RoleEvent.QUORUM_LOST): Role.FOLLOWER,
     (Role.LEADER, RoleEvent.REMOVED): Role.FOLLOWER,
 }
-"""What is not listed cannot happen; LEADER with LEADER_FOUND would be two leaders in one term."""
+"""An unlisted pair cannot happen; LEADER with LEADER_FOUND would be two leaders in one term."""
 
 
 def next_role(role: Role, event: RoleEvent) -> Role:
-    """Raises InvariantBroken for an event that this role cannot see."""
+    """Raises InvariantBroken for an event that is impossible in this role."""
     after = TRANSITIONS.get((role, event))
     if after is None:
         raise InvariantBroken(f"{event.name} cannot happen to a {role.name}")

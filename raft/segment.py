@@ -1,10 +1,10 @@
-"""The bytes of the block file: segment header, frames, snapshot file. Pure; reads no file.
+"""The encoding of the block file: segment header, frames, snapshot file. Pure; does no I/O.
 
-A segment is a header and then frames. A frame is one Batch, so the frame is the unit of atomicity:
-its checksum covers the body, its sequence number, its segment and its position, and a frame is
-valid nowhere else. It also says up to which position the segment had been synced when it was
-written: damage below that is no torn write. A frame without a body, a mark, says only that.
-Integers are big endian. A change of layout raises FORMAT_VERSION.
+A segment is a header followed by frames. A frame is one Batch, so the frame is the unit of
+atomicity. Its checksum covers the body, its sequence number, its segment and its position: a frame
+is valid nowhere else. It also records up to which position the segment was synced when it was
+written: damage below that is no torn write. A frame without a body is a mark: it records only that
+position. Integers are big endian. A change of layout raises FORMAT_VERSION.
 """
 
 import struct
@@ -50,7 +50,7 @@ _TAG_BLOCK, _TAG_REMOVED, _TAG_STATE = 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A frame as read: what it says, and where it ends."""
+    """A decoded frame and its end position."""
 
     sequence: int
     blocks: tuple[Block, ...]
@@ -62,7 +62,7 @@ class Frame:
 
 
 def encode_header(node_id: NodeId, number: int, first_sequence: int) -> bytes:
-    """What a segment opens with."""
+    """The header of a segment."""
     fields = _HEADER.pack(_HEADER_MAGIC, FORMAT_VERSION, node_id, number, first_sequence)
     return fields + _CHECKSUM.pack(zlib.crc32(fields))
 
@@ -70,18 +70,18 @@ def encode_header(node_id: NodeId, number: int, first_sequence: int) -> bytes:
 def read_header(data: bytes, name: str) -> tuple[NodeId, int, int]:
     """(node id, segment number, first sequence). Raises CorruptStore."""
     if len(data) < HEADER_BYTES:
-        raise CorruptStore(f"{name}: its header is cut off")
+        raise CorruptStore(f"{name}: the segment header is cut off")
     magic, version, node_id, number, first_sequence = _HEADER.unpack_from(data)
     (checksum,) = _CHECKSUM.unpack_from(data, _HEADER.size)
     if magic != _HEADER_MAGIC or checksum != zlib.crc32(data[: _HEADER.size]):
-        raise CorruptStore(f"{name}: its header is not one of a block file, or is damaged")
+        raise CorruptStore(f"{name}: the segment header is damaged, or this is no block file")
     if version != FORMAT_VERSION:
         raise CorruptStore(f"{name}: format version {version}; this code reads {FORMAT_VERSION}")
     return NodeId(node_id), number, first_sequence
 
 
 def encode_frame(batch: Batch, *, number: int, position: int, sequence: int, synced: int) -> bytes:
-    """The frame of a batch (its snapshot goes to a file of its own)."""
+    """The frame of a batch (its snapshot goes to a separate file)."""
     parts: list[bytes] = []
     for block in batch.blocks:
         parts += (bytes((_TAG_BLOCK,)), encode_block(block))
@@ -93,7 +93,7 @@ def encode_frame(batch: Batch, *, number: int, position: int, sequence: int, syn
 
 
 def encode_mark(*, number: int, position: int, sequence: int) -> bytes:
-    """All before it is synced. It has the sequence number of the frame that comes next."""
+    """A mark: everything before it is synced. It has the sequence number of the next frame."""
     return _frame(b"", number, position, sequence, position)
 
 
@@ -123,7 +123,7 @@ def _decode_state(data: bytes, position: int) -> State:
 
 
 def read_frame(data: bytes, position: int, *, number: int) -> Frame | None:
-    """The frame at `position`, or None when there is no whole and undamaged one."""
+    """The frame at `position`, or None if it is incomplete or damaged."""
     body_start = position + _FRAME.size
     if body_start > len(data):
         return None
@@ -143,10 +143,11 @@ def read_frame(data: bytes, position: int, *, number: int) -> Frame | None:
 def _decode_body(
     body: bytes, sequence: int, synced: int, end: int, previous: BlockId = GENESIS
 ) -> Frame:
-    """The checksum held, so whatever fails from here was written wrongly: CorruptStore."""
+    """Decode a body. Its checksum is valid, so bad content was written that way: CorruptStore."""
     blocks: list[Block] = []
     removed: list[BlockId] = []
     position = 0
+    # The state is always the last entry of a body: it ends the loop.
     while body[position] != _TAG_STATE:
         tag, position = body[position], position + 1
         if tag == _TAG_BLOCK:
@@ -174,9 +175,9 @@ def _decode_body(
 
 
 def find_proof_after(data: bytes, position: int, *, number: int) -> int | None:
-    """Where a valid frame starts that says `position` was synced before it: what is damaged there
-    is no torn write. Frames without that proof may outlive a torn one: pages of one file reach the
-    disk in any order.
+    """The start of a valid frame that proves that `position` was synced before it: then the damage
+    is no torn write. A frame without that proof may survive a torn one, because pages of one file
+    reach the disk in any order.
     """
     candidate = data.find(_FRAME_MAGIC, position + 1)
     while candidate >= 0:
@@ -188,7 +189,7 @@ def find_proof_after(data: bytes, position: int, *, number: int) -> int | None:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The whole snapshot file."""
+    """The content of a snapshot file."""
     members = encode_members(snapshot.members, snapshot.cluster_id)
     fields = _SNAPSHOT.pack(_SNAPSHOT_MAGIC, FORMAT_VERSION, *snapshot.last, len(members))
     body = fields + members + snapshot.data
@@ -196,7 +197,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes, name: str) -> Snapshot:
-    """Raises CorruptStore: a snapshot is renamed into place whole, so it is never torn."""
+    """Raises CorruptStore: a complete snapshot is renamed into place, so it is never torn."""
     body, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
     if len(body) < _SNAPSHOT.size or checksum != _CHECKSUM.pack(zlib.crc32(body)):
         raise CorruptStore(f"{name}: wrong checksum")

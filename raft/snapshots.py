@@ -1,8 +1,8 @@
 """Snapshots in chunks, for a follower whose next block is below the leader's root (section 7).
 
-One chunk at a time is on its way to a follower; each also counts as a heartbeat. A snapshot once
-begun is sent to its end, even when the leader has made a newer one meanwhile. Chunks of two leaders
-are never put together: with a new term it begins anew, and the whole has a checksum.
+One chunk at a time is in flight to a follower; each also counts as a heartbeat. A started snapshot
+is sent to its end, even when the leader has made a newer one meanwhile. Chunks of two leaders are
+never combined: a new term starts the transfer again, and the whole has a checksum.
 """
 
 from raft.archive import Incoming
@@ -16,14 +16,14 @@ from raft.state import Snapshot, snapshot_checksum
 __all__ = ["begin_snapshot", "compact", "on_snapshot_chunk", "send_chunk"]
 
 CHECKSUMS = 2
-"""The format of messages that first had them."""
+"""The message format that introduced checksums of snapshots."""
 
 
 def compact(core: Core, data: bytes, last: BlockId) -> None:
-    """`data`, the host's state as of block `last`, stands for everything up to there from now."""
+    """Replace the blocks up to `last` by `data`, the host's state as of that block."""
     chain, root = core.chain, core.chain.root
     if last.height <= root.height:
-        return  # a newer snapshot came from the leader meanwhile
+        return  # the leader sent a newer snapshot meanwhile
     if last.height > core.outbox.applied.height or not chain.on_head_path(last):
         raise Refused(f"block {last} is not applied here")
     members, cluster_id = core.history.at(last.height)
@@ -40,13 +40,13 @@ def compact(core: Core, data: bytes, last: BlockId) -> None:
 
 
 def begin_snapshot(core: Core, progress: Progress) -> None:
-    """This follower needs blocks that only our snapshot has."""
+    """Send our snapshot: this follower needs blocks below our root."""
     assert core.archive.snapshot is not None, "a root above genesis has a snapshot"
     progress.send_snapshot(core.archive.snapshot)
 
 
 def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -> None:
-    """The next chunk (or the same again, if its answer was lost)."""
+    """Send the next chunk (or the same again, if its answer was lost)."""
     snapshot = progress.snapshot
     assert snapshot is not None
     offset = progress.snapshot_offset
@@ -66,7 +66,8 @@ def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -
 
 
 def on_snapshot_chunk(core: Core, message: SnapshotChunk) -> None:
-    """Collect; when complete, let it replace our chain, unless we have that block anyway."""
+    """Collect chunks; the complete snapshot replaces our chain, unless we have that block
+    anyway."""
     done = message.last.height <= core.chain.commit.height
     if not done and core.chain.on_head_path(message.last):
         core.commit_to(message.last.height)  # a snapshot holds only what is committed
@@ -100,15 +101,15 @@ def _answer(core: Core, message: SnapshotChunk, *, next_offset: int, done: bool)
 
 
 def _install(core: Core, message: SnapshotChunk, data: bytes) -> bool:
-    """Start anew from the snapshot: what we had conflicts with it or ends before it. Only if it is
-    the one that the leader has; else it is to be sent again."""
+    """Replace the chain by the snapshot: our blocks conflict with it or end before it. False if the
+    checksum differs from the leader's: then it must be sent again."""
     snapshot = Snapshot(
         last=message.last, cluster_id=message.cluster_id, members=message.members, data=data
     )
     core.archive.incoming = None
     if message.checksum not in (None, snapshot_checksum(snapshot)):
         return False
-    # The store forgets by itself what lies at or below the new root.
+    # The store drops blocks at or below the new root by itself.
     dropped = [block.id for block in core.chain if block.id.height > snapshot.last.height]
     core.archive.snapshot = snapshot
     core.archive.tail.clear()

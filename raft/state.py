@@ -1,4 +1,4 @@
-"""What a node hands to its store and gets back from it: values."""
+"""The values that a node exchanges with its store."""
 
 import zlib
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ class Snapshot:
 
 
 def snapshot_checksum(snapshot: Snapshot) -> int:
-    """Over all of it: block, cluster, members and data."""
+    """Checksum over block, cluster, members and data."""
     said = b"%d:%d" % snapshot.last + encode_members(snapshot.members, snapshot.cluster_id)
     return zlib.crc32(snapshot.data, zlib.crc32(said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One atomic write: after a crash all of it is there, or nothing.
+    """One atomic write: after a crash all of it is present, or nothing.
 
     Order within: snapshot, blocks, removals, state. With `must_sync` it has to be durable before
     any message of the same Ready leaves; without, writing it is enough (only the commit pointer
-    moved or dead blocks went, which a restarted node finds again by itself).
+    moved or dead blocks were removed, which a restarted node finds again by itself).
     """
 
     state: State
@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a store found: the argument that restarts a Node."""
+    """The content of a store: the argument that restarts a Node."""
 
     state: State
     blocks: tuple[Block, ...]

@@ -1,12 +1,12 @@
-"""How far a block file is known to be synced, in a file of its own: `synced.mark`.
+"""The synced position of a block file, in a separate file: `synced.mark`.
 
-The marks in a segment say the same, but lie right behind what they speak of: one bad sector takes
-both, and what was promised would look like a write that a loss of power interrupted. That the
-newest segment is missing has no other witness at all.
+The marks in a segment record the same, but they are right after the data they describe: one bad
+sector destroys both, and lost acknowledged data would look like a write interrupted by a power
+loss. A missing newest segment has no other evidence at all.
 
-Rules: an entry is appended behind each sync and not synced itself, so it costs no fsync: it
-outlives a killed process, mostly a loss of power too, and an older one is as true, for what was
-synced is never cut. The last whole entry counts. A mark that cannot be read is as good as none.
+Rules: an entry is appended after each sync and not synced itself, so it costs no fsync. It survives
+a killed process and usually a power loss. An older entry is still true, because synced data is
+never cut. The last complete entry counts. An unreadable mark counts as none.
 """
 
 import struct
@@ -19,18 +19,18 @@ from raft.files import File, Files
 __all__ = ["SYNCED_FILE", "WAY_OUT", "Synced", "SyncedMark"]
 
 SYNCED_FILE = "synced.mark"
-WAY_OUT = "Restore the file, or remove this node's data and let it join anew"
+WAY_OUT = "Restore the file, or remove this node's data and let it join again"
 ENTRIES_MAX = 200
-"""Then the file is begun anew: it fits into one block of the disk."""
+"""Then the file is rewritten: it stays within one disk block."""
 
 _ENTRY = struct.Struct(">QQI")  # segment number, position, checksum
 _FIELDS = struct.Struct(">QQ")
 _VERSION = zlib.crc32(b"synced 1")
-"""Goes into the checksum: an entry of another format is none."""
+"""Part of the checksum: an entry of another format is invalid."""
 
 
 class Synced(NamedTuple):
-    """All before this position of this segment, and all segments before it."""
+    """Everything before this position of this segment is synced, and all earlier segments."""
 
     number: int
     position: int
@@ -40,7 +40,7 @@ NOTHING_KNOWN = Synced(0, 0)
 
 
 class SyncedMark:
-    """The mark of one block file. Mutable: the open file."""
+    """The mark file of one block file. Mutable: the open file."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -48,7 +48,7 @@ class SyncedMark:
         self._entries = 0
 
     def read(self) -> Synced:
-        """What the file says. Raises OSError."""
+        """The last valid entry. Raises OSError."""
         if SYNCED_FILE not in self._files.names():
             return NOTHING_KNOWN
         data = self._files.read(SYNCED_FILE)
@@ -60,20 +60,20 @@ class SyncedMark:
         return NOTHING_KNOWN
 
     def check(self, found: Synced) -> None:
-        """Raises CorruptStore where less is found than was synced."""
+        """Raises CorruptStore when less is found than was synced."""
         known = self.read()
         if found < known:
             raise CorruptStore(
-                f"segment {known.number:x} was synced up to byte {known.position}, as {SYNCED_FILE}"
-                f" says; what is found ends at byte {found.position} of segment {found.number:x}: "
-                f"the rest is damaged, or missing. {WAY_OUT}"
+                f"segment {known.number:x} was synced up to byte {known.position} ({SYNCED_FILE}), "
+                f"but the data found ends at byte {found.position} of segment {found.number:x}: "
+                f"the rest is damaged or missing. {WAY_OUT}"
             )
 
     def write(self, synced: Synced) -> None:
-        """All before it was synced just now. Raises OSError."""
+        """Record that everything before this position is synced. Raises OSError."""
         if self._entries == ENTRIES_MAX:
             self.close()
-        file, self._file = self._file, None  # half of an entry may be there: begin the file anew
+        file, self._file = self._file, None  # after a failed write, rewrite the file
         if file is None:
             file = self._files.open(SYNCED_FILE + ".tmp")
             file.truncate(0)

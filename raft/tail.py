@@ -1,8 +1,8 @@
-"""The last blocks below the root, kept in memory for followers that are only a little behind.
+"""The last blocks below the root, kept in memory for followers that lag only a little.
 
-A snapshot stands for them, so nothing depends on them: they are bounded in number and bytes, and
-gone after a restart. Without them every compaction would send a whole snapshot to a follower that
-misses ten blocks.
+The snapshot covers them, so nothing depends on them: they are bounded in number and bytes, and lost
+in a restart. Without them every compaction would send a whole snapshot to a follower that misses
+ten blocks.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ __all__ = ["Tail"]
 
 
 class Tail:
-    """Mutable: blocks in a line, the last of them the root itself. Empty, or up to the root."""
+    """Mutable run of linked blocks that ends at the root; may be empty."""
 
     __slots__ = ("_blocks", "_blocks_max", "_bytes", "_bytes_max")
 
@@ -29,7 +29,7 @@ class Tail:
         return len(self._blocks)
 
     def keep(self, blocks: Iterable[Block]) -> None:
-        """The root moves over these blocks, which follow those that are here."""
+        """Add the blocks that the root moved over; they follow the present ones."""
         for block in blocks:
             assert not self._blocks or block.parent == self._blocks[-1].id, block.id
             self._blocks.append(block)
@@ -43,12 +43,12 @@ class Tail:
         del self._blocks[:drop]
 
     def clear(self) -> None:
-        """The chain starts anew."""
+        """Drop all blocks; another chain follows."""
         self._blocks.clear()
         self._bytes = 0
 
     def id_at(self, height: Height) -> BlockId | None:
-        """The id below the root at this height; None when it is not known any more."""
+        """The id below the root at this height; None when it is no longer known."""
         if not self._blocks:
             return None
         index = height - self._blocks[0].id.height
@@ -57,11 +57,11 @@ class Tail:
         return self._blocks[index].id if 0 <= index < len(self._blocks) else None
 
     def after(self, parent: Height) -> list[Block]:
-        """The blocks above this height, of which `id_at` knows the id, up to the root."""
+        """The blocks above this height, up to the root; `id_at` must know the height."""
         return self._blocks[parent + 1 - self._blocks[0].id.height :]
 
     def last_at_most(self, limit: BlockId) -> BlockId | None:
-        """As Chain.last_at_most, for the path below the root."""
+        """Like Chain.last_at_most, for the path below the root."""
         if not self._blocks:
             return None
         count = min(len(self._blocks), limit.height - self._blocks[0].id.height + 1)

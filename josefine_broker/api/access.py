@@ -1,10 +1,11 @@
-"""Who may send which request: a literal table, with a row for every API key that is served.
+"""The access rules of requests: a literal table with a row for every served API key.
 
-As Apache Kafka authorizes them ("Operations and Resources on Protocols" in its security manual).
-A row is a tuple of steps, each of which has to be passed; an empty one is for everybody.
+It follows Apache Kafka ("Operations and Resources on Protocols" in its security manual). A row is a
+tuple of steps that must all be passed; an empty one allows every client.
 
-What only brokers ask of each other is refused, ACLs or not, through a listener where none comes: a
-client that logged in could else say that followers have what they have not.
+Requests that only brokers send to each other are refused, with or without ACLs, on a listener that
+brokers do not use: otherwise an authenticated client could claim that followers have records they
+lack.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +64,7 @@ SHARE_STATE = (
     apis.DELETE_SHARE_GROUP_STATE,
     apis.READ_SHARE_GROUP_STATE_SUMMARY,
 )
-"""Of those that are declined, what Kafka's brokers alone ask of each other."""
+"""Declined requests that only Kafka's brokers send to each other."""
 IS_MEMBER = whole(READ, GROUP, "group_id")
 IS_PRODUCER = whole(WRITE, TRANSACTIONAL_ID, "transactional_id")
 
@@ -165,11 +166,11 @@ BROKERS: Mapping[int, Callable[[RequestInfo, Any], bool]] = {
     apis.ADD_PARTITIONS_TO_TXN: lambda info, _: bool(info.header.api_version >= BROKERS_SINCE),
     **dict.fromkeys((apis.WRITE_TXN_MARKERS, *SHARE_STATE), lambda *_: True),
 }
-"""Whether it is a request that only brokers send: those that need CLUSTER_ACTION."""
+"""Whether only brokers send this request: those that need CLUSTER_ACTION."""
 
 
 def guarded(api_key: int, handle: Handler, refuse: Refuse) -> Handler:
-    """The handler behind its rule."""
+    """The handler, guarded by its rule."""
     rule, is_brokers = RULES[api_key], BROKERS.get(api_key)
 
     def ask(ctx: Context, info: RequestInfo, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25, KIP-98): a producer says that it is going to commit a group's offsets in
+"""AddOffsetsToTxn (key 25, KIP-98): a producer announces that it will commit a group's offsets in
 its transaction: the group's partition of `__consumer_offsets` joins it."""
 
 from josefine_broker.api.shared.transactions import producer_of, told_to
@@ -16,7 +16,7 @@ from josefine_broker.wire.entities import add_offsets_to_txn as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.AddOffsetsToTxnRequest) -> object:
-    """Answered when it is stored that the group is in the transaction."""
+    """Answered when the log has recorded that the group is in the transaction."""
     transaction_partition(ctx, request.transactional_id)
     tp = partition_of(ctx, OFFSETS_TOPIC, request.group_id)
     if tp is None:

@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn (key 24, KIP-98): a producer says where it is going to write in its
-transaction; the first such word begins it. Since version 4 brokers ask it for producers, many
-transactions at once, some of them only whether a partition is there (KIP-890).
+"""AddPartitionsToTxn (key 24, KIP-98): a producer announces the partitions it will write in its
+transaction; the first announcement starts the transaction. Since version 4 brokers send it for
+producers, for many transactions at once, some only to verify that a partition is in one (KIP-890).
 
-All partitions of a transaction join or none: where one is not there the others are
-OPERATION_NOT_ATTEMPTED. Fenced producers are told PRODUCER_FENCED since version 2,
+All partitions of a transaction join or none: if one does not exist, the others get
+OPERATION_NOT_ATTEMPTED. Fenced producers get PRODUCER_FENCED since version 2,
 INVALID_PRODUCER_EPOCH before; TRANSACTION_ABORTABLE is INVALID_TXN_STATE before version 5.
 """
 
@@ -27,12 +27,12 @@ from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
 from josefine_broker.wire.entities import add_partitions_to_txn as e
 
 BROKERS_SINCE = 4
-"""Producers keep to versions below."""
+"""Producers use lower versions."""
 _Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.AddPartitionsToTxnRequest) -> object:
-    """Answered when it is stored who is in each transaction."""
+    """Answered when the log has recorded the partitions of every transaction."""
     found: dict[int, _Codes] = {}
     wait: Promise | None = None
 
@@ -41,6 +41,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AddPartitionsToTxnRequest
         return _answer(request, [each or ErrorCode.coordinator_not_available for each in codes])
 
     def told(at: int, codes: _Codes) -> None:
+        # Before `wait` exists the answer is made below, in the same call.
         found[at] = codes
         if wait is not None and len(found) == len(request.transactions):
             wait.keep(build)
@@ -74,14 +75,14 @@ def _take(
     transaction: e.AddPartitionsToTxnTransaction,
     told: Callable[[_Codes], None],
 ) -> tuple[Parked, Callable[[Parked], None]] | None:
-    """`told` is called now, or by what is returned: a wait, and who hears its answer."""
+    """Report the codes at once, or return a wait and the callback that reports them."""
     transactional_id = transaction.transactional_id
     tps = _partitions(transaction)
     if not transaction.verify_only:
         refused = {
             tp: code for tp in tps if (code := _why_not(ctx, info, tp)) is not ErrorCode.none
         }
-        if refused:
+        if refused:  # all partitions of a transaction join or none
             told(dict.fromkeys(tps, ErrorCode.operation_not_attempted) | refused)
             return None
     try:
@@ -116,7 +117,7 @@ def _partitions(transaction: e.AddPartitionsToTxnTransaction) -> list[TopicParti
 
 def _why_not(ctx: Context, info: RequestInfo, tp: TopicPartition) -> ErrorCode:
     if tp.topic in INTERNAL_TOPICS and info.header.api_version < BROKERS_SINCE:
-        return ErrorCode.topic_authorization_failed  # also of a partition that is not there
+        return ErrorCode.topic_authorization_failed  # also for a partition that does not exist
     if ctx.image.partition(tp.topic, tp.partition) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.none

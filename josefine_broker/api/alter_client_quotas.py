@@ -1,7 +1,7 @@
-"""AlterClientQuotas (key 49, KIP-546): bounds of users and client ids are set and taken away.
+"""AlterClientQuotas (key 49, KIP-546): sets and removes quotas of users and client ids.
 
-Of an entity all changes or none; one change of the metadata carries those of all entities that are
-well formed.
+An entity gets all of its changes or none; one change of the metadata carries those of all valid
+entities.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import alter_client_quotas as e
 
 BYTE_RATE_MAX = 2.0**63
-"""Kafka keeps a rate in 64 bits, and refuses more."""
+"""Kafka stores a rate in 64 bits and refuses more."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.AlterClientQuotasRequest) -> object:
-    """Answered when they count here; errors are per entity."""
+    """Answered when the changes are in effect here; errors are per entity."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     times = Counter(each.entity for each in request.entries)
     outcomes: list[tuple[QuotaChange, ...] | KafkaError] = []

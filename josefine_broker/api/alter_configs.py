@@ -1,4 +1,5 @@
-"""AlterConfigs (key 33, KIP-133): a topic's whole configuration at once; what is not named goes."""
+"""AlterConfigs (key 33, KIP-133): replaces a topic's whole configuration; unnamed keys are
+removed."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (key 45, KIP-455): where partitions shall be, or null: as they were.
+"""AlterPartitionReassignments (key 45, KIP-455): new replicas of partitions, or null to cancel.
 
-One proposal for the whole request; each partition is answered by what the image then says of it.
-The move itself goes on behind the answer: replicas copy, the controller ends it.
+One proposal for the whole request; each partition's answer is its state in the image afterwards.
+The move itself continues after the answer: replicas copy, and the controller completes it.
 """
 
 from collections import Counter
@@ -22,13 +22,14 @@ class _Wish(NamedTuple):
     partition: int
     outcome: ReassignItem | KafkaError
     target: tuple[int, ...] = ()
-    """Where the partition will be, of a cancellation too."""
+    """The replicas of the partition after the move, or after a cancellation."""
 
 
 def handle(
     ctx: Context, info: RequestInfo, request: e.AlterPartitionReassignmentsRequest
 ) -> object:
-    """Begin, replace or cancel the move of each partition named; a wrong wish is refused alone."""
+    """Start, replace or cancel the move of each named partition; an invalid one is refused
+    alone."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     wishes = _wishes(ctx, request)
     items = tuple(each.outcome for each in wishes if isinstance(each.outcome, ReassignItem))
@@ -109,7 +110,8 @@ def _error(ctx: Context, wish: _Wish, proposals: list[Proposal]) -> KafkaError |
     if entry.target == wish.target:
         return None
     return KafkaError(
-        ErrorCode.invalid_replica_assignment, "the partition changed meanwhile: look and ask again"
+        ErrorCode.invalid_replica_assignment,
+        "the partition changed meanwhile: list it and try again",
     )
 
 

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34, KIP-113): moves replicas to another log directory of this broker.
 
-A broker has one, so each replica that is here is where it is wanted, or the directory is unknown.
+A broker has one, so every replica here is already in place, or the directory is unknown.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -11,7 +11,7 @@ from josefine_broker.wire.entities import alter_replica_log_dirs as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.AlterReplicaLogDirsRequest
 ) -> e.AlterReplicaLogDirsResponse:
-    """Errors are per partition, as of Kafka's ReplicaManager.alterReplicaLogDirs."""
+    """Errors are per partition, like those of Kafka's ReplicaManager.alterReplicaLogDirs."""
     codes: dict[str, list[e.AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         is_here = directory.path == ctx.settings.data_directory

@@ -1,7 +1,7 @@
-"""AlterUserScramCredentials (key 51, KIP-554): passwords of the metadata are set and taken away.
+"""AlterUserScramCredentials (key 51, KIP-554): sets and removes SCRAM credentials in the metadata.
 
-A client sends the salted password; what is kept checks a proof and makes none. Of a user all
-changes or none; one change of the metadata carries those of all users that are well formed.
+A client sends the salted password; the stored keys verify a proof and cannot create one. A user
+gets all of its changes or none; one change of the metadata carries those of all valid users.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ MECHANISMS = {number: name for name, number in NUMBERS.items()}
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.AlterUserScramCredentialsRequest) -> object:
-    """Answered when it counts here; errors are per user."""
+    """Answered when the changes are in effect here; errors are per user."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     errors: dict[str, KafkaError | None] = dict.fromkeys(_users(request))
     times = Counter((each.name, each.mechanism) for each in _wishes(request))
@@ -43,7 +43,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterUserScramCredentials
             else:
                 found.append(_upsertion(wanted))
         except KafkaError as error:
-            errors[wanted.name] = errors[wanted.name] or error  # the first, as in Kafka
+            errors[wanted.name] = errors[wanted.name] or error  # the first error, as in Kafka
     change = AlterCredentials(
         put=tuple(each for each in found if errors[each.user] is None),
         remove=tuple(each for each in gone if errors[each[0]] is None),
@@ -72,12 +72,12 @@ def _wishes(
 
 
 def _users(request: e.AlterUserScramCredentialsRequest) -> dict[str, None]:
-    """In the order of the request."""
+    """The users in the order of the request."""
     return dict.fromkeys(each.name for each in _wishes(request))
 
 
 def _mechanism(user: str, number: int) -> str:
-    """Raises KafkaError. Kafka, too, checks the user's name before the mechanism."""
+    """Raises KafkaError. Like Kafka, checks the user's name before the mechanism."""
     if not user:
         raise _unacceptable("the name of a user is empty")
     name = MECHANISMS.get(number)

@@ -1,9 +1,9 @@
-"""ApiVersions (key 18): what this broker serves, from the table beside it.
+"""ApiVersions (key 18): the APIs and versions that this broker serves, from the adjacent table.
 
-KIP-511: a version we do not know is answered UNSUPPORTED_VERSION with a v0 body that lists the
-versions of every key, so that the client can ask again. KIP-584: the features that this code
-understands, and the levels that the cluster has finalized. InitProducerId 6 (KIP-939) is listed
-where two-phase commits are enabled: Kafka does not list it yet.
+KIP-511: an unknown version is answered UNSUPPORTED_VERSION with a v0 body that lists the versions
+of every key, so that the client can retry. KIP-584: the features that this code supports, and the
+levels that the cluster has finalized. InitProducerId 6 (KIP-939) is listed where two-phase commits
+are enabled: Kafka does not list it yet.
 """
 
 from collections.abc import Iterable
@@ -20,16 +20,17 @@ _SUPPORTED = tuple(
     for name, low, high in SUPPORTED
 )
 ZERO_SINCE = 4
-"""Clients that ask in versions before take no feature that may be at level 0 (KIP-1022)."""
+"""Lower versions must not list a feature that may be at level 0 (KIP-1022)."""
 _SUPPORTED_ABOVE_0 = tuple(each for each in _SUPPORTED if each.min_version)
 
 
 TWO_PHASE_SINCE = 6
-"""Version of InitProducerId. Tools take a broker that lists what no Kafka does for no Kafka."""
+"""Version of InitProducerId. Tools do not recognize a broker that lists more than any Kafka
+does."""
 
 
 class ApiVersionsHandler:
-    """Holds the part of the answer that is the same for everybody, at any time."""
+    """Holds the constant part of the answer."""
 
     __slots__ = ("_all_keys", "_api_keys")
 
@@ -68,7 +69,7 @@ class ApiVersionsHandler:
         return e.ApiVersionsResponse(error_code=error.code, api_keys=self._api_keys)
 
     def unsupported_version(self) -> e.ApiVersionsResponse:
-        """To be encoded as v0, whatever version was asked."""
+        """Encoded as v0, whatever version was requested."""
         return e.ApiVersionsResponse(
             error_code=ErrorCode.unsupported_version, api_keys=self._api_keys
         )

@@ -1,8 +1,8 @@
-"""ConsumerGroupDescribe (key 69, KIP-848): what groups of the consumer protocol are doing, and who
-has, and is to have, what.
+"""ConsumerGroupDescribe (key 69, KIP-848): the state of consumer protocol groups, with current and
+target assignments.
 
-A group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND: DescribeGroups has those.
-What is told is what the coordinator decided, perhaps a moment before the last of it is committed.
+A missing or classic group is GROUP_ID_NOT_FOUND: DescribeGroups covers those. The answer has the
+coordinator's decisions, perhaps a moment before the last of them is committed.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -82,7 +82,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> e.Mem
 
 
 def _assignment(ctx: Context, parts: Parts) -> e.Assignment:
-    """Of the topics that are there."""
+    """Only topics that exist."""
     names = ctx.image.topic_names
     return e.Assignment(
         topic_partitions=tuple(

@@ -1,9 +1,9 @@
-"""ConsumerGroupHeartbeat (key 68, KIP-848): a member of the consumer protocol joins, stays, leaves.
+"""ConsumerGroupHeartbeat (key 68, KIP-848): a consumer protocol member joins, stays or leaves.
 
-One request does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do for classic groups: the
-coordinator assigns, and each answer brings its member a step nearer to what it is to have. Answered
-when what the group became is on every in-sync replica. Since version 1 a client makes its member id
-itself; before, one that has none is given one. Served from `group.version` 1 on.
+One request replaces JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups: the
+coordinator assigns, and each answer brings the member a step closer to its target assignment.
+Answered when the group's new state is on every in-sync replica. Since version 1 a client creates
+its member id itself; before, a member without one gets one. Served from `group.version` 1.
 """
 
 from uuid import UUID

@@ -1,5 +1,5 @@
-"""CreateAcls (key 30, KIP-140): who may, or may not, do what. One change for all that are well
-formed; one that is there already is no error."""
+"""CreateAcls (key 30, KIP-140): adds rules that allow or deny operations. One change for all valid
+ones; an existing ACL is no error."""
 
 from josefine_broker.api.shared.acls import check_acls
 from josefine_broker.base.acls import Acl
@@ -12,7 +12,7 @@ from josefine_broker.wire.entities import create_acls as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.CreateAclsRequest) -> object:
-    """Answered when they count here; errors are per ACL."""
+    """Answered when they are in effect here; errors are per ACL."""
     check_acls(ctx)
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     outcomes: list[Acl | KafkaError] = []

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37, KIP-195): a topic grows, it never shrinks. One proposal per topic."""
+"""CreatePartitions (key 37, KIP-195): adds partitions to topics. One proposal per topic."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ from josefine_broker.wire.entities import create_partitions as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.CreatePartitionsRequest) -> object:
-    """Grow each topic named; a wrong wish is refused alone."""
+    """Grow each named topic; an invalid request for one is refused alone."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     times = Counter(topic.name for topic in request.topics)
     errors: dict[str, KafkaError] = {}
@@ -76,10 +76,11 @@ def _replicas(
     ctx: Context, live: Racks, topic: TopicEntry, wanted: e.CreatePartitionsTopic
 ) -> Replicas:
     have = len(topic.partitions)
-    # Of the replicas as they are to be: those that a reassignment takes away do not count.
+    # Replicas after the current moves: replicas that a reassignment removes do not count.
     factor = len(topic.partitions[0].target)
     if wanted.assignments is None:
-        # The first leader says where the round of leaders began, as far as it still is there.
+        # The first leader shows where the round-robin of leaders started, if that broker still
+        # exists.
         start = place_of(live, topic.partitions[0].replicas[0])
         return place(
             live,

@@ -1,9 +1,10 @@
 """CreateTopics (key 19): one Raft proposal per topic, which carries all its partitions.
 
-Defaults by -1 (KIP-464), configs in the answer (KIP-525), ids (KIP-516). The answer waits until the
-block is applied here, so the topic is usable at once; a timeout is told as REQUEST_TIMED_OUT, and
-the topic may still come. Internal topics are made by the broker itself, when a group needs them:
-one with the wrong partitions or policy would scatter or lose what groups committed.
+-1 means the default (KIP-464), configs in the answer (KIP-525), ids (KIP-516). The answer waits
+until the block is applied here, so the topic is usable at once; after a timeout the answer is
+REQUEST_TIMED_OUT, and the topic may still be created. The broker creates internal topics itself
+when a group needs them: with the wrong partitions or policy, committed offsets would be scattered
+or lost.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from josefine_broker.wire.entities import create_topics as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> object:
-    """Create each topic named; a wrong wish is refused alone."""
+    """Create each named topic; an invalid one is refused alone."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     times = Counter(topic.name for topic in request.topics)
     changes: dict[str, CreateTopic] = {}
@@ -34,6 +35,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> o
             changes[topic.name] = _change(ctx, topic, names, limit)
         except KafkaError as error:
             errors[topic.name] = error
+    # One proposal per topic: a refusal of one must not undo the others.
     proposals: dict[str, Proposal] = {}
     if not request.validate_only:
         proposals = {name: submit_change(ctx, each, deadline_ms) for name, each in changes.items()}

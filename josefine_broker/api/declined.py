@@ -1,9 +1,9 @@
-"""APIs that this broker lists and declines, with the code of a Kafka where the feature is off.
+"""APIs that this broker lists and declines, with the error code of a Kafka without the feature.
 
-Tools tell Kafka's version by the API keys that a broker lists (franz-go's kversion, and with it
-kminion, kcl and Redpanda Console), and take one that lists only some of a release's for a version
-from before 4. Kafka 4 lists these whether or not what they belong to is enabled; a client that asks
-is answered with an error that names the feature, and nothing is done.
+Tools infer Kafka's version from the API keys that a broker lists (franz-go's kversion, and with it
+kminion, kcl and Redpanda Console), and take one that lists only some of a release's keys for a
+version before 4. Kafka 4 lists these keys whether or not their features are enabled; a request is
+answered with an error that names the feature, and nothing is done.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ _VOTERS = (
     "the controller makes registered brokers voters by itself: start the broker with raft.seeds"
 )
 LISTS = ("group_ids", "groups", "topics", "partitions")
-"""The lists of a request that an answer has an entry for each of."""
+"""Lists of a request for whose entries the answer has an entry each."""
 
 
 class Reason(NamedTuple):
-    """Why one is declined."""
+    """The reason why a request is declined."""
 
     code: ErrorCode
     message: str
@@ -61,7 +61,7 @@ REASONS: Mapping[int, Reason] = {
 
 
 class Declined:
-    """One of them, with the two functions that the file of an API key has."""
+    """One declined API, with the two functions that the file of an API key has."""
 
     __slots__ = ("_key",)
 
@@ -71,7 +71,8 @@ class Declined:
     def handle(self, ctx: Context, info: RequestInfo, request: Any) -> Any:
         code, message = REASONS[self._key]
         if code is ErrorCode.delegation_token_auth_disabled and info.principal == ANONYMOUS:
-            code = ErrorCode.delegation_token_request_not_allowed  # who logged in could have one
+            # Only an authenticated client could have a token.
+            code = ErrorCode.delegation_token_request_not_allowed
         raise KafkaError(code, message)
 
     def refuse(self, request: Any, error: KafkaError) -> Any:
@@ -79,8 +80,8 @@ class Declined:
 
 
 def failed(shape: type, source: Any, error: KafkaError) -> Any:
-    """An answer of this shape with the error wherever it can stand: once for the whole, or for each
-    group or partition that `source`, a request or a part of one, names."""
+    """An answer of this shape with the error wherever it has a place: once for the whole, or for
+    each group or partition that `source`, a request or a part of one, names."""
     has_code = any(field.name == "error_code" for field in fields(shape))
     values: dict[str, Any] = {}
     for field in fields(shape):

@@ -1,5 +1,5 @@
-"""DeleteAcls (key 31, KIP-140): the ACLs that filters fit go, in one change; which they were is
-told. As this broker's image has them: what another is creating meanwhile stays."""
+"""DeleteAcls (key 31, KIP-140): deletes the ACLs that match filters, in one change, and returns
+them. Based on this broker's image: an ACL that is being created meanwhile stays."""
 
 from josefine_broker.api.shared.acls import check_acls
 from josefine_broker.base.acls import Acl
@@ -12,7 +12,7 @@ from josefine_broker.wire.entities import delete_acls as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteAclsRequest) -> object:
-    """Answered when they count no more here; errors are per filter."""
+    """Answered when they are no longer in effect here; errors are per filter."""
     check_acls(ctx)
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     outcomes: list[list[Acl] | KafkaError] = []

@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42): groups without members, with all that they committed.
+"""DeleteGroups (key 42): deletes groups without members, with all their committed offsets.
 
 Each is one deletion in its partition of `__consumer_offsets`, answered when it is on every in-sync
-replica; errors are per group. A group may have an empty name, as one of simple consumers has.
+replica; errors are per group. The group name may be empty, as simple consumers may have none.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

@@ -1,8 +1,9 @@
-"""DeleteRecords (key 21, KIP-107): the log start moves up; -1 stands for the high watermark.
+"""DeleteRecords (key 21, KIP-107): moves the log start up; -1 means the high watermark.
 
-Rules: what is deleted here counts when every live replica has deleted it too, in sync or not, so
-that no later leader shows it again; the answer tells the low watermark, the smallest log start of
-these. One that is not there in time is REQUEST_TIMED_OUT, and deletes as soon as it can.
+Rules: a deletion counts when every live replica has made it too, in sync or not, so that no later
+leader returns the records again. The answer has the low watermark, the smallest log start of these
+replicas. If a replica is too slow the answer is REQUEST_TIMED_OUT, and it deletes as soon as it
+can.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ NO_LOW_WATERMARK = -1
 
 @dataclass(slots=True, kw_only=True)
 class Deletion:
-    """One partition's: begun here when it has a `hosted`, decided when it has a `result`."""
+    """The deletion in one partition: started here if it has `hosted`, decided if it has
+    `result`."""
 
     ctx: Context
     tp: tuple[str, int]
@@ -29,7 +31,7 @@ class Deletion:
     result: e.DeleteRecordsPartitionResult | None = None
 
     def decide(self) -> bool:
-        """Whether every live replica has deleted it, or none is asked any more."""
+        """Whether every live replica has deleted the records, or the wait is over."""
         hosted, index = self.hosted, self.tp[1]
         if hosted is None:
             return True
@@ -45,13 +47,13 @@ class Deletion:
         return True
 
     def give_up(self) -> None:
-        """A replica was not there in time."""
+        """A replica did not delete in time."""
         self.result = _failed(self.tp[1], ErrorCode.request_timed_out)
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteRecordsRequest) -> object:
-    """Move the start of each partition named; errors are per partition. Of a partition that is
-    named twice the last offset counts."""
+    """Move the start of each named partition; errors are per partition. If a partition is named
+    twice, the last offset counts."""
     wanted: dict[str, dict[int, e.DeleteRecordsPartition]] = {}
     for topic in request.topics:
         named = {part.partition_index: part for part in topic.partitions}
@@ -95,7 +97,7 @@ def refuse(request: e.DeleteRecordsRequest, error: KafkaError) -> e.DeleteRecord
 
 
 def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletion:
-    """Delete here."""
+    """Delete the records of this replica."""
     deletion = Deletion(ctx=ctx, tp=(topic, part.partition_index), offset=part.offset)
     try:
         check_not_internal(topic)
@@ -110,7 +112,7 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
             raise KafkaError(
                 ErrorCode.offset_out_of_range, f"{deletion.offset} is not within 0 to {end}"
             )
-        hosted.log.delete_before(deletion.offset)  # nothing happens below the log start
+        hosted.log.delete_before(deletion.offset)  # does nothing below the log start
         hosted.partition.started_at(hosted.log.log_start_offset)
         deletion.hosted = hosted
     except KafkaError as error:
@@ -119,7 +121,8 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
 
 
 def _low_watermark(ctx: Context, hosted: HostedPartition) -> int:
-    """The smallest log start of the live replicas; -1 while one of them has not told its own."""
+    """The smallest log start of the live replicas; -1 while one of them has not reported its
+    own."""
     followers = hosted.partition.followers
     low = hosted.log.log_start_offset
     for broker_id in hosted.partition.replicas:
@@ -130,7 +133,7 @@ def _low_watermark(ctx: Context, hosted: HostedPartition) -> int:
 
 
 def _tell_followers(ctx: Context, waiting: list[Deletion], now_ms: int) -> None:
-    """Their waiting fetches are answered, with our new log start."""
+    """Answer their waiting fetches, with our new log start."""
     replicas = {
         broker_id: None
         for each in waiting

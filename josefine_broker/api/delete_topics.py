@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): by name or, since v6, by id (KIP-516). One proposal per topic, by its id.
 
-Internal topics are refused: a deleted offsets topic would take every group's progress with it.
+Internal topics are refused: deleting the offsets topic would delete every group's offsets.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ _Outcome = tuple[str | None, UUID | None, KafkaError | Proposal]
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> object:
-    """Delete each topic named; errors are per topic, one for a topic that is named twice."""
+    """Delete each named topic; errors are per topic, one for a topic named twice."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     outcomes: list[_Outcome] = []
     times = Counter((each.name, each.topic_id) for each in request.topics)
@@ -26,7 +26,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> o
     by_name = {ctx.image.topics[name].topic_id for name in names if name in ctx.image.topics}
     for (name, topic_id), count in times.items():
         if name is None and topic_id in by_name:
-            continue  # its name has the error
+            continue  # the entry with its name has the error
         wanted = e.DeleteTopicState(name=name, topic_id=topic_id)
         try:
             if count > 1:

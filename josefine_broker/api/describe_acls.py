@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29, KIP-140): the ACLs that a filter fits, by the pattern they are about."""
+"""DescribeAcls (key 29, KIP-140): the ACLs that match a filter, grouped by resource pattern."""
 
 from josefine_broker.api.shared.acls import check_acls
 from josefine_broker.base.acls import Acl
@@ -9,7 +9,7 @@ from josefine_broker.wire.entities import describe_acls as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DescribeAclsRequest) -> object:
-    """As this broker's image has them."""
+    """The ACLs in this broker's image."""
     check_acls(ctx)
     wanted = filter_of(
         request.resource_type_filter,

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (key 48, KIP-546): the bounds of users and client ids that a filter fits.
+"""DescribeClientQuotas (key 48, KIP-546): the quotas of users and client ids that match a filter.
 
-Without components it fits all; strict, what has no other part than those that are named.
+Without components it matches all; a strict filter excludes entities with any other component.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.wire.entities import describe_client_quotas as e
 
 IP = "ip"
-"""Of the bounds of connections by address (KIP-612): there are none, so nothing fits."""
+"""Quotas of connections by address (KIP-612) do not exist here, so none matches."""
 
 
 def handle(
@@ -71,7 +71,7 @@ def _has(parts: dict[str, str], wanted: e.QuotaComponent) -> bool:
         return name is not None
     if wanted.match_type == e.DEFAULT_NAME:
         return name == DEFAULT
-    return name == wanted.match != DEFAULT  # an empty name is nobody's
+    return name == wanted.match != DEFAULT  # no entity has an empty name
 
 
 def _bad(message: str) -> KafkaError:

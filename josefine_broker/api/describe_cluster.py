@@ -1,6 +1,6 @@
 """DescribeCluster (key 60, KIP-700): cluster id, controller, brokers. Only brokers' endpoints.
 
-Fenced brokers are told to those who ask for them (KIP-1073).
+Fenced brokers are included if the client asks for them (KIP-1073).
 """
 
 from josefine_broker.api.shared.topics import ALL_CLUSTER_OPERATIONS, reachable_brokers
@@ -14,7 +14,7 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeClusterRequest
 ) -> e.DescribeClusterResponse:
-    """The cluster as its current image and the client's listener have it."""
+    """The cluster in its current image, with the endpoints of the client's listener."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
             ErrorCode.mismatched_endpoint_type, "only brokers are described (endpoint type 1)"
@@ -22,7 +22,7 @@ def handle(
     if request.endpoint_type != BROKERS:
         message = f"unknown endpoint type {request.endpoint_type}: brokers have 1, controllers 2"
         raise KafkaError(ErrorCode.unsupported_endpoint_type, message)
-    operations = -(2**31)
+    operations = -(2**31)  # not requested (KIP-430)
     if request.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
     return e.DescribeClusterResponse(

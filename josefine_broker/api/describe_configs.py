@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32): topics, and this broker's own read-only values (KIP-133, KIP-226).
 
-A topic's value is its own, or the broker's file's where that differs from Kafka's default, or the
-default: the source says which. Broker settings come from its file, where they are not Kafka's
-defaults, and are read-only; which ones there are `shared/broker_configs.py` says.
+A topic's value is its own, or that of the broker's file if it differs from Kafka's default, or the
+default: the source field shows which. Broker settings come from its file, where they differ from
+Kafka's defaults, and are read-only; `shared/broker_configs.py` lists them.
 """
 
 from josefine_broker.api.shared.broker_configs import KAFKA_DEFAULTS, ShownConfig, broker_configs
@@ -25,7 +25,7 @@ SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeConfigsRequest
 ) -> e.DescribeConfigsResponse:
-    """The settings of each resource named; errors are per resource."""
+    """The settings of each named resource; errors are per resource."""
     results = []
     for resource in request.resources:
         try:
@@ -42,7 +42,7 @@ def refuse(request: e.DescribeConfigsRequest, error: KafkaError) -> e.DescribeCo
 
 
 def source_of(defaults: TopicSettings, name: str, is_set: bool) -> int:
-    """Where a topic's value comes from (DescribeConfigs' numbers)."""
+    """The source of a topic's value (DescribeConfigs' numbers)."""
     if is_set:
         return SOURCE_TOPIC
     ours = shown(defaults)[name]
@@ -83,7 +83,7 @@ def _topic_configs(
     for key in TOPIC_CONFIGS:
         source = source_of(topic_defaults, key.name, key.name in own)
         synonyms: list[e.DescribeConfigsSynonym] = []
-        if request.include_synonyms:
+        if request.include_synonyms:  # the most specific first, as in Kafka
             if source == SOURCE_TOPIC:
                 synonyms.append(_synonym(key.name, values[key.name], SOURCE_TOPIC))
             if defaults[key.name] != KAFKA_DEFAULTS[key.name]:

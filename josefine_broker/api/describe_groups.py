@@ -1,9 +1,9 @@
-"""DescribeGroups (key 15): what groups are doing, and who their members are.
+"""DescribeGroups (key 15): the state of groups and their members.
 
-A group that is not there is Dead without an error, since version 6 GROUP_ID_NOT_FOUND (KIP-1043).
-A group may have an empty name, as one of simple consumers has that named none.
-A group of the consumer protocol counts as not there: ConsumerGroupDescribe has those (KIP-848).
-What a member said and was given is told of a stable group only, as in Kafka.
+A missing group is Dead without an error, since version 6 GROUP_ID_NOT_FOUND (KIP-1043). The group
+name may be empty, as simple consumers may have none. A consumer protocol group counts as missing:
+ConsumerGroupDescribe covers those (KIP-848). Metadata and assignments of members are included for a
+stable group only, as in Kafka.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -82,7 +82,7 @@ def _member(view: GroupView, member: Member, is_stable: bool) -> e.DescribedGrou
 
 
 def _subscription(tp: TopicPartition, id_: str) -> e.DescribedGroupMember:
-    """Of the text protocol; its assignment is the name of its partition."""
+    """A member of the text protocol; its assignment is the name of its partition."""
     return e.DescribedGroupMember(
         member_id=id_,
         client_id=TEXT,

@@ -8,7 +8,7 @@ from josefine_broker.wire.entities import describe_log_dirs as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeLogDirsRequest
 ) -> e.DescribeLogDirsResponse:
-    """The sizes of the partitions named, of all of them for null."""
+    """The sizes of the named partitions, of all of them for null."""
     wanted = sorted(ctx.hosted.partitions)
     if request.topics is not None:
         asked = {(each.topic, index) for each in request.topics for index in each.partitions}

@@ -1,5 +1,5 @@
-"""DescribeProducers (key 61, KIP-664): who writes to a partition, by its leader: epochs, sequences,
-and since where each has a transaction open."""
+"""DescribeProducers (key 61, KIP-664): the producers of a partition, from its leader: epochs,
+sequences, and the start of each open transaction."""
 
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Context, RequestInfo

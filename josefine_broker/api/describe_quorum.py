@@ -1,9 +1,9 @@
-"""DescribeQuorum (key 55, KIP-595): who decides on metadata, as the leader of that sees it.
+"""DescribeQuorum (key 55, KIP-595): the voters of the metadata quorum, as its leader sees them.
 
-Our Raft has no topic, so it is told as Kafka's `__cluster_metadata-0`: a term as leader epoch,
-heights of blocks as offsets (ends are exclusive: a block at height 7 is told as 8). Only the leader
-knows how far the others are, so another broker asks it; without its answer that is
-NOT_LEADER_OR_FOLLOWER, with the leader as far as it is known.
+Our Raft has no topic, so it is presented as Kafka's `__cluster_metadata-0`: a term as leader epoch,
+block heights as offsets (ends are exclusive: a block at height 7 appears as 8). Only the leader
+knows how far the others are, so another broker asks it; without its answer the result is
+NOT_LEADER_OR_FOLLOWER, with the leader if known.
 """
 
 from josefine_broker.api.shared.forwarding import forward
@@ -14,13 +14,13 @@ from josefine_broker.engine.ports import QuorumMember, QuorumView
 from josefine_broker.wire.entities import describe_quorum as e
 
 EPOCH_MAX = 2**31 - 1
-"""What Kafka's protocol carries; our term is higher only behind a member whose memory failed."""
+"""The limit of Kafka's protocol; our term is higher only after a member's memory failure."""
 LISTENER = "CONTROLLER"
-"""What Kafka's tools call the listener of a quorum's members."""
+"""The listener name that Kafka's tools use for quorum members."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.DescribeQuorumRequest) -> object:
-    """The one partition there is; any other is unknown."""
+    """The only partition; any other is unknown."""
     quorum = ctx.ports.quorum
     if quorum is None:
         raise KafkaError(ErrorCode.broker_not_available, "this broker has no Raft to speak of")

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75, KIP-966): partitions page by page, for admin tools.
 
-Topics come in the order of their names; a page ends after `response_partition_limit` partitions,
-and the cursor says where the next one begins. No topic named: all of them.
+Topics are sorted by name; a page ends after `response_partition_limit` partitions, and the cursor
+marks the start of the next one. Without topic names: all of them.
 """
 
 from josefine_broker.api.shared.topics import ALL_TOPIC_OPERATIONS, reachable_brokers
@@ -17,7 +17,7 @@ PARTITIONS_MAX = 2000
 def handle(
     ctx: Context, info: RequestInfo, request: e.DescribeTopicPartitionsRequest
 ) -> e.DescribeTopicPartitionsResponse:
-    """One page of partitions, and where the next one begins."""
+    """One page of partitions, and the start of the next one."""
     reachable = frozenset(each.broker_id for each, _ in reachable_brokers(ctx, info.listener))
     room = request.response_partition_limit
     if not 1 <= room <= PARTITIONS_MAX:
@@ -28,6 +28,7 @@ def handle(
     if cursor is not None:
         if cursor.partition_index < 0:
             raise KafkaError(ErrorCode.invalid_request, "a cursor before the first partition")
+        # The cursor's topic may be deleted by now: then the page starts with the next name.
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
     topics = []

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65, KIP-664): what transactional ids are doing, by the coordinator of
+"""DescribeTransactions (key 65, KIP-664): the state of transactional ids, from the coordinator of
 each."""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -49,7 +49,7 @@ def _describe(ctx: Context, transactional_id: str) -> e.TransactionState:
 
 
 def _failed(transactional_id: str, code: ErrorCode) -> e.TransactionState:
-    """The numbers are 0 as in Kafka, though 0 is also the id of a producer."""
+    """The numbers are 0 as in Kafka, although 0 is also a valid producer id."""
     return e.TransactionState(
         error_code=code,
         transactional_id=transactional_id,

@@ -1,5 +1,5 @@
-"""DescribeUserScramCredentials (key 50, KIP-554): by which mechanisms users of the metadata prove
-their passwords. Those of a broker's own file are its own."""
+"""DescribeUserScramCredentials (key 50, KIP-554): the SCRAM mechanisms of users in the metadata.
+Users in a broker's own file are not included."""
 
 from collections import Counter
 
@@ -26,10 +26,10 @@ def handle(
 def refuse(
     request: e.DescribeUserScramCredentialsRequest, error: KafkaError
 ) -> e.DescribeUserScramCredentialsResponse:
-    """The answer when the whole request is refused: the error of each user that was asked for.
+    """The answer when the whole request is refused: an error for each requested user.
 
-    Kafka has the error of the whole besides, on which librdkafka 2.16 ends with a segmentation
-    fault, here and there; so it is given only where no user is named who could carry it."""
+    Kafka also sets the error of the whole, on which librdkafka 2.16 sometimes crashes with a
+    segmentation fault; so it is set only where no named user can carry it."""
     message = error.message or None
     if not request.users:
         return e.DescribeUserScramCredentialsResponse(

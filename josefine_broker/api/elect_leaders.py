@@ -1,8 +1,8 @@
-"""ElectLeaders (key 43, KIP-460): preferred leaders back in place, or any where none is left.
+"""ElectLeaders (key 43, KIP-460): restores preferred leaders, or elects any where none is left.
 
-Only the controller answers it, for a decision carries its term; clients ask it by NOT_CONTROLLER.
-Elections are decided from this image and told from the one that the block made: a partition that
-changed in between keeps what it then had, and the client may ask again.
+Only the controller answers it, because a decision carries its term; clients find it by
+NOT_CONTROLLER. Elections are decided from this image, and answered from the image after the block:
+a partition that changed in between keeps its new state, and the client may retry.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _Outcomes = dict[str, dict[int, _Outcome]]
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ElectLeadersRequest) -> object:
-    """Elect where it is needed and possible; errors are per partition."""
+    """Elect leaders where needed and possible; errors are per partition."""
     cluster = ctx.cluster
     term = cluster.controller_term
     if term is None:
@@ -43,6 +43,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ElectLeadersRequest) -> o
         if isinstance(each, PartitionState)
     ]
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
+    # A decision is one block of the chain: the election of a large cluster takes several.
     proposals = [
         submit_change(
             ctx,
@@ -63,7 +64,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ElectLeadersRequest) -> o
 
 
 def refuse(request: e.ElectLeadersRequest, error: KafkaError) -> e.ElectLeadersResponse:
-    """The answer when the whole request is refused; version 0 tells it per partition only."""
+    """The answer when the whole request is refused; version 0 has errors per partition only."""
     named = {
         topic.topic: dict.fromkeys(topic.partitions, error)
         for topic in request.topic_partitions or ()

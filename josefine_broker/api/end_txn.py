@@ -1,9 +1,9 @@
-"""EndTxn (key 26, KIP-98): a producer commits or aborts its transaction. Answered when that is
-decided, durably; the markers follow, and who begins the next transaction, or takes the id, waits
-until they are written.
+"""EndTxn (key 26, KIP-98): a producer commits or aborts its transaction. Answered when the decision
+is durable; the markers follow, and a producer that starts the next transaction, or takes over the
+id, waits until they are written.
 
-Since version 5 the end raises the producer's epoch, and the answer names it (KIP-890); a producer
-whose epochs are used up gets a new id with it.
+Since version 5 the end raises the producer's epoch, and the answer has the new one (KIP-890); a
+producer whose epochs are used up gets a new id with it.
 """
 
 from josefine_broker.api.shared.transactions import new_producer_id, producer_of, told_to
@@ -22,7 +22,7 @@ RAISES_EPOCH_SINCE = 5
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.EndTxnRequest) -> object:
-    """Decide it."""
+    """Decide the end of the transaction."""
     transaction_partition(ctx, request.transactional_id)
 
     def translate(answer: TransactionAnswer) -> e.EndTxnResponse:

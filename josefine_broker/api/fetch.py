@@ -1,12 +1,13 @@
-"""Fetch (key 1): whole batches as buffers, long polls, sessions; for consumers and followers.
+"""Fetch (key 1): complete batches as buffers, long polls, sessions; for consumers and followers.
 
-Rules: the first partition that has bytes gets at least one batch, however large (KIP-74); a fetch
-with fewer than `min_bytes` waits up to `max_wait_ms`, but an error that was found while reading is
-reported at once; consumers see below the high watermark, read_committed ones below the last stable
-offset (KIP-98). A partition whose next batch does not fit counts as full. Sessions are
-KIP-227's, topic ids KIP-516's (since v13), leader epochs KIP-320's (since v9). Consumers may read
-from followers, and are sent to one in their rack (KIP-392, since v11). How followers read is in
-`engine/replicas/fetch_follower.py`; who does not lead names the leader (KIP-951).
+Rules: the first partition that has bytes gets at least one batch, however large (KIP-74). A fetch
+with fewer than `min_bytes` waits up to `max_wait_ms`, but an error found while reading is reported
+at once. Consumers see records below the high watermark, read_committed ones below the last stable
+offset (KIP-98). A partition whose next batch does not fit counts as full. Sessions are those of
+KIP-227, topic ids of KIP-516 (since v13), leader epochs of KIP-320 (since v9). Consumers may read
+from followers, and are redirected to one in their rack (KIP-392, since v11).
+`engine/replicas/fetch_follower.py` handles the reads of followers; a broker that does not lead
+names the leader (KIP-951).
 """
 
 from collections.abc import Sequence
@@ -54,23 +55,23 @@ FOUND_BEFORE_READING = frozenset(
         ErrorCode.topic_authorization_failed,
     )
 )
-"""Errors that do not end a consumer's long poll, as in KafkaApis.handleFetchRequest: they last, and
-a consumer of one healthy and one deleted topic asks again as soon as it is answered."""
+"""Errors that do not end a consumer's long poll, as in KafkaApis.handleFetchRequest: they persist,
+and a consumer of one healthy and one deleted topic would otherwise poll without pause."""
 _new = tuple.__new__
 
 
 class Round(NamedTuple):
-    """What reading every wanted partition gave."""
+    """The result of reading every wanted partition."""
 
     results: list[Fetched]
     got_bytes: int
     is_urgent: bool
-    """Something must be told at once: an error found while reading, a divergence, another replica
-    to read from, records to delete. Or nothing can be read, so that no news would end the wait."""
+    """Must be answered at once: an error found while reading, a divergence, another replica to read
+    from, records to delete. Or nothing can be read, so that no event would end the wait."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchResponse | Parked:
-    """Answer now, or park the request until there is enough or its wait is over."""
+    """Answer now, or park the request until there are enough bytes or its wait is over."""
     if request.replica_id >= 0:
         check_follower(ctx, request)
     if request.session_epoch == FINAL_EPOCH and not request.session_id:
@@ -87,7 +88,8 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
     if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0:
         return _answer(ctx, info, plan, found.results)
     if request.replica_id >= 0 and ctx.parked.follower_news != news:
-        # What this fetch confirmed made somebody append: a marker, or what was behind it.
+        # The offsets this fetch confirmed caused an append: a marker, or a request that waited for
+        # it.
         found = _read_all(ctx, info, request, plan, is_first=False)
         return _answer(ctx, info, plan, found.results)
     if request.replica_id >= 0:
@@ -108,14 +110,14 @@ def _parked(plan: FetchPlan, waiting: Parked) -> Parked:
 
 
 def refuse(request: FetchRequest, error: KafkaError) -> FetchResponse:
-    """The whole-fetch error of v7 and later; an older client sees an answer without partitions."""
+    """The whole-fetch error of v7 and later; an older client gets an answer without partitions."""
     return FetchResponse(error_code=error.code.value)
 
 
 def _read_all(
     ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, *, is_first: bool
 ) -> Round:
-    """Read every wanted partition. `is_first`: the request just came, it did not wait."""
+    """Read every wanted partition. `is_first`: the request has just arrived and not waited yet."""
     if request.replica_id >= 0:
         return _read_all_for_follower(ctx, request, plan, is_first=is_first)
     isolation, version = request.isolation_level, info.header.api_version
@@ -158,8 +160,8 @@ def _read_all(
 def _read_all_for_follower(
     ctx: Context, request: FetchRequest, plan: FetchPlan, *, is_first: bool
 ) -> Round:
-    """As `_read_all`; partitions without news are passed over, for a session may have thousands.
-    Every error is urgent: a follower backs off from the partition, and asks on for the others."""
+    """Like `_read_all`; partitions without news are skipped, because a session may have thousands.
+    Every error is urgent: a follower backs off from that partition, and fetches the others."""
     room = min(request.max_bytes, ctx.settings.fetch.bytes_max)
     got, is_urgent = 0, not plan.wanted
     results = []
@@ -193,7 +195,7 @@ def _read_all_for_follower(
         if answer.error_code or answer.diverging is not None:
             is_urgent = True
         elif not size and plan.has_new_start(wanted, answer.log_start_offset):
-            is_urgent = True  # DeleteRecords waits for it
+            is_urgent = True  # DeleteRecords waits for the follower
         got += size
         room -= size
         results.append(Fetched(name, topic_id, answer))
@@ -207,7 +209,7 @@ def _read_all_for_follower(
 
 
 def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, replica_id: int) -> bool:
-    """A follower that is in sync, has everything, and was told so, at this very epoch."""
+    """A follower that is in sync, has everything, and was informed of that, at this very epoch."""
     partition, log, part = hosted.partition, hosted.log, wanted.partition
     return (
         part.fetch_offset == log.log_end_offset
@@ -219,7 +221,7 @@ def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, repli
 
 
 def _check_reader(asker: Asker, topic: str | None) -> None:
-    """Raises KafkaError. An id that there is not is somebody else's to refuse."""
+    """Raises KafkaError. An unknown topic id is refused by other code."""
     if topic is not None and not asker.may(Operation.READ, ResourceType.TOPIC, topic):
         raise asker.denied(Operation.READ, ResourceType.TOPIC)
 
@@ -234,7 +236,7 @@ def _find(ctx: Context, name: str, topic_id: UUID | None, index: int) -> HostedP
 def _failed(
     ctx: Context, topic: str, part: FetchPartition, error: KafkaError
 ) -> FetchPartitionResponse:
-    """Kafka's list of aborted transactions is null only where it came to reading."""
+    """Like Kafka, the list of aborted transactions is null only if reading was attempted."""
     leader = leader_of(ctx, topic, part.index, error.code)
     aborted = () if error.code in FOUND_BEFORE_READING else None
     return FetchPartitionResponse(
@@ -245,7 +247,7 @@ def _failed(
 def _sent_elsewhere(
     ctx: Context, hosted: HostedPartition, part: FetchPartition, rack_id: str
 ) -> FetchPartitionResponse | None:
-    """A nearer replica to read from (KIP-392): in sync, in the consumer's rack, with the offset."""
+    """A closer replica to read from (KIP-392): in sync, in the consumer's rack, with the offset."""
     partition, log = hosted.partition, hosted.log
     followers, brokers = partition.followers, ctx.image.brokers
     here = brokers.get(ctx.broker_id)
@@ -262,7 +264,7 @@ def _sent_elsewhere(
             and broker.rack == rack_id
             and follower.start_offset <= offset <= follower.end_offset
             and follower.end_offset > best_end
-        ):
+        ):  # the most advanced one, so that the reader lags least
             best, best_end = broker_id, follower.end_offset
     if best < 0:
         return None
@@ -292,6 +294,7 @@ def _read(
     end = partition.readable_end(replica_id, log_end)
     if offset < log_start or offset > log_end:
         raise KafkaError(ErrorCode.offset_out_of_range)
+    # A transaction that was open at a deletion would put the stable offset below the log start.
     stable = max(partition.last_stable_offset, log_start)
     if isolation == READ_COMMITTED and stable < end:
         end = stable
@@ -318,7 +321,7 @@ def _read(
 def _aborted(
     partition: Partition, offset: int, records: Sequence[Buffer]
 ) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions that these records, read from `offset` on, may be of."""
+    """The aborted transactions that may include these records, read from `offset`."""
     transactions = partition.producers.transactions
     if not records or not transactions.has_aborted:
         return ()
@@ -350,13 +353,14 @@ def _answer(
 
 
 def _visible_bytes(hosted: HostedPartition, request: FetchRequest) -> int:
-    """Bytes that ever became visible to this reader: to a debugger, all that were appended."""
+    """Bytes that ever became visible to this reader: for a debugging consumer, all appended
+    ones."""
     partition = hosted.partition
     return partition.committed_bytes if request.replica_id == -1 else partition.appended_bytes
 
 
 class _Waiting(Parked):
-    """A fetch that waits. Reads once more when its wait ends."""
+    """A parked fetch. Reads once more when its wait ends."""
 
     __slots__ = ("_ctx", "_info", "_plan", "_request")
 
@@ -380,7 +384,7 @@ class _Waiting(Parked):
 
 
 class _WaitingFollower(_Waiting):
-    """Any news of a partition it copies will do: parked under one key for all of them."""
+    """Any news of a partition it copies completes it: parked under one key for all of them."""
 
     __slots__ = ()
 
@@ -390,7 +394,7 @@ class _WaitingFollower(_Waiting):
 
 
 class _WaitingConsumer(_Waiting):
-    """Waits for bytes: counts those that become visible to it."""
+    """Waits for bytes: counts those that become visible to this consumer."""
 
     __slots__ = ("_held_back", "missing")
 
@@ -406,7 +410,7 @@ class _WaitingConsumer(_Waiting):
         bytes_max = min(request.max_bytes, ctx.settings.fetch.bytes_max)
         self.missing = MissingBytes(min(request.min_bytes, bytes_max), read)
         self._held_back: dict[PartitionKey, int] = {}
-        """Where it sees less than is committed, by open transactions: up to which offset."""
+        """Partitions where open transactions hide committed records: up to which offset."""
         if request.isolation_level == READ_COMMITTED:
             for key in self.missing.keys:
                 self._holds_back(key, ctx.hosted.partitions[key].partition)
@@ -433,7 +437,7 @@ class _WaitingConsumer(_Waiting):
         return end
 
     def _holds_back(self, key: PartitionKey, partition: Partition) -> bool:
-        """Whether open transactions hide what is new there."""
+        """Whether open transactions hide the new records there."""
         stable = partition.last_stable_offset
         was_stable = self._held_back.pop(key, stable)
         if stable < partition.high_watermark:
@@ -448,15 +452,16 @@ class _WaitingConsumer(_Waiting):
             reads_committed = self._request.isolation_level == READ_COMMITTED
             if reads_committed and self._holds_back(partition, hosted.partition):
                 return False
-            # How much came in sight when a transaction ended was not counted: any will do.
+            # The bytes that became visible when a transaction ended were not counted: any amount
+            # suffices.
             is_enough = self.missing.grew(partition, _visible_bytes(hosted, self._request))
             if not is_enough and not was_held_back:
                 return False
-        self.expire(now_ms)  # enough, or the partition is gone and the fetch has an error to tell
+        self.expire(now_ms)  # enough bytes, or the partition is gone and the fetch has an error
         return True
 
     def _may_read(self, hosted: HostedPartition) -> bool:
-        """Whether a change of role ended what this reader may do here."""
+        """Whether this reader may still read here after a change of role."""
         serves_followers = self._info.header.api_version >= FOLLOWERS_SERVE_SINCE
         epochs = {
             part.current_leader_epoch

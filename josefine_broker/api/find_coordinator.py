@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): the broker that leads a group's partition of `__consumer_offsets`, or a
-transactional id's of `__transaction_state`.
+"""FindCoordinator (key 10): the broker that leads a group's partition of `__consumer_offsets`, or
+of `__transaction_state` for a transactional id.
 
-The topic is made at the first question, and the answer waits for it. Several keys since v4
+The topic is created at the first request, and the answer waits for it. Several keys since v4
 (KIP-699).
 """
 
@@ -33,7 +33,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -
     try:
         proposals = submit(ctx, deadline_ms)
     except KafkaError as error:
-        # Not enough brokers for its replicas yet: every client asks again after this code.
+        # Not enough brokers for its replicas yet: every client retries after this code.
         raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
     return answer_when_settled(ctx, proposals, deadline_ms, build)
 
@@ -49,8 +49,9 @@ def refuse(request: e.FindCoordinatorRequest, error: KafkaError) -> e.FindCoordi
 def _here(
     ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest
 ) -> e.FindCoordinatorResponse:
-    """Nobody coordinates transactions yet, and this broker says so when it is asked for a producer
-    id: librdkafka asks again for ever where it is told here, but for a lack of rights."""
+    """No broker coordinates transactions yet; this broker names itself and refuses the request for
+    a producer id: librdkafka repeats FindCoordinator for ever after any error here except a lack of
+    rights."""
     coordinators = tuple(_told(ctx, info, ctx.broker_id, key) for key in request.coordinator_keys)
     return e.FindCoordinatorResponse(coordinators=coordinators)
 

@@ -1,7 +1,7 @@
-"""Heartbeat (key 12): a member is alive, and hears whether it is to join again.
+"""Heartbeat (key 12): a member is alive, and learns whether it must rejoin.
 
-While its group is being read it is told that all is well, as in Kafka: it will be known in a moment
-with a session that begins anew, and an error would only make its client ask more often.
+While its group is being loaded the answer is success, as in Kafka: in a moment the group is known,
+with a new session for the member, and an error would only make its client ask more often.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

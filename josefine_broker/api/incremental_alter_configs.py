@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44, KIP-339): set, delete, append to, subtract from a config."""
+"""IncrementalAlterConfigs (key 44, KIP-339): sets, deletes, appends to, subtracts from a config."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRequest) -> object:
-    """Change the configuration of each topic named; errors are per resource. Of a broker nothing
-    is kept, so that all may be deleted."""
+    """Change the configuration of each named topic; errors are per resource. A broker has no stored
+    settings, so deleting any of them succeeds."""
     return alter_topics(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
@@ -73,8 +73,8 @@ def _change(
 
 
 def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig, value: str) -> str:
-    """The list after the operation: as in Kafka, which splits texts as they are, so that `a` does
-    not take ` a ` out, and which appends an empty element for an empty text."""
+    """The list after the operation: like Kafka, which compares the elements as they are, so that
+    `a` does not remove ` a `, and appends an empty element for an empty text."""
     if not is_list(config.name):
         raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
     own = dict(topic.config).get(config.name)
@@ -89,7 +89,7 @@ def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig, val
 
 
 def _parts(text: str) -> list[str]:
-    """As Java's `split(",")`: empty parts at the end are left out, but for an empty text."""
+    """Like Java's `split(",")`: empty parts at the end are dropped, except for an empty text."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

@@ -1,9 +1,9 @@
-"""InitProducerId (key 22, KIP-98): an id nobody had before for an idempotent producer; for a
-transactional id the producer's id and its next epoch, which fences whoever had it before.
+"""InitProducerId (key 22, KIP-98): a new id for an idempotent producer; for a transactional id the
+producer's id and its next epoch, which fences any earlier holder.
 
-Ids come in blocks by a metadata change (KIP-730). An idempotent producer always gets a new id, also
-when it names its old one; a transactional one that names it keeps it (KIP-360). An id
-without an epoch, or the other way round, is INVALID_REQUEST.
+Ids are allocated in blocks by a metadata change (KIP-730). An idempotent producer always gets a new
+id, even if it names its old one; a transactional producer that names it keeps it (KIP-360). An id
+without an epoch, or an epoch without an id, is INVALID_REQUEST.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from josefine_broker.wire.entities import init_producer_id as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) -> object:
-    """A producer id, at once or when its block is allocated."""
+    """Answer with a producer id, at once or when its block is allocated."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise KafkaError(
             ErrorCode.invalid_request, "a producer id and its epoch go together: one is missing"
@@ -46,7 +46,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest) ->
 
     def build(proposal: Proposal) -> e.InitProducerIdResponse:
         taken = ctx.clients.producer_ids.take()
-        if taken is not None:  # also when only somebody else's proposal of ours came through
+        if taken is not None:  # also when another request's proposal of ours succeeded
             return e.InitProducerIdResponse(producer_id=taken, producer_epoch=0)
         return e.InitProducerIdResponse(error_code=_why_none(proposal), producer_epoch=-1)
 
@@ -59,14 +59,14 @@ def refuse(request: e.InitProducerIdRequest, error: KafkaError) -> e.InitProduce
 
 
 def _allocate(ctx: Context, build: Callable[[Proposal], object]) -> object:
-    """`build` when a block of ids is there, or cannot be had. Raises KafkaError."""
+    """Call `build` when a block of ids is available, or has failed. Raises KafkaError."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     change = AllocateProducerIds(
         broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
     )
     try:
         proposal = submit_change(ctx, change, deadline_ms)
-    except KafkaError as error:  # of a controller no producer is told: it would give up
+    except KafkaError as error:  # never name the controller to a producer: it would give up
         raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error
     return answer_when_settled(ctx, [proposal], deadline_ms, lambda: build(proposal))
 
@@ -79,7 +79,7 @@ def _why_none(proposal: Proposal) -> ErrorCode:
 def _of_transactional_id(
     ctx: Context, info: RequestInfo, request: e.InitProducerIdRequest, transactional_id: str
 ) -> object:
-    """The coordinator may want a new id: one is at hand before it is asked."""
+    """The coordinator may need a new id: one is prepared before it is asked."""
     check_transactions(ctx)
     if (request.enable2_pc or request.keep_prepared_txn) and not ctx.image.tags_transactions:
         raise KafkaError(
@@ -110,7 +110,7 @@ def _of_transactional_id(
             return
         try:
             transaction_partition(ctx, transactional_id)
-        except KafkaError as error:  # the leadership went meanwhile
+        except KafkaError as error:  # the leadership moved meanwhile
             wait.answer(TransactionAnswer(error.code))
             return
         coordinator = ctx.clients.transactions.coordinator

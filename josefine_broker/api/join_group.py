@@ -1,11 +1,11 @@
-"""JoinGroup (key 11): become a member of a group, or join again for its next generation.
+"""JoinGroup (key 11): join a group, or rejoin for its next generation.
 
-The answer waits for the others, as long as the rebalance timeout of any. What versions changed in
-meaning: since 4 a newcomer is told its id first (KIP-394), since 9 a leader that took its place
-over may be told to leave the assignment as it is (KIP-814); version 0 has no rebalance timeout of
-its own: the session's stands for it. A group with members of the consumer protocol answers at once
-where it may have members of both (KIP-848), else it refuses; when it is empty it becomes a classic
-group, with its committed offsets.
+The answer waits for the other members, up to the longest rebalance timeout of any. Versions with a
+changed meaning: since 4 a new member gets its id first (KIP-394), since 9 a leader that rejoined
+may be asked to keep the assignment (KIP-814); version 0 has no rebalance timeout and uses the
+session timeout. A group with consumer protocol members answers at once if it may mix both protocols
+(KIP-848), otherwise it refuses; an empty one becomes a classic group and keeps its committed
+offsets.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

@@ -1,7 +1,7 @@
-"""LeaveGroup (key 13): members leave, and the others share what they had.
+"""LeaveGroup (key 13): members leave, and the others share their partitions.
 
-Several since version 3, static ones by their instance alone (KIP-345): an admin takes out whose
-process will not come back.
+Several members since version 3, static ones by their instance alone (KIP-345): an admin removes a
+member whose process will not return.
 """
 
 from josefine_broker.base.errors import KafkaError

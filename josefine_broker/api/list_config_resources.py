@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74, KIP-1142): what may have a configuration, by type.
+"""ListConfigResources (key 74, KIP-1142): resources with configurations, by type.
 
-Topics, brokers and groups are Kafka's types here; groups are listed where they have a configuration
-of their own, which none has, as there are no subscriptions to client metrics and no loggers.
+Topics, brokers and groups are the types here. A group is listed only if it has its own
+configuration, and none has; client metrics subscriptions and loggers do not exist.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from josefine_broker.wire.entities import list_config_resources as e
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 ALL_SINCE = 1
-"""Version 0 is that of ListClientMetricsResources (KIP-1000), and knows those alone."""
+"""Version 0 is that of ListClientMetricsResources (KIP-1000), and knows only that type."""
 TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handle(
     ctx: Context, info: RequestInfo, request: e.ListConfigResourcesRequest
 ) -> e.ListConfigResourcesResponse:
-    """Those of the types that are asked for, of all where none is."""
+    """The resources of the requested types, of all types if none is named."""
     supported = TYPES if info.header.api_version >= ALL_SINCE else (CLIENT_METRICS,)
     for kind in request.resource_types:
         if kind not in supported:

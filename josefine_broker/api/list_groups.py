@@ -1,8 +1,8 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-A client asks every broker. By state since version 4 (KIP-518), by type since 5 (KIP-848): classic
-or consumer. While a partition of `__consumer_offsets` is being read the answer is an error: a list
-without its groups would look complete.
+A client asks every broker. Filters: by state since version 4 (KIP-518), by type since 5 (KIP-848):
+classic or consumer. While a partition of `__consumer_offsets` is being loaded the answer is an
+error: a list without its groups would look complete.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -11,7 +11,7 @@ from josefine_broker.wire.entities import list_groups as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListGroupsRequest) -> e.ListGroupsResponse:
-    """The groups that pass the filters."""
+    """The groups that match the filters."""
     if ctx.clients.groups.loading:
         raise KafkaError(ErrorCode.coordinator_load_in_progress)
     states = {state.lower() for state in request.states_filter}

@@ -1,13 +1,13 @@
-"""ListOffsets (key 2): where a partition begins and ends, and offsets by timestamp.
+"""ListOffsets (key 2): start and end offsets of partitions, and offsets by timestamp.
 
 Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
 since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1), -6
 earliest pending upload (KIP-1023, since v11: likewise).
 
-Rules: what needs a look at records is done beside the broker's thread, one request's partitions one
-after another, and answered when all are; then it is looked at again who leads, and where the log
-begins. A batch whose records would expand too far is MESSAGE_TOO_LARGE: clients do not repeat that.
+Rules: lookups in records run outside the broker's thread, one partition of a request after another,
+and the answer waits for all; then the leader and the log start are checked again. A batch whose
+records would expand too far is MESSAGE_TOO_LARGE: clients do not retry that.
 """
 
 from collections.abc import Callable
@@ -35,16 +35,16 @@ SINCE_VERSION = {
 READ_COMMITTED = 1
 NOT_FOUND = (-1, -1, -1)
 Found = tuple[int, int, int] | None
-"""(offset, timestamp_ms, leader_epoch) of a record, or that there is none."""
+"""(offset, timestamp_ms, leader_epoch) of a record, or None if there is none."""
 
 LOOKUP_TIMEOUT_MS = 30_000
-"""How long a client's lookups may take: its own default patience with a request."""
+"""Limit of a client's lookups: a client's own default request timeout."""
 ATTEMPTS_MAX = 3
-"""Of one search: retention and other leaders do not change a log more often meanwhile."""
+"""Limit per search: retention and leader changes do not change a log more often meanwhile."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> object:
-    """One offset for each partition; errors are per partition, also that it is named twice."""
+    """One offset for each partition; errors are per partition, also for one named twice."""
     version = info.header.api_version
     lookups: dict[tuple[str, int], Lookup] = {}
     for topic in request.topics:
@@ -69,6 +69,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ListOffsetsRequest) -> ob
             )
         )
 
+    # Only lookups in records go to the worker; the others are decided here.
     waiting = [each for each in lookups.values() if each.result is None and not each.begin()]
     if not waiting:
         return build()
@@ -90,7 +91,8 @@ def refuse(request: e.ListOffsetsRequest, error: KafkaError) -> e.ListOffsetsRes
 
 
 class Lookup:
-    """One partition's: decided when it has a `result`, else its `search` is to be run."""
+    """The lookup in one partition: decided if it has a `result`, otherwise its `search` must
+    run."""
 
     __slots__ = ("_attempts", "_ctx", "_isolation", "_part", "_topic", "_version", "hosted",
                  "leader_epoch", "result", "search")  # fmt: skip
@@ -103,12 +105,12 @@ class Lookup:
         self._attempts = 0
         self.hosted: HostedPartition | None = None
         self.leader_epoch = NO_LEADER_EPOCH
-        """Under which the search began."""
+        """The leader epoch at the start of the search."""
         self.search: SearchPort | None = None
         self.result: e.ListOffsetsPartitionResponse | None = None
 
     def begin(self) -> bool:
-        """Decide what can be without a look at records; whether that was enough."""
+        """Decide without reading records if possible; returns whether that sufficed."""
         part = self._part
         self._attempts += 1
         try:
@@ -133,8 +135,8 @@ class Lookup:
         return True
 
     def settle(self, found: Found | KafkaError) -> bool:
-        """The search is over; whether that decides. Else it failed beside a log that was cut or
-        shortened meanwhile, and is to be run again."""
+        """Take the search's result; returns whether it decides. Otherwise the search failed on a
+        log that was truncated or shortened meanwhile, and must run again."""
         hosted, self.search = self.hosted, None
         tp = self._topic, self._part.partition_index
         try:
@@ -190,7 +192,7 @@ class Lookup:
 
 
 class Searches:
-    """Those of one request, run one after another beside the broker's thread."""
+    """The searches of one request, run one after another outside the broker's thread."""
 
     __slots__ = ("_build", "_ctx", "_waiting", "promise")
 
@@ -202,7 +204,7 @@ class Searches:
         self.promise = Promise(ctx.parked, deadline_ms, self._too_late)
 
     def begin(self) -> None:
-        """Have every search run that is to be."""
+        """Start every pending search."""
         searches = [each.search for each in self._waiting if each.search is not None]
         try:
             self._ctx.ports.work(
@@ -240,7 +242,7 @@ class Searches:
 
 
 def _run(search: SearchPort, breathe: Callable[[], None]) -> Found | KafkaError:
-    """Beside the broker's thread."""
+    """Runs outside the broker's thread."""
     try:
         return search.run(breathe)
     except KafkaError as error:
@@ -248,8 +250,8 @@ def _run(search: SearchPort, breathe: Callable[[], None]) -> Found | KafkaError:
 
 
 def _check_end_known(partition: Partition, version: int) -> None:
-    """A new leader's high watermark may be behind its predecessor's: offsets must not go back
-    (KIP-207, since v5; older clients get the other error that they ask again after)."""
+    """A new leader's high watermark may lag its predecessor's: offsets must not go back (KIP-207,
+    since v5; older clients get another retriable error)."""
     if not partition.knows_high_watermark:
         code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
         raise KafkaError(code, "the high watermark is not known yet")

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46, KIP-455): what is on the move, as the image here says."""
+"""ListPartitionReassignments (key 46, KIP-455): the ongoing moves in this broker's image."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from josefine_broker.wire.entities import list_partition_reassignments as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.ListPartitionReassignmentsRequest
 ) -> e.ListPartitionReassignmentsResponse:
-    """Of the partitions asked for (null: of all) those that move; others are left out."""
+    """The requested partitions (null: all) that are moving; others are left out."""
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
         asked = ((name, None) for name in sorted(ctx.image.topics))

@@ -1,10 +1,9 @@
 """ListTransactions (key 66, KIP-664): the transactional ids that this broker coordinates.
 
-A client asks every broker. Those that run for longer than some time since version 1 (KIP-994): only
-what is not over runs. By a regular expression since version 2 (KIP-1152), which has to match the
-whole of an id, and is of the kind that groups subscribe by. While a partition of
-`__transaction_state` is being read the answer is an error: a list without its ids would look
-complete.
+A client asks every broker. Filter by duration since version 1 (KIP-994): only open transactions
+have one. Filter by regular expression since version 2 (KIP-1152), which must match the whole id, in
+the syntax of group subscriptions. While a partition of `__transaction_state` is being loaded the
+answer is an error: a list without its ids would look complete.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -20,7 +19,7 @@ STATES = frozenset(each.value for each in TransactionState)
 def handle(
     ctx: Context, info: RequestInfo, request: e.ListTransactionsRequest
 ) -> e.ListTransactionsResponse:
-    """Those that pass the filters."""
+    """The transactions that match the filters."""
     transactions = ctx.clients.transactions
     if transactions.loading:
         raise KafkaError(ErrorCode.coordinator_load_in_progress)

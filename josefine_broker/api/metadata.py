@@ -1,8 +1,8 @@
-"""Metadata (key 3): brokers, topics, partitions with leader and epoch, as one image has them.
+"""Metadata (key 3): brokers, topics, partitions with leader and epoch, all from one image.
 
-All topics (null), none (empty), by name, by id (KIP-516, since v10). A topic that is not there is
-made when the client allows it and the broker is configured to; the answer then waits for the block,
-so that the client need not ask again.
+All topics (null), none (empty), by name, by id (KIP-516, since v10). A missing topic is created if
+the client allows it and the broker is configured to; the answer then waits for the block, so that
+the client need not retry.
 """
 
 from uuid import UUID
@@ -29,11 +29,11 @@ from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.wire.entities import metadata as e
 
 NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
-"""Because a client asks for them."""
+"""Topics that are never created by a client's request."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> object:
-    """Brokers and the topics asked for; errors are per topic."""
+    """The brokers and the requested topics; errors are per topic."""
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     refused: dict[str, KafkaError] = {}
     proposals = _create_missing(ctx, request, deadline_ms, refused)
@@ -79,7 +79,7 @@ def _create_missing(
 
 
 def _told(error: KafkaError) -> KafkaError:
-    """Of the topic: where nobody decides now, it may be there soon."""
+    """The error for the topic: without a controller the topic may exist soon."""
     if error.code is ErrorCode.not_controller:
         return KafkaError(ErrorCode.leader_not_available, error.message)
     return error

@@ -1,12 +1,12 @@
-"""OffsetCommit (key 8): what a group has read, written to `__consumer_offsets`.
+"""OffsetCommit (key 8): committed offsets of a group, written to `__consumer_offsets`.
 
-A member commits in its generation; who names none (-1: simple consumers, admins) may while the
-group has no members. One batch per request: of the offsets that may be stored all are, or none;
-errors are per partition. Topic ids since v10 (KIP-848). A generation of a group that is not there
-is GROUP_ID_NOT_FOUND since v9 (KIP-848), ILLEGAL_GENERATION before. A member of the consumer
-protocol commits in its epoch, by v9 or later: in another it is told STALE_MEMBER_EPOCH. Versions 2
-to 4 may say how long the offsets are kept, which counts from the level of josefine.version on at
-which every broker reads such records.
+A member commits in its generation; a client without one (-1: simple consumers, admins) may commit
+while the group has no members. One batch per request: all valid offsets are stored, or none; errors
+are per partition. Topic ids since v10 (KIP-848). A generation of a missing group is
+GROUP_ID_NOT_FOUND since v9 (KIP-848), ILLEGAL_GENERATION before. A member of the consumer protocol
+commits in its epoch, by v9 or later: another epoch gets STALE_MEMBER_EPOCH. Versions 2 to 4 may
+name a retention time, which counts from the level of josefine.version at which every broker reads
+such records.
 """
 
 from functools import lru_cache
@@ -22,15 +22,15 @@ from josefine_broker.wire.entities import offset_commit as e
 GROUP_NOT_FOUND_SINCE = 9
 IDS_SINCE = 10
 ANSWERS_MAX = 4_096
-"""Answers of one partition that are kept: making one costs more than all else about it."""
+"""Cached answers of single partitions: making one is the most expensive part of its commit."""
 _new = tuple.__new__
 
 _Codes = dict[tuple[int, int], ErrorCode]
-"""Error by place in the request: (topic, partition)."""
+"""Error by position in the request: (topic, partition)."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> object:
-    """Store the offsets that can be stored; errors are per partition."""
+    """Store the valid offsets; errors are per partition."""
     place = coordinator_of(ctx, request.group_id)
     verdict = _verdict(ctx, info, request)
     if verdict is not ErrorCode.none:
@@ -57,6 +57,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> o
             elif metadata and len(metadata) > metadata_max:
                 codes[at, nth] = ErrorCode.offset_metadata_too_large
             else:
+                # Runs per partition: the named constructors would cost three times as much.
                 values = part.committed_offset, part.committed_leader_epoch, metadata
                 committed = _new(CommittedOffset, (*values, now_ms, expire_ms))
                 offsets.append((_new(TopicPartition, (name, part.partition_index)), committed))
@@ -77,8 +78,8 @@ def refuse(request: e.OffsetCommitRequest, error: KafkaError) -> e.OffsetCommitR
 
 
 def _unknown(ctx: Context, request: e.OffsetCommitRequest) -> _Codes:
-    """The partitions that do not exist: Kafka reports those also to a member that may not commit,
-    because its group never sees them."""
+    """The missing partitions: Kafka reports those even to a member that may not commit, because its
+    group never sees them."""
     codes: _Codes = {}
     for at, topic in enumerate(request.topics):
         name = ctx.topic_name(topic.name, topic.topic_id)
@@ -92,7 +93,7 @@ def _unknown(ctx: Context, request: e.OffsetCommitRequest) -> _Codes:
 
 
 def _verdict(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> ErrorCode:
-    """Whether the member, or whoever names none, may commit."""
+    """Whether the member, or a client without one, may commit."""
     code = ctx.clients.groups.coordinator.may_commit(
         request.group_id,
         Identity(request.member_id, request.group_instance_id),

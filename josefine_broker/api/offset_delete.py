@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47): single committed offsets of one group (KIP-496).
+"""OffsetDelete (key 47): deletes single committed offsets of one group (KIP-496).
 
-Of a group with members those of topics that nobody in it reads; errors are per partition. A
-partition that has no committed offset is no error, one that does not exist is.
+For a group with members only topics that none of them reads; errors are per partition. A partition
+without a committed offset is no error, a missing partition is.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

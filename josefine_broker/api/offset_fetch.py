@@ -1,8 +1,8 @@
-"""OffsetFetch (key 9): what groups have committed; several since v8 (KIP-709), ids since v10.
+"""OffsetFetch (key 9): the committed offsets of groups; several since v8 (KIP-709), ids since v10.
 
-No offset is -1 without an error; null topics stand for all the group has committed. Who asks for
-stable offsets is told UNSTABLE_OFFSET_COMMIT while an open transaction may change one (KIP-447). A
-member of a consumer group says its epoch since v9 (KIP-848).
+No offset is -1 without an error; null topics mean all committed offsets of the group. A client that
+requires stable offsets gets UNSTABLE_OFFSET_COMMIT while an open transaction may change one
+(KIP-447). A member of a consumer group sends its epoch since v9 (KIP-848).
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_time_m
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetFetchRequest) -> e.OffsetFetchResponse:
-    """The committed offsets of each group named; errors are per group."""
+    """The committed offsets of each named group; errors are per group."""
     groups = []
     by_id = info.header.api_version >= IDS_SINCE
     for group in request.groups:
@@ -61,8 +61,8 @@ def _group(
 
 
 def _check_member(ctx: Context, group: e.OffsetFetchRequestGroup) -> None:
-    """Raises KafkaError where a member of a consumer group asks that is none, or in another epoch:
-    what it is told would not be its to go on from."""
+    """Raises KafkaError for an unknown member of a consumer group, or one in another epoch: it must
+    not continue from these offsets."""
     if group.member_id is None and group.member_epoch < 0:
         return
     consumers = ctx.clients.groups.coordinator.consumers
@@ -84,6 +84,7 @@ def _topic(
     offsets = ctx.clients.groups.coordinator.offsets
     committed = offsets.committed(group_id)
     entry = ctx.image.topics.get(name)
+    # An open transaction may still change the offset: a stable read retries (KIP-447).
     unstable = {
         index
         for index in indexes
@@ -127,7 +128,7 @@ def _failed_topic(
 
 
 def _failed(group: e.OffsetFetchRequestGroup, error: KafkaError) -> e.OffsetFetchResponseGroup:
-    """v1 tells a group's error per partition only, later versions by itself: so both are said."""
+    """v1 has a group's error per partition only, later versions once per group: both are set."""
     return e.OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=tuple(_failed_topic(topic, error.code) for topic in group.topics or ()),

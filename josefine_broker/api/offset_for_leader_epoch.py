@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch (KIP-101, KIP-279, KIP-320).
 
-A client that read under an old leader asks it to find out whether its position still exists.
+A client that read under an old leader uses it to find out whether its position still exists.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -12,7 +12,7 @@ from josefine_broker.wire.entities import offset_for_leader_epoch as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.OffsetForLeaderEpochRequest
 ) -> e.OffsetForLeaderEpochResponse:
-    """The end of one epoch per partition named; errors are per partition."""
+    """The end of one epoch per named partition; errors are per partition."""
     topics = tuple(
         e.OffsetForLeaderTopicResult(
             topic=topic.topic,
@@ -43,7 +43,7 @@ def _answer(ctx: Context, topic: str, part: e.OffsetForLeaderPartition) -> e.Epo
         hosted.partition.check_serves(LeaderEpoch(part.current_leader_epoch))
     except KafkaError as error:
         return _failed(part, error.code)
-    # The log end, as in Kafka: a new leader's high watermark may be behind what clients have read,
+    # The log end, as in Kafka: a new leader's high watermark may be below what clients have read,
     # and would look to them like a truncation.
     asked = LeaderEpoch(part.leader_epoch)
     epoch, end_offset = hosted.partition.epochs.end_of(asked, hosted.log.log_end_offset)

@@ -1,12 +1,12 @@
-"""Produce (key 0): KIP-98 batches appended to partitions, acks 0, 1 and all.
+"""Produce (key 0): appends KIP-98 batches to partitions, with acks 0, 1 and all.
 
-The hot path: control per request, data per batch, and per record only what compiled code does: a
-batch is validated before it is appended (`engine/validation`), on another thread where that takes
-long. Since v13 topics come by id (KIP-516); zstd needs v7 (KIP-110). Each partition has its own
-error. acks=all is answered when every in-sync replica has the batches. Who does not lead names the
-leader (KIP-951, since v10). The first batch of a transaction waits until its coordinator was asked
-(KIP-890). acks=0 has no answer: an error ends the connection, which makes the client look for the
-leader.
+The hot path: control per request, data per batch, and per record only compiled code. A batch is
+validated before it is appended (`engine/validation`), on another thread where that takes long.
+Since v13 topics are named by id (KIP-516); zstd needs v7 (KIP-110). Each partition has its own
+error. acks=all is answered when every in-sync replica has the batches. A broker that does not lead
+names the leader (KIP-951, since v10). The first batch of a transaction waits until its coordinator
+has verified it (KIP-890). acks=0 has no answer: an error closes the connection, which makes the
+client look for the leader.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ ZSTD = 4
 ZSTD_SINCE_VERSION = 7
 RECORD_BATCH = 2
 VALIDATION_SLACK_MS = 30_000
-"""Past a request's own timeout: a validation ends, and what is late is only the answer."""
+"""Beyond a request's own timeout: a validation always ends; only its answer may come too late."""
 MAGIC_AT = 16
 ATTRIBUTES_AT = 22
 """Low byte of the attributes in a batch: its low three bits are the compression codec."""
@@ -67,8 +67,8 @@ AS_PRODUCED = {
     ErrorCode.not_coordinator: ErrorCode.not_enough_replicas,
     ErrorCode.unknown_topic_or_partition: ErrorCode.not_enough_replicas,
 }
-"""What a coordinator says of a transaction, as producers are told it (as Kafka does): after the
-last of them every client writes again."""
+"""The coordinator's errors about a transaction, as producers get them (like Kafka): after the last
+of them every client retries."""
 
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 _NO_ERROR = ProducePartitionResponse(0)[5:]
@@ -76,22 +76,22 @@ _UNDECIDED = ProducePartitionResponse(0, ErrorCode.request_timed_out.value)
 
 
 class _Round(NamedTuple):
-    """One request, and what its partitions leave undecided."""
+    """One request, with the undecided answers of its partitions."""
 
     ctx: Context
     info: RequestInfo
     request: ProduceRequest
     now_ms: int
     waiting: list[Appended]
-    """Appended with acks=all, not yet on every replica in sync."""
+    """Appended with acks=all, not yet on every in-sync replica."""
     held: list["_Held"]
-    """Their transaction's coordinator is asked first."""
+    """Batches whose transaction's coordinator is asked first."""
     late: list["_Late"]
-    """Their validation takes long, or that of those before them."""
+    """Batches whose validation takes long, or that wait for such a batch."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: ProduceRequest) -> object:
-    """Append one batch per partition named; errors are per partition."""
+    """Append one batch per named partition; errors are per partition."""
     acks = request.acks
     if acks not in ACKS:
         raise KafkaError(ErrorCode.invalid_required_acks, f"acks is {acks}")
@@ -149,12 +149,12 @@ def _finish(each: _Round, topics: list[ProduceTopicResponse]) -> object:
         )
     response = _answer(ctx, info, topics)
     if not ctx.cluster.is_heard and _first_error(topics) == ErrorCode.not_leader_or_follower:
-        return Hangup("whoever leads now, this broker has not heard of it", response)
+        return Hangup("this broker does not know the current leader", response)
     return response
 
 
 class _Late:
-    """A batch whose validation takes long: whether its partition's answer is known."""
+    """A batch whose validation takes long, and whether its partition's answer is known."""
 
     __slots__ = ("is_settled", "on_settled")
 
@@ -163,14 +163,14 @@ class _Late:
         self.on_settled: Callable[[], None] | None = None
 
     def settle(self) -> None:
-        """The answer is in its place."""
+        """The answer is known."""
         self.is_settled = True
         if self.on_settled is not None:
             self.on_settled()
 
 
 def _when_validated(each: _Round, finish: Callable[[], object]) -> object:
-    """What `finish` answers once every batch has been validated: now, or by a token."""
+    """The answer of `finish` once every batch has been validated: now, or by a token."""
     left = [late for late in each.late if not late.is_settled]
     if not left:
         return finish()
@@ -185,7 +185,7 @@ def _when_validated(each: _Round, finish: Callable[[], object]) -> object:
     def one_less() -> None:
         nonlocal count
         count -= 1
-        # Nobody is asked for a commit on behalf of a client that is gone.
+        # The coordinator is not asked to verify on behalf of a client that is gone.
         if not count and token.is_wanted:
             pass_on(finish(), token)
 
@@ -195,7 +195,7 @@ def _when_validated(each: _Round, finish: Callable[[], object]) -> object:
 
 
 class _Held(NamedTuple):
-    """A batch that waits until its transaction is verified, and where its answer belongs."""
+    """A batch that waits until its transaction is verified, and the place of its answer."""
 
     tp: TopicPartition
     hosted: HostedPartition
@@ -205,7 +205,7 @@ class _Held(NamedTuple):
 
 
 def _when_verified(each: _Round, held: list[_Held], finish: Callable[[], object]) -> object:
-    """What `finish` answers once the coordinator has said for each batch whether its partition is
+    """The answer of `finish` once the coordinator has verified for each batch that its partition is
     in the transaction."""
     ctx, info, request, *_ = each
     assert request.transactional_id is not None
@@ -222,12 +222,13 @@ def _when_verified(each: _Round, held: list[_Held], finish: Callable[[], object]
         if told_as is ErrorCode.not_enough_replicas:
             one.hosted.partition.refusals.note(one.validated.header, told_as)
         one.results[one.at] = _refuse(
-            ctx, index, told_as, f"the transaction's coordinator says {code.name}"
+            ctx, index, told_as, f"the transaction's coordinator answered {code.name}"
         )
 
     wanted = []
     for one in held:
         header = one.validated.header
+        # A request has one transactional id: another producer in it is not of its transaction.
         if header.producer_id == claim.producer_id and header.producer_epoch == claim.epoch:
             wanted.append((one.tp, one.hosted, partial(told, one)))
         else:
@@ -255,7 +256,7 @@ def _append(
     results: list[ProducePartitionResponse],
     at: int,
 ) -> ProducePartitionResponse:
-    """The answer, for its place in `results`; perhaps only a promise of one."""
+    """The answer, for its place in `results`; it may be only a promise of one."""
     ctx = each.ctx
     index, records = part
     if topic in INTERNAL_TOPICS:
@@ -267,6 +268,7 @@ def _append(
         hosted = ctx.hosted.partitions.get(tp) or _hosted(ctx, topic, part)
         queue, settings = ctx.clients.validations, hosted.settings
         validate = validate_batch if settings.log.compression is None else validate_for_storage
+        # A batch must not overtake an earlier one of its partition that is still being validated.
         validated = (
             validate(settings, records, each.now_ms, room=queue.room, is_loop=True)
             if tp not in queue.partitions
@@ -292,7 +294,7 @@ def _append_later(
     results: list[ProducePartitionResponse],
     at: int,
 ) -> ProducePartitionResponse:
-    """Validate it on another thread; what it is answered until then."""
+    """Validate on another thread; returns the provisional answer."""
     ctx = each.ctx
     late = _Late()
     each.late.append(late)
@@ -314,7 +316,7 @@ def _append_later(
             results[at] = _stored(_now(each), tp, hosted, verdict, results, at)
         late.settle()
 
-    results.append(_UNDECIDED)  # its place: the verdict may come at once
+    results.append(_UNDECIDED)  # reserves its place: the verdict may come at once
     ctx.clients.validations.validate(
         ctx.ports.validation, tp, hosted.settings, records, each.now_ms, judged
     )
@@ -322,7 +324,7 @@ def _append_later(
 
 
 def _now(each: _Round) -> _Round:
-    """The same, later."""
+    """The same round at the current time."""
     return each._replace(now_ms=each.ctx.clock.now_ms())
 
 
@@ -334,7 +336,7 @@ def _stored(
     results: list[ProducePartitionResponse],
     at: int,
 ) -> ProducePartitionResponse:
-    """The answer to a batch that nothing stands in the way of any more."""
+    """The answer to a batch that passed every check."""
     ctx, _, request, now_ms, waiting, _, _ = each
     acks = request.acks
     try:
@@ -361,7 +363,7 @@ def _hosted(ctx: Context, topic: str, part: ProducePartition) -> HostedPartition
 
 
 def _note_early(ctx: Context, topic: str | UUID | None, part: ProducePartition) -> None:
-    """Refused for a partition that is gone, or that a block creates a moment later."""
+    """A batch refused because its partition is gone, or is created by a block a moment later."""
     if topic is not None and part.records and len(part.records) >= HEADER_BYTES:
         ctx.hosted.early_refusals.note(topic, part.index, parse_header(part.records))
 
@@ -395,7 +397,8 @@ def _append_of_old_client(
     """For clients that may not know the codec they send (KIP-110), or that send message sets.
 
     Versions 0 to 2 are for message formats 0 and 1 (KIP-724). They are listed because librdkafka
-    before 2.11 compresses for no broker without version 0 (KAFKA-18659), and are never used by it.
+    before 2.11 does not compress for a broker without version 0 (KAFKA-18659), though it never uses
+    it.
     """
     records = part.records
     if records and len(records) > MAGIC_AT and records[MAGIC_AT] < RECORD_BATCH:

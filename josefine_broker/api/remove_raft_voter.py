@@ -1,8 +1,8 @@
-"""RemoveRaftVoter (key 81, KIP-853): a broker whose data are lost votes no more.
+"""RemoveRaftVoter (key 81, KIP-853): takes the vote from a broker that lost its data.
 
-It keeps its number and its replicas: the controller makes it an observer at once, and a voter again
-when it has copied the chain. Only the controller answers, for it leads Raft; who asks sees that the
-vote is gone when it asks again and the voter is not found.
+It keeps its id and its replicas: the controller makes it an observer at once, and a voter again
+when it has copied the chain. Only the controller answers, because it leads Raft. The client knows
+that the vote is gone when a repeated request does not find the voter.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -12,7 +12,7 @@ from josefine_broker.wire.entities import remove_raft_voter as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.RemoveRaftVoterRequest) -> object:
-    """Begin the change of members; a refusal by Raft passes, an earlier change is under way."""
+    """Start the change of members; if Raft refuses, an earlier change is in progress."""
     cluster, quorum = ctx.cluster, ctx.ports.quorum
     if cluster.controller_term is None or quorum is None:
         why = ctx.ports.why_no_controller() or f"the controller is broker {cluster.controller_id}"

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (key 36) where nobody is to authenticate: as SaslHandshake."""
+"""SaslAuthenticate (key 36) where no authentication is expected, like SaslHandshake."""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
@@ -8,7 +8,7 @@ from josefine_broker.wire.entities import sasl_authenticate as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.SaslAuthenticateRequest
 ) -> e.SaslAuthenticateResponse:
-    """No token is awaited."""
+    """No token is expected."""
     return e.SaslAuthenticateResponse(
         error_code=ErrorCode.illegal_sasl_state,
         error_message="no authentication is awaited on this connection",

@@ -1,5 +1,5 @@
-"""SaslHandshake (key 17) where nobody is to authenticate: on a listener without SASL, and again on
-a connection that has. On one that has not, host/net/sasl_gate.py answers."""
+"""SaslHandshake (key 17) where no authentication is expected: on a listener without SASL, and on an
+authenticated connection. Before authentication host/net/sasl_gate.py answers it."""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
@@ -9,7 +9,7 @@ from josefine_broker.wire.entities import sasl_handshake as e
 def handle(
     ctx: Context, info: RequestInfo, request: e.SaslHandshakeRequest
 ) -> e.SaslHandshakeResponse:
-    """No mechanism is awaited."""
+    """No mechanism is expected."""
     return e.SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state)
 
 

@@ -1,7 +1,7 @@
-"""SyncGroup (key 14): the leader brings the assignment of its generation, everybody gets theirs.
+"""SyncGroup (key 14): the leader sends its generation's assignment, every member gets its part.
 
 Answered once the assignment is on every in-sync replica of the group's partition. Since version 5 a
-member says which protocol it means (KIP-559).
+member names its protocol (KIP-559).
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError

@@ -1,8 +1,8 @@
-"""Who answers which API key: a literal table, and the only registration.
+"""The handlers of all API keys: a literal table, and the only registration.
 
-Each key is a row of `wire/apis.py`, where its name and versions stand; here it gets the file that
-answers it, behind its rule of `api/access.py`. ApiVersions, the routes and COMPATIBILITY.md are
-made of this table.
+Each key is a row of `wire/apis.py`, with its name and versions; here it gets the file that handles
+it, guarded by its rule of `api/access.py`. ApiVersions, the routes and COMPATIBILITY.md are
+generated from this table.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ Refuse = Callable[[Any, KafkaError], Any]
 
 
 class ApiFile(Protocol):
-    """What the file of an API key offers, under these two names."""
+    """The interface of an API key's file, under these two names."""
 
     @property
     def handle(self) -> Handler: ...
@@ -88,7 +88,7 @@ class ApiFile(Protocol):
 
 
 class Api(NamedTuple):
-    """One served API: its row, and its file's two functions, the handler behind its rule."""
+    """One served API: its row, and its file's two functions, the handler guarded by its rule."""
 
     spec: ApiSpec
     handle: Handler
@@ -160,4 +160,4 @@ SERVED: Mapping[int, Api] = {
     key: Api(apis.APIS[key], guarded(key, file.handle, file.refuse), file.refuse)
     for key, file in sorted({**_FILES, apis.API_VERSIONS: API_VERSIONS}.items())
 }
-"""By key, in the order of keys."""
+"""By key, in key order."""

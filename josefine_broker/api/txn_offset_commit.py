@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (key 28, KIP-98): a group's offsets, committed with a producer's transaction.
+"""TxnOffsetCommit (key 28, KIP-98): a group's offsets, committed in a producer's transaction.
 
 They are written to the group's partition of `__consumer_offsets` as a batch of the transaction, and
-count when its marker says so. Who is of the group says its generation since version 3, and one of
-an older generation is fenced (KIP-447). Of the offsets that may be stored all are, or none. The
-transaction's coordinator is asked before the first of them are written (KIP-890).
+count once its commit marker is written. A member sends its generation since version 3, and an older
+generation is fenced (KIP-447). All valid offsets are stored, or none. The transaction's coordinator
+verifies the transaction before the first write (KIP-890).
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ CODES = {
     ErrorCode.group_id_not_found: ErrorCode.illegal_generation,
     ErrorCode.stale_member_epoch: ErrorCode.illegal_generation,
 }
-"""What a group's coordinator says that this request has no word for."""
+"""Group coordinator errors that this request has no code for."""
 
 AS_COMMITTED = {
     ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
@@ -38,12 +38,12 @@ AS_COMMITTED = {
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_load_in_progress,
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_load_in_progress,
 }
-"""What the transaction's coordinator says, as who commits is told it: the group's would be looked
-for anew after the other codes, and it is this broker."""
+"""Errors of the transaction's coordinator, as the committing client gets them: after the other
+codes it would look up the group's coordinator again, which is this broker."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> object:
-    """Store the offsets that can be stored; errors are per partition."""
+    """Store the valid offsets; errors are per partition."""
     coordinator_of(ctx, request.group_id)
     codes = _unknown(ctx, request)
     verdict = _verdict(ctx, request)
@@ -72,6 +72,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -
         )
 
     tp, hosted = coordinator_of(ctx, request.group_id)
+    # One verification per transaction and partition is enough (KIP-890).
     if not must_verify(ctx, tp, hosted, producer, adds=adds_partitions(info)):
         return store()
     return _when_verified(ctx, info, request, codes, store)
@@ -94,7 +95,7 @@ def _when_verified(
         try:
             if code is not ErrorCode.none:
                 told_as = abortable(info, AS_COMMITTED.get(code, code))
-                raise KafkaError(told_as, f"the transaction's coordinator says {code.name}")
+                raise KafkaError(told_as, f"the transaction's coordinator answered {code.name}")
             stored.append(store())
         except KafkaError as error:
             stored.append(_answer(request, codes, error.code))
@@ -109,8 +110,8 @@ def refuse(request: e.TxnOffsetCommitRequest, error: KafkaError) -> e.TxnOffsetC
 
 
 def _unknown(ctx: Context, request: e.TxnOffsetCommitRequest) -> _Codes:
-    """The partitions that do not exist: Kafka reports those whatever becomes of the others, because
-    the group never sees them."""
+    """The missing partitions: Kafka reports those whatever the result of the others, because the
+    group never sees them."""
     return {
         TopicPartition(topic.name, part.partition_index): ErrorCode.unknown_topic_or_partition
         for topic in request.topics
@@ -120,8 +121,8 @@ def _unknown(ctx: Context, request: e.TxnOffsetCommitRequest) -> _Codes:
 
 
 def _verdict(ctx: Context, request: e.TxnOffsetCommitRequest) -> ErrorCode:
-    """Whether the member may commit. Who says nothing of the group may: before KIP-447 producers
-    fenced each other by their transactional ids alone."""
+    """Whether the member may commit. A client that sends no member may: before KIP-447 producers
+    were fenced by their transactional ids alone."""
     identity = Identity(request.member_id, request.group_instance_id)
     if request.generation_id < 0 and not request.member_id and identity.instance_id is None:
         return ErrorCode.none

@@ -1,6 +1,6 @@
-"""UnregisterBroker (key 64, KIP-631): a broker left for good. Refused while it holds replicas.
+"""UnregisterBroker (key 64, KIP-631): removes a broker for good. Refused while it has replicas.
 
-What this broker's image refuses costs no block; the image that the block meets has the last word.
+A refusal by this broker's image costs no block; the image at the block decides finally.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -12,7 +12,7 @@ from josefine_broker.wire.entities import unregister_broker as e
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.UnregisterBrokerRequest) -> object:
-    """Forget the broker; the controller then takes it out of Raft too."""
+    """Remove the broker; the controller then removes it from Raft too."""
     check_unregister(ctx.image, request.broker_id)
     _check_voters(ctx, request.broker_id)
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
@@ -27,7 +27,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.UnregisterBrokerRequest) 
 
 
 def _check_voters(ctx: Context, broker_id: int) -> None:
-    """Raft never gives up its last voter: forgotten, it would stop, and nobody could decide."""
+    """Raft must keep its last voter: without it no decision is possible."""
     quorum = ctx.ports.quorum
     voters = () if quorum is None else quorum.describe().voters
     if [each.broker_id for each in voters] == [broker_id]:

@@ -1,7 +1,7 @@
-"""UpdateFeatures (key 57, KIP-584): raise (or lower) what the cluster's brokers say to each other.
+"""UpdateFeatures (key 57, KIP-584): raises (or lowers) the finalized feature levels of the cluster.
 
-All updates of a request or none (KIP-1022): one proposal carries them, and its refusal is told of
-each. A level goes down only where the client says so, that of `josefine.version` never.
+All updates of a request or none (KIP-1022): one proposal carries them, and its refusal is the
+result of each. A level is lowered only on explicit request, that of `josefine.version` never.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.UpdateFeaturesRequest) -> object:
-    """Finalize every level asked for."""
+    """Finalize every requested level."""
     deadline_ms = ctx.clock.monotonic_ms() + request.timeout_ms
     times = Counter(each.feature for each in request.feature_updates)
     levels: list[FeatureLevel] = []
@@ -53,7 +53,7 @@ def refuse(request: e.UpdateFeaturesRequest, error: KafkaError) -> e.UpdateFeatu
 
 
 def _level(ctx: Context, wanted: e.FeatureUpdateKey, before: list[FeatureLevel]) -> FeatureLevel:
-    """`before`: what the same request wants besides."""
+    """`before`: the levels that the same request sets before this one."""
     name, level = wanted.feature, wanted.max_version_level
     previous = ctx.image.features.get(name, 0)
     if wanted.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):

@@ -1,5 +1,5 @@
-"""WriteTxnMarkers (key 27, KIP-98): a transaction's coordinator, another broker, ends it in
-partitions that are led here. Answered when every marker is on every in-sync replica."""
+"""WriteTxnMarkers (key 27, KIP-98): another broker, the transaction's coordinator, ends it in
+partitions led here. Answered when every marker is on every in-sync replica."""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition

@@ -1,1 +1,1 @@
-"""Ids, errors, limits and ports: what every layer may name. Imports nothing of ours."""
+"""Ids, errors, limits and ports that every layer may use. Imports nothing of ours."""

@@ -1,7 +1,7 @@
-"""Access control lists as values (KIP-11, KIP-290): who may, or may not, do what to which resource.
+"""Access control lists as values (KIP-11, KIP-290): principals, operations, resources.
 
-The numbers are those of Kafka's protocol. A resource's name `*` stands for every name, the
-principal `User:*` for everybody, the host `*` for every address.
+The numbers are those of Kafka's protocol. The resource name `*` matches every name, the principal
+`User:*` every principal, the host `*` every address.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import NamedTuple
 WILDCARD = "*"
 EVERYBODY = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-"""What the only resource of type CLUSTER is called."""
+"""The name of the only resource of type CLUSTER."""
 
 
 class ResourceType(IntEnum):
-    """What an ACL is about."""
+    """The type of resource in an ACL."""
 
     ANY = 1
     TOPIC = 2
@@ -25,16 +25,16 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a resource's name is meant (KIP-290)."""
+    """How a resource name is matched (KIP-290)."""
 
     ANY = 1
-    MATCH = 2  # in filters: every pattern that fits the name
+    MATCH = 2  # in filters: every pattern that matches the name
     LITERAL = 3
     PREFIXED = 4
 
 
 class Operation(IntEnum):
-    """What is done to a resource."""
+    """An operation on a resource."""
 
     ANY = 1
     ALL = 2
@@ -51,7 +51,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether it may be done."""
+    """Whether the operation is allowed or denied."""
 
     ANY = 1
     DENY = 2
@@ -81,7 +81,7 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
     ),
     ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
 }
-"""What can be done to a resource of each type."""
+"""The operations on each type of resource."""
 
 
 class Acl(NamedTuple):
@@ -97,7 +97,7 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant; None stands for any text."""
+    """A filter over ACLs; None matches any text."""
 
     resource_type: ResourceType
     name: str | None
@@ -130,5 +130,5 @@ class AclFilter(NamedTuple):
 
 
 def operations_bits(operations: tuple[Operation, ...]) -> int:
-    """As KIP-430 tells which operations a client may do."""
+    """The bit field of KIP-430 for the operations that a client may do."""
     return sum(1 << each for each in operations)

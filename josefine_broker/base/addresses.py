@@ -1,4 +1,4 @@
-"""Where a broker or a listener is: host and port, as values and as text."""
+"""Addresses of brokers and listeners: host and port, as values and as text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from typing import NamedTuple
 
 _LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?"
-"""RFC 1123's, and underscores: name services carry them (RFC 2181, section 11), and containers are
-called so."""
+"""RFC 1123's, plus underscores: name services carry them (RFC 2181, section 11), and container
+names use them."""
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
 
 
@@ -24,7 +24,7 @@ class HostPort(NamedTuple):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether every machine finds itself there. No name is looked up."""
+    """Whether the host is a loopback address. Names are not resolved."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -34,7 +34,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_host_port(value: object) -> HostPort:
-    """`host:port`, `[v6]:port`; ValueError names what is wrong."""
+    """`host:port` or `[v6]:port`; the ValueError names the problem."""
     if isinstance(value, HostPort):
         return value
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Times as people write them in files and commands: `500ms`, `30s`, `5m`, `12h`, `7d`, `1w`."""
+"""Durations in files and commands: `500ms`, `30s`, `5m`, `12h`, `7d`, `1w`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The few exceptions of the broker, split by who broke the rule.
+"""The exceptions of the broker, split by cause.
 
-`KafkaError` is the client's to handle: it carries the Kafka error code that goes on the wire.
-`CorruptData` says that bytes are not what was written. `Fatal` is a broken invariant of ours: it
-derives from BaseException so that no loop swallows it; the state it guards must stop.
+`KafkaError` is for the client to handle: it carries the Kafka error code for the wire.
+`CorruptData` means damaged bytes. `Fatal` is a broken invariant of ours: it derives from
+BaseException so that no loop swallows it; the state it guards must stop.
 """
 
 from josefine_broker.base.schemas import ErrorCode
@@ -31,20 +31,21 @@ class KafkaError(Exception):
 
 
 class CorruptData(Exception):
-    """Bytes that fail their checksum, length or format; the message says where and what."""
+    """Bytes that fail their checksum, length or format; the message has the place and the
+    reason."""
 
 
 class ExpandsTooFarError(CorruptData):
-    """Compressed records that would become larger than the reader allows; nothing else is wrong."""
+    """Compressed records that would exceed the reader's size limit; nothing else is wrong."""
 
 
 PRODUCED_UNREADABLE = "its checksum is right, so it was produced like this"
-"""Part of each text about such a batch: of an error Spark gives its callers only the text."""
+"""Part of each message about such a batch: of an error Spark gives its callers only the text."""
 
 
 class UnreadableBatchError(CorruptData):
-    """A batch whose checksum is right and whose records cannot be read: it was produced like that,
-    and no disk is to blame. `end_offset` is where the next batch starts."""
+    """A batch with a valid checksum and unreadable records: it was produced like that, and the disk
+    is not the cause. `end_offset` is where the next batch starts."""
 
     def __init__(self, offset: int, end_offset: int, cause: str) -> None:
         super().__init__(

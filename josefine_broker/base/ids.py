@@ -1,8 +1,8 @@
-"""Names for integers of the field that stand beside others, so that mypy sees the two swapped.
+"""Distinct types for integers that are used side by side, so that mypy sees them swapped.
 
-An epoch stands beside an offset, a sequence or another kind of epoch wherever it is used, and is
-handed on far more often than it is computed: a type of its own costs nothing at run time. What is
-computed at each step (offsets) or has a type in Raft already (ids of brokers) is a plain integer.
+An epoch is used next to an offset, a sequence or another kind of epoch, and is passed on far more
+often than computed: a distinct type costs nothing at run time. Numbers that are computed at each
+step (offsets) or have a type in Raft already (broker ids) are plain integers.
 
 `end_offset` is exclusive and `last_offset` inclusive everywhere in this project.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple, NewType
 from uuid import UUID
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Of a partition: how many leaders it had. What comes from the wire becomes one where it enters."""
+"""Of a partition: counts its leaders. A number from the wire is converted where it enters."""
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 TopicId = NewType("TopicId", UUID)

@@ -1,7 +1,7 @@
-"""A trouble that lasts, told without a flood.
+"""A lasting condition, logged without a flood.
 
-Rules: it is told when it begins, at most once a minute while it lasts, with how long it does, and
-when it ends. What ends without having begun is not told.
+Rules: it is logged when it starts, at most once a minute while it lasts, with its duration, and
+when it ends. An end without a start is not logged.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ Tell = Callable[..., None]
 
 
 class Lasting:
-    """One trouble of one part; times are of one monotonic clock."""
+    """One condition of one component; times are of one monotonic clock."""
 
     __slots__ = ("_began_ms", "_fields", "_tell", "_told_ms", "_what")
 
     def __init__(self, tell: Tell, what: str, **fields: object) -> None:
-        """`fields` go with everything that is told."""
+        """`fields` are added to every line."""
         self._tell = tell
         self._what = what
         self._fields = fields
@@ -30,7 +30,7 @@ class Lasting:
         return self._began_ms is not None
 
     def goes_on(self, now_ms: int, reason: str) -> None:
-        """It began, or it is seen again."""
+        """It started, or is seen again."""
         if self._began_ms is None:
             self._began_ms = now_ms
         elif now_ms - self._told_ms < REMIND_MS:
@@ -39,7 +39,7 @@ class Lasting:
         self._say(self._what, now_ms, reason=reason)
 
     def end(self, now_ms: int, how: str) -> None:
-        """It is over, if it had begun."""
+        """It ended, if it had started."""
         if self._began_ms is not None:
             self._say(how, now_ms)
             self._began_ms = None

@@ -1,4 +1,4 @@
-"""Bounds that several modules keep, with unit and reason. One of a single module stands there."""
+"""Limits used by several modules, with unit and reason. A limit of one module is defined there."""
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's default `socket.request.max.bytes`: a longer frame is garbage or an attack."""

@@ -1,7 +1,7 @@
-"""Protocols between the deciding layers and the world, only where two implementations exist.
+"""Protocols between the deciding layers and the outside, only where two implementations exist.
 
-The real ones live in `host/`; the simulated ones in `tests/simulation/`. The storage port is at
-the level of file operations so that recovery, torn tails and indexes run in the simulator too.
+The real ones are in `host/`; the simulated ones in `tests/simulation/`. The storage port is at the
+level of file operations so that recovery, torn tails and indexes run in the simulator too.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Files(Protocol):
         ...
 
     def make_directory(self, directory: str) -> None:
-        """No error when it is there; durable once its parent is synced."""
+        """An existing directory is no error; durable once its parent is synced."""
         ...
 
     def rename(self, old: str, new: str, *, durable: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Client quotas as words (KIP-13, KIP-124, KIP-546): whom one is for, and what it bounds."""
+"""Client quotas (KIP-13, KIP-124, KIP-546): their entities and keys."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -6,19 +6,19 @@ from typing import NamedTuple
 PRODUCER, CONSUMER = "producer_byte_rate", "consumer_byte_rate"
 REQUEST = "request_percentage"
 KEYS = (PRODUCER, CONSUMER, REQUEST)
-"""Bytes a second of produce requests and of fetch answers; per cent of the broker's thread."""
+"""Bytes per second of produce requests and of fetch answers; per cent of the broker's thread."""
 
 USER, CLIENT_ID = "user", "client-id"
 TYPES = (USER, CLIENT_ID)
 DEFAULT = ""
-"""In place of a name: of all who have none of their own, each for itself. No name is empty."""
+"""In place of a name: every entity without its own quota, each for itself. No name is empty."""
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is for: a user, a client id, or a client id of a user."""
+    """The entity of a quota: a user, a client id, or a client id of a user."""
 
     user: str | None
-    """Without the "User:" of a principal; None: whoever it is."""
+    """Without the "User:" of a principal; None: any user."""
     client_id: str | None
 
     def __str__(self) -> str:
@@ -27,10 +27,10 @@ class QuotaEntity(NamedTuple):
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """(type, name) of what it has."""
+        """(type, name) of its components."""
         found = ((USER, self.user), (CLIENT_ID, self.client_id))
         return [(kind, name) for kind, name in found if name is not None]
 
 
 Quotas = Mapping[QuotaEntity, Mapping[str, float]]
-"""Whom → key → bound; nobody is there without one."""
+"""Entity → key → limit; entities without a limit are absent."""

@@ -1,26 +1,26 @@
-"""Going through very many things a part at a time, so that no tick takes long.
+"""Iteration over very many items in parts, so that no tick takes long.
 
-A broker looks at each of its partitions now and then; of 20,000 one look takes 5 to 40 ms,
-in which nobody is answered. `steps` cuts a long walk where others may run; `Rounds` looks at a
-bounded number per call, all of them while they are few.
+A broker checks each of its partitions periodically; a check of 20,000 takes 5 to 40 ms, in which no
+request is answered. `steps` splits a long iteration at places where other work may run; `Rounds`
+checks a bounded number per call, all of them while they are few.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
 PER_STEP = 100
-"""Partitions between two places where others may run: less than a millisecond."""
+"""Partitions between two places where other work may run: less than a millisecond."""
 
 PER_ROUND = 2_000
-"""Looked at per call: half a millisecond. Of 20,000 each is seen at every tenth call."""
+"""Items per call: half a millisecond. Of 20,000 each is seen at every tenth call."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def steps(things: Mapping[K, V]) -> Iterator[tuple[K, V] | None]:
-    """Each thing that is there at the start and still is when its turn comes; None where others may
-    run, and change what is there."""
+    """Each item that exists at the start and still does at its turn; None where other work may run,
+    and change the items."""
     for at, key in enumerate(list(things), 1):
         value = things.get(key)
         if value is not None:
@@ -30,7 +30,7 @@ def steps(things: Mapping[K, V]) -> Iterator[tuple[K, V] | None]:
 
 
 class Rounds(Generic[K]):
-    """Who comes next. Mutable."""
+    """The order of items. Mutable."""
 
     __slots__ = ("_left",)
 
@@ -38,7 +38,7 @@ class Rounds(Generic[K]):
         self._left: list[K] = []
 
     def next(self, things: Collection[K]) -> list[K]:
-        """At most PER_ROUND of them; some may be gone since the round began."""
+        """At most PER_ROUND of them; some may be gone since the round started."""
         if not self._left:
             self._left = list(things)
         part, self._left = self._left[:PER_ROUND], self._left[PER_ROUND:]

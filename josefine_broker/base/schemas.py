@@ -1,9 +1,9 @@
-"""The one door to kio, the package that holds the schemas of Kafka's messages.
+"""The single import of kio, the package with the schemas of Kafka's messages.
 
 kio registers its types with Hypothesis wherever that is installed. In a development environment
-every command and every broker then loads a test library: in a directory without `.hypothesis/`
-that took a second, 248 MB and wrote the folder there. So kio is loaded as if there were none;
-what the process has loaded of Hypothesis itself stays as it is.
+every command and every broker would then load a test library: in a directory without `.hypothesis/`
+that took a second and 248 MB and created the folder. So kio is loaded as if Hypothesis were not
+installed; modules of Hypothesis that are loaded already stay as they are.
 """
 
 import sys
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def _hidden(package: str) -> Iterator[None]:
-    """`import package` fails inside, as where it is not installed."""
+    """Inside, `import package` fails as if the package were not installed."""
     ours = {name: each for name, each in sys.modules.items() if _is_part_of(name, package)}
     for name in ours:
         del sys.modules[name]

@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, 7677) as values and functions: keys, messages, proofs; for both sides. Pure:
 nonces and salts are arguments.
 
-What is not served: channel binding, an authorization id other than the user, SASLprep (names and
+Not supported: channel binding, an authorization id other than the user, SASLprep (names and
 passwords are taken as UTF-8, as Kafka does), Kafka's delegation tokens.
 """
 
@@ -21,7 +21,7 @@ NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Mechanism → its number in Kafka's protocol (KIP-554)."""
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
-"""Kafka's bounds (KIP-84): fewer are guessed too fast, more hold up whoever computes them."""
+"""Kafka's bounds (KIP-84): fewer are guessed too fast, more delay both sides."""
 
 NO_BINDING = b64encode(b"n,,").decode()
 _FIRST = re.compile(r"([ny]),(?:a=([^,]*))?,(n=([^,]+),r=([\x21-\x2b\x2d-\x7e]+)(?:,.*)?)")
@@ -30,12 +30,12 @@ _FINAL = re.compile(r"(c=([A-Za-z0-9+/=]+),r=([\x21-\x2b\x2d-\x7e]+)(?:,.*)?),p=
 
 
 class ScramError(ValueError):
-    """A message that SCRAM does not have, or a proof that is none."""
+    """An invalid SCRAM message, or a wrong proof."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What a server knows of a user: enough to check a proof, not to make one."""
+    """A server's data about a user: enough to verify a proof, not to make one."""
 
     salt: bytes
     iterations: int
@@ -45,23 +45,23 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFirst:
-    """The first message, taken apart."""
+    """The parsed first message."""
 
     user: str
     nonce: str
     bare: str
-    """The part of it that is signed."""
+    """The signed part of it."""
     binding: str
-    """What the last message must repeat."""
+    """The part that the last message must repeat."""
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """The slow part: milliseconds."""
+    """Deliberately slow: milliseconds."""
     return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
 def credential(mechanism: str, password: str, salt: bytes, iterations: int) -> Credential:
-    """Of a user with that password."""
+    """The credential of a user with this password."""
     salted = salted_password(mechanism, password, salt, iterations)
     return of_salted(mechanism, salted, salt, iterations)
 
@@ -72,7 +72,7 @@ def digest_bytes(mechanism: str) -> int:
 
 
 def of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """Of a user whose salted password that is."""
+    """The credential of a user with this salted password."""
     return Credential(
         salt=salt,
         iterations=iterations,
@@ -82,7 +82,7 @@ def of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Cr
 
 
 def client_first(user: str, nonce: str) -> str:
-    """How a client begins; `nonce` is random, printable and without comma."""
+    """The client's first message; `nonce` is random, printable and without comma."""
     name = user.replace("=", "=3D").replace(",", "=2C")
     return f"n,,n={name},r={nonce}"
 
@@ -104,19 +104,19 @@ def parse_client_first(message: bytes) -> ClientFirst:
 
 
 def server_first(nonce: str, salt: bytes, iterations: int) -> str:
-    """The challenge; `nonce` begins with the client's and goes on with ours."""
+    """The challenge; `nonce` starts with the client's and continues with ours."""
     return f"r={nonce},s={b64encode(salt).decode()},i={iterations}"
 
 
 def client_final(mechanism: str, password: str, first: str, challenge: bytes) -> tuple[str, str]:
-    """The last message of a client, and the one with which the server proves that it knows us.
-    Raises ScramError for a challenge that is none to `first`, or too cheap."""
+    """The client's last message, and the signature with which the server must prove itself. Raises
+    ScramError for a challenge that does not answer `first`, or has too few iterations."""
     bare = first.removeprefix("n,,")
     asked = _text(challenge)
     found = _SERVER_FIRST.fullmatch(asked)
     nonce = bare.rpartition("r=")[2]
     if found is None or not found[1].startswith(nonce) or found[1] == nonce:
-        raise ScramError("the broker's challenge is none of SCRAM's")
+        raise ScramError("the broker's challenge is not SCRAM")
     iterations = int(found[3])
     if not ITERATIONS_MIN <= iterations <= 100 * ITERATIONS_MAX:
         raise ScramError(f"the broker asks for {iterations} iterations")
@@ -137,7 +137,7 @@ def server_final(
     challenge: str,
     message: bytes,
 ) -> str:
-    """The answer to a right proof. Raises ScramError for any other."""
+    """The answer to a correct proof. Raises ScramError for any other."""
     found = _FINAL.fullmatch(_text(message))
     nonce = challenge.partition(",")[0].removeprefix("r=")
     if found is None or found[2] != first.binding or found[3] != nonce:

@@ -1,4 +1,4 @@
-"""The security protocols that a listener has, under Kafka's names; where a secret is kept."""
+"""The security protocols of listeners, under Kafka's names, and the places of secrets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class SecurityProtocol(Enum):
-    """How the two ends of a connection are protected and known to each other."""
+    """How the two ends of a connection are protected and identified."""
 
     PLAINTEXT = "PLAINTEXT"  # neither encrypted nor authenticated
     SSL = "SSL"  # TLS; the client is known if it shows a certificate
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"  # the client is authenticated, everyone on the way can read
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"  # the client is authenticated, but nothing is encrypted
     SASL_SSL = "SASL_SSL"  # TLS, and the client is authenticated in it
 
     @property
@@ -26,15 +26,15 @@ class SecurityProtocol(Enum):
 
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Who came through a listener that asks nobody for a name (Kafka's word)."""
+"""The principal on a listener without authentication (Kafka's name)."""
 
 TLS_RECORD = re.compile(rb"[\x14-\x18]\x03[\x00-\x04]")
-"""The first bytes of anything that a TLS peer says (RFC 8446, section 5.1). As the length of a
-Kafka frame they would be 335 MB or more."""
+"""The first bytes of any TLS record (RFC 8446, section 5.1). As the length of a Kafka frame they
+would be 335 MB or more."""
 
 
 class SecretPlace(NamedTuple):
-    """Where a secret is: its text is in no configuration, so nothing can print it."""
+    """The place of a secret: its text is in no configuration, so nothing can print it."""
 
     kind: str
     """`file` or `env`."""
@@ -44,7 +44,7 @@ class SecretPlace(NamedTuple):
         return f"{self.kind}:{self.name}"
 
     def read(self, env: Mapping[str, str]) -> str:
-        """The secret, of a file without the end of its last line. Raises ValueError, a sentence
+        """The secret; from a file, without its final line end. Raises ValueError with a sentence
         without the secret."""
         if self.kind == "env":
             if self.name not in env:
@@ -60,7 +60,7 @@ class SecretPlace(NamedTuple):
 
 
 def parse_secret_place(value: object) -> SecretPlace:
-    """`file:PATH` or `env:NAME`; the ValueError does not repeat what may be a secret."""
+    """`file:PATH` or `env:NAME`; the ValueError does not repeat a value that may be a secret."""
     if isinstance(value, SecretPlace):
         return value
     found = re.fullmatch(r"(file|env):(.+)", value) if isinstance(value, str) else None

@@ -1,7 +1,7 @@
-"""Certificates and keys from files into a TLS context, with one sentence for what is wrong.
+"""Certificates and keys from files into a TLS context, with one sentence per problem.
 
-A broker's listeners and our client read them alike; the sentences name the setting, in the words of
-whoever set it, and the file, never what is in it.
+A broker's listeners and our client read them alike; a sentence names the setting, as its user wrote
+it, and the file, never the content.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from josefine_broker.base.certificates import first_of_pem, valid_until_s
 
 
 class TlsError(ValueError):
-    """TLS cannot be had with these settings or files; the message is one sentence for the user."""
+    """TLS is impossible with these settings or files; the message is one sentence for the user."""
 
 
 class OwnNames(NamedTuple):
-    """What the three settings are called."""
+    """The names of the three settings."""
 
     certificate: str
     key: str
@@ -34,8 +34,8 @@ def load_own(
     password: Callable[[], str] | None,
     names: OwnNames,
 ) -> None:
-    """Take a certificate (with those between it and its CA behind it) and its key into `context`.
-    Without `key` it is in the same file. Raises TlsError."""
+    """Load a certificate (followed by its intermediates) and its key into `context`.
+    Without `key` the key is in the same file. Raises TlsError."""
     der = certificate_der(certificate, names.certificate)
     holder, said = (key, names.key) if key is not None else (certificate, names.certificate)
     if "PRIVATE KEY-----" not in _text_of(holder, said):
@@ -44,7 +44,7 @@ def load_own(
     asked: list[str] = []
 
     def tell_password() -> str:
-        """Without it OpenSSL would ask on the terminal."""
+        """Otherwise OpenSSL would prompt on the terminal."""
         asked.append("")
         return password() if password is not None else ""
 
@@ -54,11 +54,12 @@ def load_own(
         # OpenSSL does not say which of the two files is broken.
         _check_certificate(der, certificate, names.certificate)
         reason = getattr(error, "reason", None) or str(error)
+        # OpenSSL's own reasons do not separate a missing password from a wrong one: `asked` does.
         if reason == "KEY_VALUES_MISMATCH":
             sentence = f"{said}: {holder} is not the key of the certificate in {certificate}"
         elif asked and password is None:
             sentence = (
-                f"{said}: {holder} is encrypted; say where its password is in {names.password}"
+                f"{said}: {holder} is encrypted; set {names.password} to the place of its password"
             )
         elif asked:
             sentence = f"{names.password}: is not the password of {holder}"
@@ -84,7 +85,7 @@ def _check_certificate(der: bytes, path: PathLike[str], name: str) -> None:
 
 
 def load_ca(context: ssl.SSLContext, path: PathLike[str], name: str) -> None:
-    """Trust the certificates of a file, or of a directory as `openssl rehash` makes it."""
+    """Trust the certificates of a file, or of a directory made by `openssl rehash`."""
     if Path(path).is_dir():
         context.load_verify_locations(capath=path)
         return
@@ -96,7 +97,7 @@ def load_ca(context: ssl.SSLContext, path: PathLike[str], name: str) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a failed handshake says, in a few plain words."""
+    """The reason of a failed handshake, in a few plain words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate refused: {error.verify_message.rstrip('.')}"
     if isinstance(error, ssl.SSLError) and error.reason:
@@ -117,7 +118,7 @@ _WORDS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the other side does not know our CA",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker wants a client certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the other side refused our certificate",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side says that our certificate expired",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side reports that our certificate expired",
 }
 
 

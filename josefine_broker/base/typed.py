@@ -1,8 +1,8 @@
-"""Whether a value decoded from elsewhere has the types that its class declares.
+"""Type checks of decoded values against the declarations of their class.
 
-Decoding JSON gives what was written, not what was meant: a broker id that is text passes every
-comparison until something sorts it, on every broker at once. A check is put together once per type:
-a change may name ten thousand partitions.
+Decoding JSON does not check types: a broker id that is text passes every comparison until something
+sorts it, on every broker at once. A check is built once per type: a change may name ten thousand
+partitions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 INT_MAX = 1 << 63
 TEXT_CHARS_MAX = 32_767
-"""What Kafka's protocol carries in a string."""
+"""The limit of a string in Kafka's protocol."""
 
 _Check = Callable[[Any], bool]
 
 
 def is_typed(value: object, hint: Any) -> bool:
-    """Is it what `hint` says: an int, str, bool, UUID, None, a tuple, a mapping, a dataclass, a
-    union?"""
+    """Does the value match `hint`: an int, str, bool, UUID, None, a tuple, a mapping, a dataclass,
+    a union?"""
     return _check_of(hint)(value)
 
 

@@ -1,6 +1,6 @@
-"""One sans-I/O Kafka client and two thin shells: `io_blocking` and `io_asyncio`.
+"""A sans-I/O Kafka client with two thin shells: `io_blocking` and `io_asyncio`.
 
-The deciding part is synchronous and opens nothing: `connection` (one broker's conversation),
-`session` (what is known of the cluster), and operations, generators that yield what they want done
-(`effects`) and are resumed with what came of it. A shell only runs effects.
+The core is synchronous and does no I/O: `connection` (the protocol state of one connection),
+`session` (the known state of the cluster), and operations: generators that yield effects
+(`effects`) and are resumed with their results. A shell only runs effects.
 """

@@ -1,4 +1,4 @@
-"""ACLs (KIP-140) and passwords (KIP-554) as an administrator makes, sees and deletes them."""
+"""Administration of ACLs (KIP-140) and SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from josefine_broker.wire import entities as e
 def create_acls(
     session: Session, acls: Sequence[Acl], now_ms: int, deadline_ms: int
 ) -> effects.Operation[None]:
-    """All of them, or the first error; one that is there already is none."""
+    """Create all of them, or raise the first error; an existing ACL is no error."""
     attempts = session.start(now_ms, deadline_ms, "create ACLs")
     request = e.create_acls.CreateAclsRequest(
         creations=tuple(
@@ -49,7 +49,7 @@ def create_acls(
 def describe_acls(
     session: Session, wanted: AclFilter, now_ms: int, deadline_ms: int
 ) -> effects.Operation[list[Acl]]:
-    """Those that the filter fits."""
+    """The ACLs that match the filter."""
     attempts = session.start(now_ms, deadline_ms, "describe ACLs")
     request = e.describe_acls.DescribeAclsRequest(**_words(wanted))
     call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_ACLS, request=request)
@@ -64,7 +64,7 @@ def describe_acls(
 def delete_acls(
     session: Session, wanted: AclFilter, now_ms: int, deadline_ms: int
 ) -> effects.Operation[list[Acl]]:
-    """Which they were."""
+    """Delete matching ACLs; returns them."""
     attempts = session.start(now_ms, deadline_ms, "delete ACLs")
     unwanted = e.delete_acls.DeleteAclsFilter(**_words(wanted))
     request = e.delete_acls.DeleteAclsRequest(filters=(unwanted,))
@@ -82,7 +82,7 @@ def delete_acls(
 def describe_users(
     session: Session, now_ms: int, deadline_ms: int
 ) -> effects.Operation[dict[str, dict[str, int]]]:
-    """User → mechanism → iterations, of the users of the metadata."""
+    """User → mechanism → iterations, for users in the metadata."""
     attempts = session.start(now_ms, deadline_ms, "describe users")
     request = e.describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
     call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_USER_SCRAM_CREDENTIALS, request=request)
@@ -106,7 +106,8 @@ def set_password(
     now_ms: int,
     deadline_ms: int,
 ) -> effects.Operation[None]:
-    """By each mechanism; `salt` is random. What is sent does for the password: over TLS alone."""
+    """Set a password for each mechanism; `salt` is random. The salted password that is sent is as
+    good as the password: use TLS."""
     attempts = session.start(now_ms, deadline_ms, "set a password")
     request = e.alter_user_scram_credentials.AlterUserScramCredentialsRequest(
         deletions=(),
@@ -127,7 +128,7 @@ def set_password(
 def remove_user(
     session: Session, user: str, mechanisms: Sequence[str], now_ms: int, deadline_ms: int
 ) -> effects.Operation[None]:
-    """The user's passwords by these mechanisms, each of which has to be there."""
+    """Delete the user's credentials of these mechanisms, each of which must exist."""
     attempts = session.start(now_ms, deadline_ms, "remove a user")
     request = e.alter_user_scram_credentials.AlterUserScramCredentialsRequest(
         deletions=tuple(
@@ -149,7 +150,7 @@ def _alter_users(
 
 
 def _words(wanted: AclFilter) -> dict[str, Any]:
-    """As DescribeAcls and DeleteAcls name them."""
+    """The fields of DescribeAcls and DeleteAcls."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,

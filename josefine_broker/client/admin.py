@@ -1,7 +1,6 @@
-"""Topics, their configuration, and the cluster: operations that the controller answers.
+"""Administration of topics, their configuration, and the cluster, through the controller.
 
-An operation over several topics raises the first error that does not pass; what it did before
-stays done.
+An operation over several topics raises the first final error; its earlier changes remain.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
 BROKER_DEFAULT = -1
-"""Partitions or replication factor: what the broker's configuration says (KIP-464)."""
+"""Partitions or replication factor: use the broker's default (KIP-464)."""
 
 RESOURCE_TOPIC = 2
 OPERATION_SET = 0
@@ -31,7 +30,7 @@ SOURCE_TOPIC = 1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made; what is BROKER_DEFAULT the broker's configuration decides."""
+    """A topic to create; a field of BROKER_DEFAULT uses the broker's configuration."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -41,7 +40,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """`partitions` and `replication_factor` are -1 where an old broker does not tell."""
+    """`partitions` and `replication_factor` are -1 if an old broker does not report them."""
 
     name: str
     topic_id: UUID | None
@@ -80,7 +79,7 @@ def _first_error(results: Iterable[Any]) -> KafkaError | None:
 
 
 def topic_error(name: str, code: ErrorCode, message: str | None) -> KafkaError:
-    """The error of one topic in words that name it."""
+    """The error of one topic, with a message that names it."""
     if code is ErrorCode.unknown_topic_or_partition:
         return KafkaError(code, f"topic '{name}' does not exist")
     if code is ErrorCode.topic_already_exists:
@@ -96,7 +95,7 @@ def create_topics(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[dict[str, CreatedTopic]]:
-    """Make topics, or only check whether they could be made."""
+    """Create topics, or only validate the request."""
     request = e.create_topics.CreateTopicsRequest(
         topics=tuple(
             e.create_topics.CreatableTopic(
@@ -114,6 +113,7 @@ def create_topics(
         timeout_ms=deadline_ms - now_ms,
         validate_only=validate_only,
     )
+    # Cached metadata may still have these names as unknown topics.
     session.forget(topic.name for topic in topics)
     attempts = session.start(now_ms, deadline_ms, "create topics")
     call = Call(node=CONTROLLER, api_key=apis.CREATE_TOPICS, request=request)
@@ -132,7 +132,7 @@ def create_topics(
 def delete_topics(
     session: Session, names: Sequence[str], now_ms: int, deadline_ms: int
 ) -> Operation[None]:
-    """Delete topics by name, and forget what was known of them."""
+    """Delete topics by name, and forget their metadata."""
     request = e.delete_topics.DeleteTopicsRequest(
         topics=tuple(e.delete_topics.DeleteTopicState(name=name) for name in names),
         timeout_ms=deadline_ms - now_ms,
@@ -150,7 +150,7 @@ def create_partitions(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[None]:
-    """Widen topics to a total number of partitions."""
+    """Grow topics to a total number of partitions."""
     request = e.create_partitions.CreatePartitionsRequest(
         topics=tuple(
             e.create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
@@ -201,7 +201,7 @@ def _entry(config: e.describe_configs.DescribeConfigsResourceResult) -> ConfigEn
 def altered(
     resource_type: int, name: str, changes: Mapping[str, str | None]
 ) -> e.incremental_alter_configs.AlterConfigsResource:
-    """Of one resource: name → new value, or None to return to the default."""
+    """Entries of one resource: name → new value, or None to return to the default."""
     return e.incremental_alter_configs.AlterConfigsResource(
         resource_type=resource_type,
         resource_name=name,
@@ -239,7 +239,7 @@ def alter_configs(
 def describe_cluster(
     session: Session, now_ms: int, deadline_ms: int
 ) -> Operation[ClusterDescription]:
-    """Ask any broker who else there is."""
+    """Ask any broker for the brokers of the cluster."""
     attempts = session.start(now_ms, deadline_ms, "describe cluster")
     request = e.describe_cluster.DescribeClusterRequest()
     call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_CLUSTER, request=request)

@@ -1,9 +1,9 @@
-"""Receive buffers of the blocking shell: a large one is used again once nobody looks at it.
+"""Receive buffers of the blocking shell: a large one is reused once no view of it exists.
 
 A fetch of 8 MiB would otherwise pay for fresh zeroed pages each time (measured against Kafka: 14 %
-less client CPU per GB). A bytearray that any memoryview,
-numpy or Arrow array still looks at cannot be resized (BufferError): that is the probe,
-so a buffer is never written to under a reader, whoever holds it.
+less client CPU per GB). A bytearray with an existing memoryview, numpy or Arrow array cannot be
+resized (BufferError): that is the test, so a buffer is never overwritten under a reader, whatever
+object holds it.
 """
 
 POOLED_BYTES_MIN = 256 * 1024

@@ -1,7 +1,7 @@
-"""What the client knows of the cluster: brokers, topics, partition leaders. Immutable values.
+"""Cluster metadata of the client: brokers, topics, partition leaders. Immutable values.
 
-A `ClusterMetadata` is made from one Metadata response; `merge` lays a newer answer about some
-topics over an older one: a topic that is gone stays, with the error that says so.
+A `ClusterMetadata` is made from one Metadata response; `merge` puts a newer answer about some
+topics over an older one: a deleted topic stays, with the error that reports it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens; shown as `host:port`."""
+    """The address of a broker; shown as `host:port`."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """One broker as metadata names it."""
+    """One broker in the metadata."""
 
     broker_id: int
     address: Address
@@ -38,7 +38,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition: who leads it, at which epoch, and who copies it."""
+    """One partition: leader, leader epoch and replicas."""
 
     partition: int
     leader: int
@@ -51,7 +51,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic that was asked for, whether it exists or not."""
+    """One requested topic, whether it exists or not."""
 
     name: str
     topic_id: UUID | None
@@ -63,13 +63,13 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """Everything known of a cluster at one time."""
+    """The metadata of a cluster at one time."""
 
     cluster_id: str | None = None
     controller_id: int = -1
     brokers: dict[int, Broker] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
-    """By name; a topic that was asked for and does not exist is here with its error code."""
+    """By name; a requested topic that does not exist is here with its error code."""
     names: dict[UUID, str] = field(default_factory=dict)
     """Topic id → name, for the versions of Fetch and Produce that carry ids only (KIP-516)."""
 
@@ -106,7 +106,8 @@ class ClusterMetadata:
 
 
 def from_response(response: e.metadata.MetadataResponse) -> ClusterMetadata:
-    """What one Metadata response says; topics without a name (asked for by id) are left out."""
+    """The content of one Metadata response; topics without a name (requested by id) are left
+    out."""
     topics = {t.name: _topic(t.name, t) for t in response.topics if t.name is not None}
     return ClusterMetadata(
         cluster_id=response.cluster_id,
@@ -158,5 +159,5 @@ def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
 
 
 def topic_name(cluster: ClusterMetadata, name: str, topic_id: UUID | None) -> str:
-    """The name of a topic in a response: as it stands there, or by its id; empty when unknown."""
+    """The name of a topic in a response: its name field, or by its id; empty when unknown."""
     return name or (cluster.names.get(topic_id, "") if topic_id is not None else "")

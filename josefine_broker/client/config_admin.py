@@ -1,5 +1,5 @@
-"""Configurations of topics and of brokers as an administrator sees and changes them (KIP-133,
-KIP-339): of each value also where it comes from, and whether it may change while a broker runs."""
+"""Administration of topic and broker configurations (KIP-133, KIP-339): for each value also its
+source, and whether it may change while a broker runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCES = {
     4: "broker's file",
     5: "default",
 }
-"""`config_source` in words: 2 and 3 are Kafka's for what is set on brokers while they run."""
+"""Names of `config_source`: 2 and 3 are Kafka's dynamic broker settings."""
 DEFAULT_SOURCE = 5
 
 
@@ -42,7 +42,7 @@ class ConfigValue:
 def describe_resource(
     session: Session, resource_type: int, name: str, now_ms: int, deadline_ms: int
 ) -> Operation[list[ConfigValue]]:
-    """In the order of their names. A broker answers for itself alone."""
+    """Configurations sorted by name. A broker reports only its own."""
     request = d.DescribeConfigsRequest(
         resources=(
             d.DescribeConfigsResource(
@@ -52,6 +52,7 @@ def describe_resource(
         include_documentation=True,
     )
     attempts = session.start(now_ms, deadline_ms, "describe configs", unknown_is_final=True)
+    # Only the broker itself knows its settings; topics are the same on every broker.
     node = int(name) if resource_type == RESOURCE_BROKER else ANY_BROKER
     call = Call(node=node, api_key=apis.DESCRIBE_CONFIGS, request=request)
     response, _ = yield from ask_until(

@@ -1,8 +1,8 @@
-"""One broker's conversation, without the socket: versions first, then requests in order.
+"""The protocol state of one connection, without the socket: versions first, then requests in order.
 
-Rules: the first request is ApiVersions (KIP-35); every request goes out in the newest version both
-sides know; answers come in request order, so a correlation id that is not the oldest one in
-flight closes the connection. The shell moves bytes and calls `close` when they stop.
+Rules: the first request is ApiVersions (KIP-35); every request is sent in the newest version that
+both sides know; answers arrive in request order, so a correlation id other than the oldest in
+flight closes the connection. The shell moves bytes and calls `close` when the socket ends.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ TWO_PHASE_SINCE = 6
 """The version of InitProducerId that has fields for a two-phase commit (KIP-939)."""
 
 Buffers = list[Any]
-"""What goes out: bytes-like objects, in order."""
+"""Bytes-like objects to send, in order."""
 
 
 class ConnectionState(Enum):
-    """How far the conversation has come."""
+    """The states of a connection."""
 
-    OPENED = "opened"  # connected, nothing said yet
-    NEGOTIATING = "negotiating"  # ApiVersions is on its way
-    AUTHENTICATING = "authenticating"  # versions are known; the broker asks who we are
-    READY = "ready"  # everything may be asked
-    CLOSED = "closed"  # nothing more will be sent or believed
+    OPENED = "opened"  # connected, nothing sent yet
+    NEGOTIATING = "negotiating"  # ApiVersions is sent
+    AUTHENTICATING = "authenticating"  # versions are known; the broker requires a login
+    READY = "ready"  # every request may be sent
+    CLOSED = "closed"  # nothing more will be sent or accepted
 
 
 class Event(Enum):
-    """What moves it."""
+    """The events of a connection."""
 
-    HELLO_SENT = "hello sent"  # ApiVersions went out, in the newest version not yet refused
+    HELLO_SENT = "hello sent"  # ApiVersions was sent, in the newest version not refused yet
     VERSIONS_REFUSED = "versions refused"  # the broker does not know that version of ApiVersions
-    VERSIONS_KNOWN = "versions known"  # it said what it serves
-    LOGIN_BEGUN = "login begun"  # it said what it serves, and we are to authenticate
-    LOGGED_IN = "logged in"  # the broker knows who we are, and we that it is the broker
-    LOST = "lost"  # the socket closed or failed, or what came was no answer
+    VERSIONS_KNOWN = "versions known"  # the broker listed its APIs
+    LOGIN_BEGUN = "login begun"  # the broker listed its APIs, and we must authenticate
+    LOGGED_IN = "logged in"  # both sides have authenticated
+    LOST = "lost"  # the socket closed or failed, or the received bytes are no answer
 
 
 TRANSITIONS: dict[tuple[ConnectionState, Event], ConnectionState] = {
@@ -76,7 +76,7 @@ class Connection:
     )
 
     def __init__(self, client_id: str, login: Login | None = None) -> None:
-        """`login`: where the broker's listener wants to know who we are."""
+        """`login`: required if the broker's listener authenticates clients."""
         self._login = login
         self.state = ConnectionState.OPENED
         self.versions: dict[int, int] = {}
@@ -99,8 +99,8 @@ class Connection:
         return self._encode(apis.API_VERSIONS, self._hello_version, request, True)
 
     def hear_hello(self, frame: memoryview) -> bool:
-        """Take the answer to `hello`. False: say `hello` again. Raises KafkaError for a login that
-        was refused."""
+        """Take the answer to `hello`. False: send `hello` again. Raises KafkaError for a refused
+        login."""
         response = self._decode(frame)
         if self.state is ConnectionState.AUTHENTICATING:
             assert self._login is not None
@@ -113,7 +113,7 @@ class Connection:
             self._step(Event.VERSIONS_REFUSED)
             return False
         if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code, "the broker refused to tell its API versions")
+            raise KafkaError(response.error_code, "the broker refused to list its API versions")
         self.versions = common_versions(response.api_keys)
         if self._login is not None:
             self._step(Event.LOGIN_BEGUN)
@@ -142,7 +142,7 @@ class Connection:
     def receive(self, frame: memoryview) -> Any:
         """The response in `frame`, which answers the oldest request in flight.
 
-        Raises CorruptData; the connection is of no use after that.
+        Raises CorruptData; then the connection is unusable.
         """
         assert self.state is ConnectionState.READY, self.state
         return self._decode(frame)
@@ -171,7 +171,7 @@ class Connection:
 
     def _decode(self, frame: memoryview) -> Any:
         if not self._in_flight:
-            raise CorruptData("the broker sent a response that nobody asked for")
+            raise CorruptData("the broker sent a response without a request")
         expected_id, api_key, version = self._in_flight.popleft()
         if api_key == apis.API_VERSIONS and _error_code_of_hello(frame) == 35:
             version = 0
@@ -182,8 +182,8 @@ class Connection:
 
 
 def _check_one_phase(request: Any) -> None:
-    """The versions of before have no field for it: it would be an ordinary transaction, with its
-    timeout. Raises KafkaError(unsupported_version)."""
+    """Older versions have no field for a two-phase commit: it would become an ordinary transaction,
+    with its timeout. Raises KafkaError(unsupported_version)."""
     if request.enable2_pc or request.keep_prepared_txn:
         raise KafkaError(
             ErrorCode.unsupported_version, "the broker does not know two-phase commits (KIP-939)"
@@ -204,5 +204,5 @@ def common_versions(served: tuple[e.api_versions.ApiVersion, ...]) -> dict[int, 
 
 
 def _error_code_of_hello(frame: memoryview) -> int:
-    """ApiVersions always has response header v0, so its error code stands at byte 4."""
+    """ApiVersions always has response header v0, so its error code is at byte 4."""
     return int.from_bytes(frame[4:6], "big", signed=True)

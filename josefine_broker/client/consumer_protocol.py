@@ -1,8 +1,8 @@
-"""What consumers of a group say to each other through the coordinator, which does not read it.
+"""The messages of group consumers to each other, opaque to the coordinator, and the assignors.
 
 Rules: the bytes are Kafka's (ConsumerProtocolSubscription and ConsumerProtocolAssignment, written
-in version 0, which every client reads; of later versions what they append is passed over); both
-assignors are pure and give equal answers for equal members in any order. Who leads a group assigns
+in version 0, which every client reads; fields appended by later versions are skipped). Both
+assignors are pure and give equal results for equal members in any order. A group's leader assigns
 for members of other clients too.
 """
 
@@ -28,7 +28,7 @@ _INT = Struct(">i")
 Subscriptions = Mapping[str, Iterable[str]]
 """Member id → the topics it wants."""
 Counts = Mapping[str, int]
-"""Topic → how many partitions it has; one that is not there has none."""
+"""Topic → number of partitions; 0 for a missing topic."""
 Assignor = Callable[[Subscriptions, Counts], dict[str, list[TopicPartition]]]
 
 
@@ -71,7 +71,8 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def range_assignor(wanted: Subscriptions, counts: Counts) -> dict[str, list[TopicPartition]]:
-    """Of each topic neighbouring partitions, the first members one more where it does not divide.
+    """Adjacent partitions of each topic, one more for the first members if it does not divide
+    evenly.
 
     >>> range_assignor({"a": ["t"], "b": ["t"]}, {"t": 3})["a"]
     [TopicPartition(topic='t', partition=0), TopicPartition(topic='t', partition=1)]
@@ -88,7 +89,8 @@ def range_assignor(wanted: Subscriptions, counts: Counts) -> dict[str, list[Topi
 
 
 def round_robin_assignor(wanted: Subscriptions, counts: Counts) -> dict[str, list[TopicPartition]]:
-    """All partitions in order, one to each member in turn; who does not want a topic is passed."""
+    """All partitions in order, one to each member in turn; members without the topic are
+    skipped."""
     given: dict[str, list[TopicPartition]] = {member: [] for member in wanted}
     topics = {member: set(names) for member, names in wanted.items()}
     turns = cycle(sorted(wanted))
@@ -100,7 +102,7 @@ def round_robin_assignor(wanted: Subscriptions, counts: Counts) -> dict[str, lis
 
 
 ASSIGNORS: Mapping[str, Assignor] = {"range": range_assignor, "roundrobin": round_robin_assignor}
-"""By the names that every client has for them, the preferred one first."""
+"""By the names that every client uses for them, the preferred one first."""
 
 
 def _readers(wanted: Subscriptions) -> dict[str, list[str]]:

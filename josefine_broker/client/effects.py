@@ -1,4 +1,4 @@
-"""What an operation may ask of its shell, and what it is resumed with. Values only.
+"""The effects that an operation yields to its shell, and the results it is resumed with. Values.
 
 An operation is a generator: it yields an `Exchange` (requests to send, answers to wait for) or a
 `Pause`, and is resumed with `Resumed`. So retries, routing and deadlines are decided in one place,
@@ -14,10 +14,10 @@ from josefine_broker.base.errors import KafkaError
 T = TypeVar("T")
 
 ANY_BROKER = -1
-"""Whichever broker is connected already, else the first of the bootstrap list that answers."""
+"""Any connected broker, otherwise the first of the bootstrap list that answers."""
 
 CONTROLLER = -2
-"""The broker that metadata names as controller, else any: brokers forward in KRaft."""
+"""The controller in the metadata, otherwise any broker: brokers forward in KRaft."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Levels of features as an administrator sees and changes them (KIP-584): what the cluster has
-finalized, and what all of its brokers that run understand."""
+"""Administration of feature levels (KIP-584): those finalized by the cluster, and those that all
+running brokers support."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """`level`: as finalized, 0 where it is not. Every broker understands `lowest` to `highest`;
-    where these cross there is no level for all."""
+    """`level`: the finalized one, 0 if there is none. Every broker supports `lowest` to `highest`;
+    if `lowest` is above `highest`, no level is supported by all."""
 
     name: str
     level: int
@@ -28,7 +28,7 @@ class Feature:
 
 
 def describe_features(session: Session, now_ms: int, deadline_ms: int) -> Operation[list[Feature]]:
-    """In the order of their names, of what the brokers that are there now say."""
+    """Features sorted by name, as supported by the brokers that are registered now."""
     attempts = session.start(now_ms, deadline_ms, "describe features")
     found = yield from ask_each_broker(
         session,
@@ -65,7 +65,7 @@ def update_features(
     *,
     only_ask: bool = False,
 ) -> Operation[None]:
-    """Finalize all of these or none. `only_ask`: say whether it would be done."""
+    """Finalize all of these levels or none. `only_ask`: only validate the request."""
     attempts = session.start(now_ms, deadline_ms, "update features", unknown_is_final=True)
     request = u.UpdateFeaturesRequest(
         timeout_ms=deadline_ms - now_ms,

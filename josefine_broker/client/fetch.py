@@ -1,10 +1,10 @@
-"""Reads record batches from partition leaders, or from replicas nearer by (KIP-392, in
+"""Fetches record batches from partition leaders, or from closer replicas (KIP-392, in
 `nearest.py`), and keeps the positions of a reader.
 
-Rules: records stay slices of the response's own buffer; errors that pass by themselves are retried
-here and such partitions are left out of a result that has others; errors that the caller must
-decide on (offset out of range) are in the result. Fetches carry no session (KIP-227): a client
-with few partitions gains nothing from one.
+Rules: records stay slices of the response's buffer. Retriable errors are retried here, and such
+partitions are left out of a result that has others; errors that the caller must decide on (offset
+out of range) are in the result. Fetches carry no session (KIP-227): a client with few partitions
+gains nothing from one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ READ_COMMITTED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
-    """Bounds of one fetch. A first batch larger than them is returned whole all the same."""
+    """Bounds of one fetch. A larger first batch is returned complete all the same."""
 
     bytes_max: int = 50 * 1024 * 1024
     partition_bytes_max: int = 8 * 1024 * 1024
@@ -42,7 +42,7 @@ class FetchOptions:
     max_wait_ms: int = 500
     isolation_level: int = READ_UNCOMMITTED
     rack_id: str = ""
-    """Where the reader is: a leader may send it to a replica there. Empty: read from leaders."""
+    """Rack of the reader: a leader may redirect it to a replica there. Empty: read from leaders."""
 
 
 def fetch(
@@ -83,7 +83,7 @@ def fetch(
                 options, must_refresh = replace(options, rack_id=rack_id), False
                 continue
         if errors:
-            # The next fetch asks for metadata first, also when this one has something to return.
+            # The next fetch refreshes metadata first, even if this one returns records.
             session.forget(tp.topic for tp in errors)
         if found or not positions:
             return found
@@ -106,6 +106,7 @@ def _request(
             partitions=tuple(
                 wire.FetchPartition(
                     index=p,
+                    # Without an epoch no broker fences this client after a change of leader.
                     current_leader_epoch=NO_LEADER_EPOCH,
                     fetch_offset=positions[TopicPartition(topic, p)],
                     last_fetched_epoch=NO_LEADER_EPOCH,
@@ -170,17 +171,17 @@ def _fetched(part: wire.FetchPartitionResponse, code: ErrorCode) -> FetchedParti
 
 
 def records_between(records: memoryview, begin: int, end: int | None) -> Iterator[Record]:
-    """The records of whole batches from `begin` to `end` (exclusive; None: all), CRCs verified.
+    """The records of complete batches from `begin` to `end` (exclusive; None: all), CRCs verified.
 
-    Batches may begin before; control batches are no records. Raises CorruptData, of a batch whose
-    checksum is right UnreadableBatchError.
+    A batch may start before `begin`; control batches have no records. Raises CorruptData, and
+    UnreadableBatchError for a batch whose checksum is right.
     """
     for pos, header in iter_batches(records):
         if header.is_control:
             continue
         verify(records, pos, header)
         if header.end_offset <= begin:
-            continue  # whoever starts behind a batch that cannot be read gets past it
+            continue  # a reader that starts after an unreadable batch skips it
         for record in read_whole_batch(records[pos : pos + header.size_bytes], header):
             if end is not None and record.offset >= end:
                 return
@@ -189,7 +190,7 @@ def records_between(records: memoryview, begin: int, end: int | None) -> Iterato
 
 
 class Positions:
-    """Where a reader of several partitions stands, and how far it wants to go.
+    """Positions of a reader over several partitions, and its end offsets.
 
     `wanted` rotates, so that one busy partition cannot starve the others (KIP-74). End offsets are
     exclusive; None: no end.
@@ -218,7 +219,8 @@ class Positions:
         return self._ends[tp]
 
     def advance(self, tp: TopicPartition, records: memoryview) -> None:
-        """Step over every whole batch in `records`; the partition goes to the back of the row."""
+        """Step over every complete batch in `records`; the partition moves to the end of the
+        queue."""
         offset = self._next.pop(tp)
         for _, header in iter_batches(records):
             offset = max(offset, header.end_offset)

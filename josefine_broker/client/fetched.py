@@ -1,4 +1,4 @@
-"""What a fetch gives of one partition."""
+"""The result of a fetch for one partition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,8 @@ from josefine_broker.base.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One partition's part: whole batches, the last one possibly cut. `records` is one buffer."""
+    """One partition's result: complete batches, the last one possibly cut. `records` is one
+    buffer."""
 
     records: memoryview
     high_watermark: int

@@ -1,6 +1,6 @@
-"""Groups as an operator sees them: which there are, what each does, what it has committed.
+"""Administration of groups: list, state and members, committed offsets.
 
-Every broker is asked for its groups, and each group's coordinator for the rest.
+Every broker lists its groups; each group's coordinator answers the rest.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
 TEXT = "text"
-"""The protocol of groups that are the text protocol's, and their type."""
+"""Protocol and type of the text protocol's groups."""
 DEAD = "Dead"
 EMPTY = "Empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """One group of a list; `coordinator` is a broker's number."""
+    """One group of a list; `coordinator` is a broker id."""
 
     group: str
     state: str
@@ -38,7 +38,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member, and what it was given; nothing while its group rebalances."""
+    """A member and its assignment; empty while its group rebalances."""
 
     member_id: str
     instance_id: str | None
@@ -49,7 +49,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group with its members; `state` is DEAD for one that is not there."""
+    """A group with its members; `state` is DEAD for a missing group."""
 
     group: str
     state: str
@@ -58,11 +58,11 @@ class GroupDescription:
     coordinator: int
     members: tuple[GroupMember, ...]
     epoch: int | None = None
-    """Of a group of the consumer protocol; None: it is a classic group."""
+    """Epoch of a consumer protocol group; None: it is a classic group."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members, or may have in a moment."""
+        """Whether it has members, or may have some in a moment."""
         return self.state not in (EMPTY, DEAD)
 
 
@@ -73,8 +73,7 @@ def list_groups(
     deadline_ms: int,
     types: Collection[str] = (),
 ) -> Operation[list[GroupListing]]:
-    """The groups of all brokers by name, only those in one of `states`, and of one of `types`, if
-    any are given."""
+    """The groups of all brokers by name, filtered by `states` and by `types` if any are given."""
     attempts = session.start(now_ms, deadline_ms, "list groups")
     request = e.list_groups.ListGroupsRequest(
         states_filter=tuple(states), types_filter=tuple(types)
@@ -92,7 +91,7 @@ def list_groups(
         )
         for node, response in responses
         for each in response.groups
-        if not types or each.group_type in types  # before ListGroups 5 brokers know no filter
+        if not types or each.group_type in types  # ListGroups before version 5 has no type filter
     ]
     return sorted(found, key=lambda each: each.group)
 
@@ -105,7 +104,7 @@ def _list_error(response: e.list_groups.ListGroupsResponse) -> KafkaError | None
 def describe_group(
     session: Session, group: str, now_ms: int, deadline_ms: int
 ) -> Operation[GroupDescription]:
-    """What its coordinator says of a group of either protocol; one that is not there is DEAD."""
+    """The coordinator's description of a group of either protocol; a missing group is DEAD."""
     attempts = session.start(now_ms, deadline_ms, f"group '{group}'")
     classic = yield from _describe_classic(session, attempts, group)
     if classic.state != DEAD:
@@ -149,7 +148,8 @@ def _describe_classic(
 def _describe_consumers(
     session: Session, attempts: Attempts, group: str
 ) -> Operation[GroupDescription | None]:
-    """A group of the consumer protocol (KIP-848); None: there is none, or its broker knows none."""
+    """A consumer protocol group (KIP-848); None: there is none, or the broker does not know
+    them."""
     request = e.consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=(group,))
     try:
         response = yield from ask_coordinator(
@@ -161,7 +161,7 @@ def _describe_consumers(
             lambda r: _group_error(group, r.groups[0].error_code, ErrorCode.group_id_not_found),
         )
     except KafkaError as error:
-        if error.code is ErrorCode.unsupported_version:
+        if error.code is ErrorCode.unsupported_version:  # a broker before KIP-848
             return None
         raise
     described = response.groups[0]
@@ -192,8 +192,8 @@ def _describe_consumers(
 
 
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Members that are no consumers have assignments of another kind; of a subscription of the text
-    protocol it is the name of its partition."""
+    """Members of other protocol types have assignments of other kinds; the assignment of a text
+    protocol subscription is the name of its partition."""
     if protocol_type == TEXT:
         topic, _, index = assignment.decode(errors="replace").rpartition("-")
         return (TopicPartition(topic, int(index)),) if index.isdigit() else ()
@@ -208,7 +208,7 @@ def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ..
 def all_committed(
     session: Session, group: str, now_ms: int, deadline_ms: int
 ) -> Operation[dict[TopicPartition, int]]:
-    """Everything that the group has committed in topics that are there."""
+    """All offsets that the group committed in existing topics."""
     attempts = session.start(now_ms, deadline_ms, f"offsets of group '{group}'")
     yield from refresh(session, attempts, None)
     entities = e.offset_fetch
@@ -232,7 +232,7 @@ def all_committed(
 
 
 def delete_group(session: Session, group: str, now_ms: int, deadline_ms: int) -> Operation[None]:
-    """The group with all that it committed. Raises KafkaError: it has members, or is not there."""
+    """Delete the group with all its offsets. Raises KafkaError: it has members, or is missing."""
     attempts = session.start(now_ms, deadline_ms, f"delete group '{group}'")
     yield from ask_coordinator(
         session,

@@ -1,6 +1,6 @@
 """Committed offsets of consumer groups, and producer ids.
 
-The coordinator of a group is looked up once and again when a broker says it is not it.
+The coordinator of a group is cached, and looked up again when a broker refuses that role.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: a member in its generation, or nobody in particular (a group of no members)."""
+    """The committing client: a member in its generation, or none (a group without members)."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -45,7 +45,7 @@ NOBODY = Committer()
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What a broker gave an idempotent producer (KIP-98)."""
+    """The identity that a broker gave an idempotent producer (KIP-98)."""
 
     producer_id: int
     producer_epoch: int
@@ -54,7 +54,7 @@ class ProducerIdentity:
 def init_producer_id(
     session: Session, now_ms: int, deadline_ms: int
 ) -> Operation[ProducerIdentity]:
-    """A producer id nobody had before, for an idempotent producer."""
+    """A new producer id for an idempotent producer."""
     attempts = session.start(now_ms, deadline_ms, "producer id")
     request = e.init_producer_id.InitProducerIdRequest(
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
@@ -71,7 +71,7 @@ def _producer_id_error(response: e.init_producer_id.InitProducerIdResponse) -> K
 
 
 def find_coordinator(session: Session, attempts: Attempts, group: str) -> Operation[int]:
-    """Broker id of the group's coordinator; metadata then knows its address."""
+    """Broker id of the group's coordinator; the metadata then has its address."""
     request = e.find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
     call = Call(node=ANY_BROKER, api_key=apis.FIND_COORDINATOR, request=request)
     response, _ = yield from ask_until(attempts, call, lambda r: _coordinator_error(group, r))
@@ -100,7 +100,7 @@ def ask_coordinator(
     request: Any,
     check: Callable[[Any], KafkaError | None],
 ) -> Operation[Any]:
-    """One request to the group's coordinator, wherever it moves meanwhile."""
+    """Send one request to the group's coordinator, following it when it moves."""
     while True:
         node = session.coordinators.get(group)
         if node is None:
@@ -124,7 +124,7 @@ def commit_offsets(
     deadline_ms: int,
     committer: Committer = NOBODY,
 ) -> Operation[None]:
-    """Store the next offset to read per partition. Raises KafkaError where `committer` may not."""
+    """Store the next offset to read per partition. Raises KafkaError if `committer` is refused."""
     attempts = session.start(now_ms, deadline_ms, "commit offsets")
     yield from _know_topics(session, attempts, offsets)
     entities = e.offset_commit
@@ -203,6 +203,7 @@ def committed_offsets(
         request,
         lambda response: _fetch_error(group, response),
     )
+    # One error fails the whole answer: without it a partition would look as if never committed.
     found = {}
     for topic in response.groups[0].topics:
         name = topic_name(session.cluster, topic.name, topic.topic_id)

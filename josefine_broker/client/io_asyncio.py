@@ -1,9 +1,9 @@
-"""The asyncio shell: for code that lives on an event loop, such as the journal. (Followers
-move their own frames, over `io_asyncio_protocol`.)
+"""The asyncio shell: for code on an event loop, such as the journal. (Followers move their own
+frames, over `io_asyncio_protocol`.)
 
-Rules: no task is started here; operations of several tasks share a connection and are answered in
-order; every wait has the operation's absolute deadline; a connection that failed in any way, or
-that a deadline ran out on, is closed and never used again.
+Rules: no task is started here. Operations of several tasks share a connection and are answered in
+order. Every wait has the operation's absolute deadline. A connection that failed, or timed out, is
+closed and never reused.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ class AsyncClient:
         rng: Random | None = None,
         security: Security = PLAINTEXT,
     ) -> None:
-        """Opens nothing yet, but the files of `security`. Raises ValueError for a bootstrap that is
-        no list of host:port, and for files that do not serve."""
+        """Opens only the files of `security`. Raises ValueError for a bootstrap that is no list of
+        host:port, and for invalid files."""
         self._session = Session(parse_bootstrap(bootstrap), policy, rng or Random())
         self._client_id = client_id
         self._secured = secured(security)
@@ -72,7 +72,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; operations under way end with network_exception."""
+        """Close every connection; running operations end with network_exception."""
         self._is_closed = True
         for connection in list(self._connections.values()):
             connection.close()
@@ -87,7 +87,7 @@ class AsyncClient:
         )
 
     def topic_id(self, topic: str) -> UUID | None:
-        """As the metadata told it last (KIP-516); None where they did not."""
+        """The id in the last metadata (KIP-516); None if they had none."""
         return self._session.cluster.topic_id(topic)
 
     async def partition_count(self, topic: str, *, timeout_ms: int | None = None) -> int:
@@ -103,7 +103,8 @@ class AsyncClient:
         isolation_level: int = 0,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Partition → EARLIEST, LATEST, MAX_TIMESTAMP or milliseconds; offset -1: none so late."""
+        """Partition → EARLIEST, LATEST, MAX_TIMESTAMP or milliseconds; offset -1: no record that
+        late."""
         return await self._run(
             lambda t, d: offsets.list_offsets(self._session, wanted, isolation_level, t, d),
             timeout_ms,
@@ -216,7 +217,7 @@ class AsyncClient:
         return Resumed(monotonic_ms(), replies)
 
     async def _exchange(self, exchange: Exchange) -> tuple[object, ...]:
-        """All requests out, then all answers in: brokers work at the same time."""
+        """Send all requests, then receive all answers: brokers work at the same time."""
         asked: list[tuple[ProtocolConnection, asyncio.Future[object] | None] | Unanswered] = []
         for call in exchange.calls:
             try:
@@ -261,7 +262,8 @@ class AsyncClient:
     async def _connected(
         self, candidates: Sequence[Address], deadline_ms: int
     ) -> ProtocolConnection:
-        """An open connection to one of `candidates`, else a new one to the first that answers."""
+        """An open connection to one of `candidates`, otherwise a new one to the first that
+        answers."""
         for address in candidates:
             connection = self._connections.get(address)
             if connection is not None and connection.is_usable:
@@ -296,5 +298,5 @@ class AsyncClient:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds that never go back: what deadlines are made of."""
+    """Monotonic milliseconds: the unit of deadlines."""
     return time.monotonic_ns() // 1_000_000

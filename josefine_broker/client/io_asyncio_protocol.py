@@ -23,7 +23,7 @@ from josefine_broker.wire.frames import TLS_HINT, FrameBuffer
 
 
 class ProtocolConnection(asyncio.BufferedProtocol):
-    """Used by one event loop; made by `open`."""
+    """Used by one event loop; created by `open`."""
 
     def __init__(self, address: Address, client_id: str, login: Login | None = None) -> None:
         self.address = address
@@ -37,8 +37,8 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     async def open(
         cls, address: Address, client_id: str, secured: Secured = UNSECURED
     ) -> "ProtocolConnection":
-        """Connect, shake hands where there is TLS, and agree on versions. Raises KafkaError or
-        OSError; cancellable."""
+        """Connect, complete a TLS handshake if configured, and agree on versions. Raises KafkaError
+        or OSError; cancellable."""
         loop, login = asyncio.get_running_loop(), secured.login()
         _, self = await loop.create_connection(
             lambda: cls(address, client_id, login),
@@ -61,7 +61,8 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     def send(
         self, api_key: int, request: Any, *, wants_response: bool = True
     ) -> asyncio.Future[Any] | None:
-        """Write one request; its answer's future. Raises KafkaError(unsupported_version)."""
+        """Write one request; returns the future of its answer. Raises
+        KafkaError(unsupported_version)."""
         if not self.is_usable or self._transport is None:
             raise self._lost("closed")
         self._transport.writelines(self._core.send(api_key, request, wants_response=wants_response))
@@ -75,7 +76,9 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._end(self._lost("closed here"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports are not asyncio's
         self._transport.writelines(self._core.hello())
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -117,7 +120,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         )
 
     def _end(self, error: KafkaError) -> None:
-        """Close once; whoever waits for an answer gets `error`."""
+        """Close once; every pending answer gets `error`."""
         self._core.close()
         if not self._ready.done():
             self._ready.set_exception(error)

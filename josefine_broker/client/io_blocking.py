@@ -1,9 +1,9 @@
 """The blocking shell: sockets for Spark executors, the command line and tests.
 
 Rules: every wait has the operation's absolute deadline; a connection that failed in any way is
-closed and never used again; an answer is received straight into one buffer of its size. One
-operation runs at a time: a client may be used by a prefetch thread and its owner, and `close` from
-any thread ends a wait.
+closed and never reused; an answer is received straight into one buffer of its size. One operation
+runs at a time: a client may be used by a prefetch thread and its owner, and `close` from any thread
+ends a wait.
 """
 
 import threading
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """A Kafka client that waits. Every method raises KafkaError with one clear sentence."""
+    """A blocking Kafka client. Every method raises KafkaError with one clear sentence."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class BlockingClient:
         watch: Watch = unwatched,
         security: Security = PLAINTEXT,
     ) -> None:
-        """Opens nothing yet, but the files of `security`. Raises ValueError for a bootstrap that is
-        no list of host:port, and for files that do not serve."""
+        """Opens only the files of `security`. Raises ValueError for a bootstrap that is no list of
+        host:port, and for invalid files."""
         self._session = Session(parse_bootstrap(bootstrap), policy, rng or Random())
         self._client_id = client_id
         self._secured = secured(security)
@@ -104,13 +104,13 @@ class BlockingClient:
         return self._run(lambda t, d: operations.metadata(self._session, topics, t, d), timeout_ms)
 
     def known_topic_id(self, topic: str) -> UUID | None:
-        """Of the topic that the last answers were of; asks nobody."""
+        """The id of this topic in the last metadata; sends no request."""
         return self._session.cluster.topic_id(topic)
 
     def partition_count(
         self, topic: str, *, create: bool = False, timeout_ms: int | None = None
     ) -> int:
-        """Partitions of a topic. With `create` the broker may make it, where it does so for
+        """Partitions of a topic. With `create` the broker may create it, if it does so for
         producers. Raises KafkaError(unknown_topic_or_partition)."""
         return self._run(
             lambda t, d: operations.partition_count(self._session, topic, t, d, create=create),
@@ -124,7 +124,8 @@ class BlockingClient:
         isolation_level: int = 0,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Partition → EARLIEST, LATEST, MAX_TIMESTAMP or milliseconds; offset -1: none so late."""
+        """Partition → EARLIEST, LATEST, MAX_TIMESTAMP or milliseconds; offset -1: no record that
+        late."""
         return self._run(
             lambda t, d: offsets.list_offsets(self._session, wanted, isolation_level, t, d),
             timeout_ms,
@@ -142,9 +143,10 @@ class BlockingClient:
         rack_id: str = "",
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, FetchedPartition]:
-        """Long-poll once. `records` keeps its buffer alive; drop it and the buffer is used again.
+        """Long-poll once. `records` keeps its buffer alive; when it is dropped the buffer is
+        reused.
 
-        Partitions whose error passes by itself are absent, unless all have one.
+        Partitions with a retriable error are absent, unless all have one.
         """
         options = FetchOptions(
             bytes_max=bytes_max,
@@ -154,7 +156,7 @@ class BlockingClient:
             isolation_level=isolation_level,
             rack_id=rack_id,
         )
-        if timeout_ms is None:
+        if timeout_ms is None:  # a long poll may use its wait in addition
             timeout_ms = self._session.policy.request_timeout_ms + max_wait_ms
         return self._run(
             lambda t, d: fetching.fetch(self._session, positions, options, t, d), timeout_ms
@@ -209,7 +211,7 @@ class BlockingClient:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Topic → total number of partitions it shall have."""
+        """Topic → new total number of partitions."""
         self._run(
             lambda t, d: admin.create_partitions(self._session, counts, validate_only, t, d),
             timeout_ms,
@@ -238,7 +240,7 @@ class BlockingClient:
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Drop records below an offset (-1: all); the new log start offsets."""
+        """Delete records below an offset (-1: all); returns the new log start offsets."""
         return self._run(
             lambda t, d: offsets.delete_records(self._session, before, t, d), timeout_ms
         )
@@ -272,7 +274,7 @@ class BlockingClient:
         *,
         timeout_ms: int | None = None,
     ) -> T:
-        """An operation that has no method here: of `replicas`, `group_admin`, `membership`, ..."""
+        """Run an operation without a method here: of `group_admin` or `membership`."""
         return self._run(lambda t, d: operation(self._session, t, d), timeout_ms)
 
     def _run(self, operation: Callable[[int, int], Operation[T]], timeout_ms: int | None) -> T:
@@ -286,7 +288,7 @@ class BlockingClient:
                 while True:
                     effect = steps.send(self._perform(effect))
                     if self._closed.is_set():
-                        self.close()  # also what was opened while another thread closed
+                        self.close()  # also connections opened while another thread closed
                         raise KafkaError(ErrorCode.network_exception, "the client is closed")
             except StopIteration as stop:
                 result: T = stop.value
@@ -301,7 +303,7 @@ class BlockingClient:
         return Resumed(monotonic_ms(), replies)
 
     def _exchange(self, exchange: Exchange) -> tuple[object, ...]:
-        """All requests out, then all answers in: brokers work at the same time."""
+        """Send all requests, then receive all answers: brokers work at the same time."""
         deadline_ms = exchange.deadline_ms
         asked: list[SocketConnection | Unanswered] = []
         for call in exchange.calls:
@@ -336,7 +338,8 @@ class BlockingClient:
             self._connections.pop(connection.address, None)
 
     def _connected(self, candidates: Sequence[Address], deadline_ms: int) -> SocketConnection:
-        """An open connection to one of `candidates`, else a new one to the first that answers."""
+        """An open connection to one of `candidates`, otherwise a new one to the first that
+        answers."""
         for address in candidates:
             if address in self._connections:
                 return self._connections[address]
@@ -350,7 +353,7 @@ class BlockingClient:
                 )
             except (KafkaError, OSError) as error:
                 if isinstance(error, KafkaError) and error.code in LOGIN_REFUSED:
-                    raise  # nobody else will let us in, and guessers wait ever longer
+                    raise  # no other broker accepts it, and repeated failures are delayed
                 reasons.append(f"{address} ({failure(error)})")
                 continue
             self._connections[address] = connection
@@ -364,8 +367,8 @@ class BlockingClient:
 class BlockingProducer:
     """Collects records and writes them in batches, in order; idempotent unless acks is 0 or 1.
 
-    `send` writes what is full before it takes more; `flush` writes the rest. An error ends the
-    producer: what was not acknowledged may or may not be in the topic.
+    `send` writes full batches before it takes more; `flush` writes the rest. An error ends the
+    producer: unacknowledged records may or may not be in the topic.
     """
 
     def __init__(
@@ -393,7 +396,7 @@ class BlockingProducer:
 
     @property
     def delivered(self) -> dict[TopicPartition, Delivered]:
-        """What was acknowledged so far, per partition."""
+        """The records acknowledged so far, per partition."""
         return self._accumulator.delivered
 
     def send(
@@ -446,5 +449,5 @@ class BlockingProducer:
 
 
 def monotonic_ms() -> int:
-    """Milliseconds that never go back: what deadlines are made of."""
+    """Monotonic milliseconds: the unit of deadlines."""
     return time.monotonic_ns() // 1_000_000

@@ -1,7 +1,7 @@
 """One TCP connection of the blocking shell: bytes of `connection.Connection` in and out.
 
-Every failure is a KafkaError with the address in it: network_exception when the peer or the
-network ended it, request_timed_out when the deadline did. The owner closes it after any of them.
+Every failure is a KafkaError with the address in it: network_exception when the peer or the network
+failed, request_timed_out at the deadline. The owner closes it after any of them.
 """
 
 import errno
@@ -21,14 +21,14 @@ from josefine_broker.client.connection import Connection
 from josefine_broker.client.io_tls import UNSECURED, Secured
 
 RESPONSE_BYTES_MAX = 320 * 1024 * 1024
-"""A larger length prefix is no Kafka answer (TLS' first bytes claim 335 MB, HTTP's 1.2 GB)."""
+"""A larger length prefix is no Kafka answer (TLS' first bytes read as 335 MB, HTTP's 1.2 GB)."""
 
 NO_BROKER = "what answers there is no Kafka broker, or one that wants TLS (security.protocol)"
 HUNG_UP = "hung up on, perhaps a listener without TLS"
 SPEAKS_TLS = "what answers there speaks TLS: set security.protocol"
 
 SEND_JOIN_BYTES_MAX = 64 * 1024
-"""Smaller requests are copied together: one system call costs more than the copy."""
+"""Smaller requests are joined by a copy: one system call costs more than the copy."""
 
 LOGIN_REFUSED = frozenset(
     {
@@ -42,7 +42,7 @@ RECEIVE_BUFFER_BYTES = 1024 * 1024
 
 
 class SocketConnection:
-    """Used by one thread at a time, but for `close`."""
+    """Used by one thread at a time, except for `close`."""
 
     __slots__ = ("_buffers", "_core", "_socket", "address")
 
@@ -60,8 +60,8 @@ class SocketConnection:
         deadline_ms: int,
         secured: Secured = UNSECURED,
     ) -> "SocketConnection":
-        """Connect, shake hands where there is TLS, agree on versions, log in. Raises KafkaError or
-        OSError."""
+        """Connect, complete a TLS handshake if configured, agree on versions, log in. Raises
+        KafkaError or OSError."""
         timeout_s = _left_s(deadline_ms)
         sock = socket.create_connection((address.host, address.port), timeout_s)
         self = cls(address, sock, Connection(client_id, secured.login()))
@@ -76,6 +76,7 @@ class SocketConnection:
                 if self._core.hear_hello(self._read_frame(deadline_ms)):
                     return self
         except (CorruptData, EOFError) as error:
+            # Before the first valid answer a broken one means a wrong port, not a broken broker.
             self.close()
             raise KafkaError(
                 ErrorCode.network_exception,
@@ -106,9 +107,9 @@ class SocketConnection:
             ) from error
 
     def close(self) -> None:
-        """From any thread: a receive in progress ends."""
+        """From any thread: ends a receive in progress."""
         try:
-            # Not the TLS socket's own: it would pull its state from under a receive.
+            # Not the TLS socket's own shutdown: it would remove the state that a receive uses.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError as error:
             if error.errno not in (errno.ENOTCONN, errno.EBADF):

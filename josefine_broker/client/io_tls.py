@@ -1,5 +1,5 @@
-"""What a client's connections need of its security: the TLS context from the files that its
-settings name, and a login of its own for each, with the token that is where they say.
+"""The security of a client's connections: the TLS context from the configured files, and a new
+login for each connection, with the current token.
 """
 
 import os
@@ -39,20 +39,20 @@ def client_context(security: Security) -> ssl.SSLContext | None:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """How each connection begins."""
+    """The TLS context and the login of each new connection."""
 
     tls: ssl.SSLContext | None = None
     security: Security = PLAINTEXT
 
     def login(self) -> Login | None:
-        """A new one, with a nonce that nobody had before; None: nobody asks who we are. Raises
-        KafkaError where a token is to be and is not."""
+        """A new login with a fresh nonce; None: no authentication. Raises KafkaError if the token
+        is missing."""
         if not self.security.protocol.is_sasl:
             return None
         return Login(self.security, secrets.token_urlsafe(NONCE_BYTES), self._bearer())
 
     def _bearer(self) -> str:
-        """As it is now: who renews it writes it to the same place."""
+        """The current token: a renewed one is written to the same place."""
         place = self.security.token
         if place is None:
             return ""

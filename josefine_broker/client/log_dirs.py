@@ -1,4 +1,4 @@
-"""What lies in the data directories of all brokers (DescribeLogDirs, KIP-113)."""
+"""The contents of all brokers' data directories (DescribeLogDirs, KIP-113)."""
 
 from __future__ import annotations
 

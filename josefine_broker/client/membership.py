@@ -1,9 +1,9 @@
-"""A consumer's membership of a group, by the classic protocol: join, heartbeat, commit, leave.
+"""Membership of a consumer in a group, by the classic protocol: join, heartbeat, commit, leave.
 
-Rules: an operation that finds the generation over says so and forgets it; only `join` begins
-another. A member that the coordinator does not know joins anew under another id. Whoever is made
-leader assigns for all. What was read is to be committed before `join` is asked for again: between
-two generations the partitions may go to somebody else.
+Rules: an operation that finds its generation over reports that and forgets it; only `join` starts
+another. A member that the coordinator does not know joins again under a new id. The group's leader
+assigns for all. Offsets must be committed before `join` is called again: between two generations
+another member may get the partitions.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ ENDED = frozenset(
         ErrorCode.unknown_member_id,
     }
 )
-"""What a member is told whose generation is over: it is to join again."""
+"""Codes for a member whose generation is over: it must rejoin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """Of one member, in milliseconds; the defaults are those of Kafka's consumers."""
+    """Settings of one member, in milliseconds; the defaults are those of Kafka's consumers."""
 
     session_timeout_ms: int = 45_000
-    """Unheard of for so long, it is lost."""
+    """Without a heartbeat for this long, the member is removed."""
     rebalance_timeout_ms: int = 300_000
-    """How long the others wait for it to join again."""
+    """The time the others wait for it to rejoin."""
     heartbeat_ms: int = 3_000
 
 
 class Membership:
-    """Mutable: what one member was told last."""
+    """Mutable: the member's current generation."""
 
     __slots__ = ("generation", "group", "member_id", "settings", "topics")
 
@@ -69,13 +69,13 @@ class Membership:
         return self.generation != NO_GENERATION
 
     def ended(self, code: ErrorCode) -> None:
-        """Its generation is over, by this code; a member that is unknown has no id either."""
+        """Its generation ended with this code; an unknown member loses its id too."""
         self.generation = NO_GENERATION
         if code is ErrorCode.unknown_member_id:
             self.member_id = NO_MEMBER
 
     def error(self, code: ErrorCode) -> KafkaError | None:
-        """None for what `ended` understands."""
+        """None for the codes that `ended` handles."""
         if code is ErrorCode.none or code in ENDED:
             return None
         return KafkaError(code, f"group '{self.group}': {code.name.replace('_', ' ')}")
@@ -84,7 +84,7 @@ class Membership:
 def join(
     session: Session, member: Membership, now_ms: int, deadline_ms: int
 ) -> Operation[tuple[TopicPartition, ...]]:
-    """Be a member of the next generation: what it gives to this one."""
+    """Join the next generation; returns this member's assignment."""
     attempts = session.start(now_ms, deadline_ms, f"join group '{member.group}'")
     while True:
         joined = yield from _join(session, attempts, member)
@@ -107,6 +107,7 @@ def join(
             request,
             lambda r: member.error(r.error_code),
         )
+        # Another rebalance may have started since the join: then join again.
         if synced.error_code is ErrorCode.none:
             member.generation = joined.generation_id
             return decode_assignment(synced.assignment)
@@ -116,7 +117,7 @@ def join(
 def _join(
     session: Session, attempts: Attempts, member: Membership
 ) -> Operation[e.join_group.JoinGroupResponse | None]:
-    """One JoinGroup. None: again, with what `member` knows now."""
+    """One JoinGroup. None: send another, with the new state of `member`."""
     metadata = encode_subscription(member.topics)
     request = e.join_group.JoinGroupRequest(
         group_id=member.group,
@@ -140,7 +141,7 @@ def _join(
     if response.error_code is ErrorCode.none:
         member.member_id = response.member_id
         return response  # type: ignore[no-any-return]
-    if response.error_code is ErrorCode.member_id_required:
+    if response.error_code is ErrorCode.member_id_required:  # join again with this id (KIP-394)
         member.member_id = response.member_id
     else:
         member.ended(response.error_code)
@@ -157,7 +158,7 @@ def _assignments(
     member: Membership,
     joined: e.join_group.JoinGroupResponse,
 ) -> Operation[tuple[e.sync_group.SyncGroupRequestAssignment, ...]]:
-    """Everybody's, from the leader; from others nothing."""
+    """The assignments of all members, from the leader; from others none."""
     if joined.leader != joined.member_id or joined.skip_assignment:
         return ()
     assignor = ASSIGNORS.get(joined.protocol_name or "")
@@ -179,7 +180,7 @@ def _assignments(
 
 
 def _subscription(metadata: bytes) -> tuple[str, ...]:
-    """What cannot be read wants nothing: one member's bytes shall not stop its group."""
+    """Unreadable metadata count as no topics: one member's bytes must not stop its group."""
     try:
         return decode_subscription(metadata)
     except CorruptData:
@@ -189,7 +190,7 @@ def _subscription(metadata: bytes) -> tuple[str, ...]:
 def heartbeat(
     session: Session, member: Membership, now_ms: int, deadline_ms: int
 ) -> Operation[bool]:
-    """Be heard; whether the generation goes on."""
+    """Send a heartbeat; returns whether the generation continues."""
     attempts = session.start(now_ms, deadline_ms, f"heartbeat to group '{member.group}'")
     response = yield from ask_coordinator(
         session,
@@ -203,7 +204,7 @@ def heartbeat(
     )
     if response.error_code is ErrorCode.none:
         return True
-    # Called to join again: the generation still counts for a commit.
+    # The group rebalances: the generation is still valid for a commit.
     if response.error_code is not ErrorCode.rebalance_in_progress:
         member.ended(response.error_code)
     return False
@@ -217,7 +218,7 @@ def commit(
     deadline_ms: int,
 ) -> Operation[bool]:
     """Store the next offset to read per partition. False: the generation is over, nothing is
-    stored, and somebody else may be reading from where the last commit was."""
+    stored, and another member may already read from the last commit."""
     committer = Committer(member.member_id, member.generation)
     try:
         yield from groups.commit_offsets(
@@ -232,7 +233,7 @@ def commit(
 
 
 def leave(session: Session, member: Membership, now_ms: int, deadline_ms: int) -> Operation[None]:
-    """Be a member no more: its partitions go to the others at once."""
+    """Leave the group: the others get its partitions at once."""
     if member.member_id == NO_MEMBER:
         return
     attempts = session.start(now_ms, deadline_ms, f"leave group '{member.group}'")

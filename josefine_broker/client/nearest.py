@@ -1,9 +1,9 @@
-"""Which replica to fetch from when a leader knows one nearer to the reader (KIP-392). No I/O.
+"""The choice of the replica to fetch from when the leader names a closer one (KIP-392). No I/O.
 
-Rules: only a leader says so, and only to a reader that tells its rack; what a nearer replica cannot
-answer its leader is asked for, at once; a replica that has nothing new is left too, for it may have
-fallen behind, which its leader knows; a place is forgotten in time, as metadata are. So a stale
-replica delays a reader by a fetch and never ends it.
+Rules: only a leader names a replica, and only to a reader that sends its rack. Requests that the
+closer replica cannot answer go to the leader, at once. A replica without new records is left too,
+because it may lag, which only its leader knows. A choice expires, as metadata do. So a stale
+replica delays a reader by one fetch and never stops it.
 """
 
 from collections.abc import Set
@@ -17,13 +17,13 @@ NEARER_MS = 300_000
 """Kafka's clients ask the leader again with their metadata: metadata.max.age.ms."""
 
 LEADERS = ""
-"""The rack of a reader that is sent nowhere."""
+"""The rack of a reader that reads from leaders only."""
 
 
 def send_near(
     session: Session, routes: dict[int, list[TopicPartition]], now_ms: int
 ) -> Set[TopicPartition]:
-    """Move partitions from their leaders to the replicas that these named; which ones moved."""
+    """Move partitions from their leaders to the replicas these named; returns the moved ones."""
     near = set()
     for leader, partitions in list(routes.items()):
         for tp in list(partitions):
@@ -46,12 +46,13 @@ def follow(
     errors: dict[TopicPartition, KafkaError],
     now_ms: int,
 ) -> str:
-    """Take out of `found` and `errors` what another replica is to be asked for; the rack to tell
-    when that is done at once."""
+    """Remove from `found` and `errors` the partitions to be fetched from another replica; returns
+    the rack to send when that is done at once."""
     for tp in near:
         answer = found.get(tp)
         if answer is not None and answer.error_code is ErrorCode.none and answer.records:
             continue
+        # No new records, or an error: the replica may lag, so the leader is asked next.
         session.nearer.pop(tp, None)
         if answer is None or answer.error_code is not ErrorCode.none:
             found.pop(tp, None)

@@ -1,4 +1,5 @@
-"""Offsets of partitions: by time, earliest, latest; and DeleteRecords, which moves the earliest."""
+"""Offsets of partitions: by time, earliest, latest; and DeleteRecords, which raises the
+earliest."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ CONSUMER_REPLICA_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """`offset` -1: no record at or after the timestamp asked for."""
+    """`offset` -1: no record at or after the requested timestamp."""
 
     offset: int
     timestamp_ms: int
@@ -92,7 +93,8 @@ def delete_records(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[dict[TopicPartition, int]]:
-    """Drop every record below an offset (-1: up to the high watermark). New log start offsets."""
+    """Delete records below an offset (-1: up to the high watermark). Returns new log start
+    offsets."""
     attempts = session.start(now_ms, deadline_ms, "delete records")
     kind = Spread(
         api_key=apis.DELETE_RECORDS,

@@ -1,8 +1,8 @@
-"""The loops every operation is made of: ask one broker, refresh metadata, spread over leaders.
+"""The common loops of operations: ask one broker, refresh metadata, spread over leaders.
 
-Rules: an operation takes `now_ms` and carries it on; each failure goes through `Attempts.after`,
-which alone decides between a pause and giving up; what is known of the cluster comes only from
-`refresh`, and is forgotten only by the session.
+Rules: an operation takes `now_ms` and passes it on; each failure goes through `Attempts.after`,
+which alone decides between a pause and giving up; cluster metadata come only from `refresh`, and
+only the session forgets them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 TOPIC_NAMES = "1 to 249 of a-z A-Z 0-9 . _ -, and neither '.' nor '..'"
 
 ANSWER_SLACK_MS = 1_000
-"""On top of the timeout that a request carries."""
+"""Added to the timeout that a request carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one partition's part: a result, or the error that ended its retries."""
+    """The result of one partition: a value, or the error that ended its retries."""
 
     result: Any = None
     error: KafkaError | None = None
     passed: tuple[ErrorCode, ...] = ()
-    """The errors before that, in order: one for each time it was sent again."""
+    """The earlier errors, in order: one for each retry."""
 
 
 def ask(attempts: Attempts, call: Call) -> Operation[tuple[Any, int]]:
-    """One request, tried until it is answered. Returns (response, now_ms).
+    """One request, retried until it is answered. Returns (response, now_ms).
 
-    A broker that is told how long it may take answers when that is over, which is our deadline: its
-    reason is waited for a moment longer.
+    A broker with a timeout in the request answers when that is over, which is our deadline: its
+    reason is awaited a moment longer.
     """
     while True:
         now, deadline_ms = call, attempts.deadline_ms
@@ -87,7 +87,7 @@ def ask(attempts: Attempts, call: Call) -> Operation[tuple[Any, int]]:
 def ask_until(
     attempts: Attempts, call: Call, check: Callable[[Any], KafkaError | None]
 ) -> Operation[tuple[Any, int]]:
-    """Like `ask`, and again while `check` finds an error in the response that passes by itself."""
+    """Like `ask`, and retried while `check` finds a retriable error in the response."""
     while True:
         response, now_ms = yield from ask(attempts, call)
         error = check(response)
@@ -97,7 +97,7 @@ def ask_until(
 
 
 def answered_error(code: ErrorCode, message: str | None) -> KafkaError | None:
-    """What an answer's two fields say, for `ask_until`; None: it is well."""
+    """The error in an answer's two fields, for `ask_until`; None: success."""
     return None if code is ErrorCode.none else KafkaError(code, message or "")
 
 
@@ -108,10 +108,10 @@ def ask_each_broker(
     request: Any,
     check: Callable[[Any], KafkaError | None],
 ) -> Operation[list[tuple[int, Any]]]:
-    """(broker, its response) of every broker there is, of one round in which all answered well.
+    """(broker, response) of every broker, from one round in which all succeeded.
 
-    Who does not may have died: what it had is another's then, who perhaps was asked before that. So
-    all are asked again, of those that are there by now.
+    A broker that fails may have died: its groups move to another broker, which was perhaps asked
+    before that. So all brokers registered by then are asked again.
     """
     while True:
         cluster, _ = yield from refresh(session, attempts, ())
@@ -130,7 +130,7 @@ def ask_each_broker(
 def ask_once(
     attempts: Attempts, call: Call, check: Callable[[Any], KafkaError | None]
 ) -> Operation[tuple[Any, KafkaError | None, int]]:
-    """(response, why it does not count, now_ms): for whoever looks first whom to ask again."""
+    """(response, why it does not count, now_ms): the caller decides which broker to ask again."""
     resumed = yield Exchange(calls=(call,), deadline_ms=attempts.deadline_ms)
     (reply,) = resumed.replies
     error = reply.error if isinstance(reply, Unanswered) else check(reply)
@@ -140,9 +140,9 @@ def ask_once(
 def refresh(
     session: Session, attempts: Attempts, topics: Iterable[str] | None, *, create: bool = False
 ) -> Operation[tuple[ClusterMetadata, int]]:
-    """Ask any broker about `topics` (None: all); lays the answer over what is known.
+    """Ask any broker about `topics` (None: all); merges the answer into the metadata.
 
-    With `create` a topic that is not there is made, if the broker makes topics for producers.
+    With `create` a missing topic is created, if the broker creates topics for producers.
     """
     wanted = None
     if topics is not None:
@@ -158,13 +158,13 @@ def refresh(
 def _metadata_error(response: e.metadata.MetadataResponse) -> KafkaError | None:
     if response.error_code is ErrorCode.none:
         return None
-    return KafkaError(response.error_code, "the broker refused to tell metadata")
+    return KafkaError(response.error_code, "the broker refused the metadata request")
 
 
 def metadata(
     session: Session, topics: Sequence[str] | None, now_ms: int, deadline_ms: int
 ) -> Operation[ClusterMetadata]:
-    """Brokers and the topics asked for. A topic that does not exist is there, with its error."""
+    """Brokers and the requested topics. A missing topic is included, with its error."""
     attempts = session.start(now_ms, deadline_ms, "metadata")
     found, _ = yield from refresh(session, attempts, topics)
     return found
@@ -173,7 +173,7 @@ def metadata(
 def partition_count(
     session: Session, topic: str, now_ms: int, deadline_ms: int, *, create: bool = False
 ) -> Operation[int]:
-    """Partitions of a topic, which must exist or come to exist within the policy's wait."""
+    """Partitions of a topic, which must exist, or appear within the policy's wait."""
     attempts = session.start(now_ms, deadline_ms, f"topic '{topic}'")
     while True:
         found, now_ms = yield from refresh(session, attempts, (topic,), create=create)
@@ -188,10 +188,10 @@ def partition_count(
 def spread(
     session: Session, attempts: Attempts, kind: Spread, wanted: Iterable[TopicPartition]
 ) -> Operation[dict[TopicPartition, Outcome]]:
-    """Send each partition's part to its leader, and again until it is answered for good.
+    """Send each partition's part to its leader, and retry until it has a final answer.
 
-    Never raises a KafkaError: each partition has its own outcome. Partitions of one leader travel
-    in one request; leaders are asked at the same time.
+    Never raises a KafkaError: each partition has its own outcome. Partitions of one leader share a
+    request; leaders are asked concurrently.
     """
     pending = dict.fromkeys(wanted)
     outcomes: dict[TopicPartition, Outcome] = {}
@@ -208,7 +208,7 @@ def spread(
                 yield _pause_for(attempts, errors, now_ms, pending, outcomes)
             for tp in pending:
                 passed.setdefault(tp, []).append(errors[tp].code)
-            must_refresh = True
+            must_refresh = True  # a retriable error often means another leader
         except KafkaError as error:
             outcomes |= {tp: Outcome(error=error) for tp in pending}
             break
@@ -224,7 +224,7 @@ def _pause_for(
     pending: dict[TopicPartition, None],
     outcomes: dict[TopicPartition, Outcome],
 ) -> Pause:
-    """The wait before the next round; partitions that will not be tried again get their outcome."""
+    """The wait before the next round; partitions without a retry get their outcome."""
     pause = attempts.failed(now_ms)
     for tp in list(pending):
         try:
@@ -242,7 +242,7 @@ def _one_round(
     pending: Iterable[TopicPartition],
     outcomes: dict[TopicPartition, Outcome],
 ) -> Operation[tuple[dict[TopicPartition, KafkaError], int]]:
-    """One request per leader. Fills `outcomes`; returns passing errors of the others."""
+    """One request per leader. Fills `outcomes`; returns the retriable errors of the others."""
     routes, errors = route(session.cluster, pending)
     calls = tuple(
         Call(
@@ -283,7 +283,7 @@ def _sort_answers(
 def route(
     cluster: ClusterMetadata, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
-    """Partitions by the broker that leads them, and why the others cannot be asked for now."""
+    """Partitions by leader, and why the others cannot be requested now."""
     routes: dict[int, list[TopicPartition]] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     for tp in partitions:
@@ -298,7 +298,7 @@ def route(
 
 
 def unroutable(cluster: ClusterMetadata, tp: TopicPartition, code: ErrorCode) -> KafkaError:
-    """Why no broker can be asked about `tp`, with the partitions that its topic does have."""
+    """Why no broker can be asked about `tp`, with the number of partitions in its topic."""
     topic = cluster.topics.get(tp.topic)
     exists = topic is not None and topic.error_code is ErrorCode.none and bool(topic.partitions)
     if topic is not None and exists and tp.partition not in topic.partitions:
@@ -311,7 +311,7 @@ def unroutable(cluster: ClusterMetadata, tp: TopicPartition, code: ErrorCode) ->
 
 
 def partition_error(tp: TopicPartition, code: ErrorCode, message: str | None) -> KafkaError:
-    """The error of one partition in words that name it."""
+    """The error of one partition, with a message that names it."""
     if code is ErrorCode.unknown_topic_or_partition:
         return KafkaError(code, f"topic '{tp.topic}' does not exist")
     if code is ErrorCode.leader_not_available:

@@ -1,7 +1,7 @@
-"""Which partition a key goes to, where its producer names none.
+"""The partition of a key, if the producer names none.
 
-Always the same one, that which Kafka's Java client chooses (murmur2), so that producers of both
-kinds keep the order of a key.
+It is the partition that Kafka's Java client chooses (murmur2), so that producers of both kinds keep
+the order of a key.
 """
 
 _SEED = 0x9747B28C

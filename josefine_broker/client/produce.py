@@ -1,7 +1,7 @@
 """Sends record batches to partition leaders; each partition has its own outcome.
 
-A batch is sent as it is, one per partition and request. When the caller numbered it (idempotent
-producer), a batch that the broker has already counts as written; its base offset may be unknown.
+A batch is sent as it is, one per partition and request. If the caller numbered it (idempotent
+producer), a batch that the broker already has counts as written; its base offset may be unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import produce as wire
 
 UNKNOWN_OFFSET = -1
-"""Base offset of a batch sent with acks=0, or of a duplicate whose place the broker forgot."""
+"""Base offset of a batch sent with acks=0, or of a duplicate whose offset the broker forgot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where a batch went. `log_append_time_ms` -1: the records keep their own timestamps."""
+    """Offset of a written batch. `log_append_time_ms` -1: the records keep their own timestamps."""
 
     base_offset: int
     log_append_time_ms: int = -1

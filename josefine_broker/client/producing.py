@@ -1,10 +1,10 @@
 """The accumulating producer without I/O: records in, numbered batches out, one per partition.
 
 Rules: batches of a partition leave in the order they were sealed and one at a time, so a retry can
-never overtake; with an identity every batch carries the sequence of its first record (KIP-98); a
-batch is sealed when the next record would not fit, or on `seal_all`. There is no linger: the
-shell decides when to drain. After a failed batch nothing more is accepted, because its sequence
-numbers are lost and the partition's order with them.
+never overtake. With an identity every batch carries the sequence of its first record (KIP-98). A
+batch is sealed when the next record would not fit, or on `seal_all`. There is no linger: the shell
+decides when to drain. After a failed batch no record is accepted, because its sequence numbers are
+lost and the partition's order with them.
 """
 
 from collections import deque
@@ -25,14 +25,14 @@ BATCH_BYTES_MAX = 1_000_000
 """Under the 1,048,588 bytes that a broker takes by default (`message.max.bytes`)."""
 
 BUFFER_BYTES_MAX = 8 * 1024 * 1024
-"""Sealed and open batches of one producer; past that the shell must drain before it adds."""
+"""Sealed and open batches of one producer; beyond that the shell must drain before it adds."""
 
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedBatch:
-    """A batch that takes no more records and waits for its turn."""
+    """A batch that takes no more records and waits to be sent."""
 
     partition: TopicPartition
     data: bytearray
@@ -41,7 +41,7 @@ class SealedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """What was acknowledged in one partition. Offsets are -1 where the broker did not tell."""
+    """Acknowledged records of one partition. Offsets are -1 if the broker did not return them."""
 
     record_count: int
     first_offset: int
@@ -102,8 +102,9 @@ class Accumulator:
         return dict(self._delivered)
 
     def choose_partition(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        """By key, else the one that keyless records of the topic fill now: one batch after another,
-        partition by partition (KIP-480), since full batches cost the broker least."""
+        """By key, otherwise the partition that keyless records of the topic fill now: one batch
+        after another, partition by partition (KIP-480), because full batches cost the broker
+        least."""
         if key is not None:
             return partition_for_key(key, partition_count)
         chosen = self._sticky.get(topic)
@@ -160,7 +161,7 @@ class Accumulator:
         )
 
     def take(self) -> dict[TopicPartition, bytearray]:
-        """The oldest sealed batch of each partition, to be written now; each must be settled."""
+        """The oldest sealed batch of each partition, to be written now; `settle` each of them."""
         assert not self._in_flight, "the batches taken before are not settled"
         for tp, queue in list(self._sealed.items()):
             batch = queue.popleft()
@@ -171,7 +172,7 @@ class Accumulator:
         return {tp: batch.data for tp, batch in self._in_flight.items()}
 
     def settle(self, tp: TopicPartition, base_offset: int, error: KafkaError | None) -> None:
-        """What became of the batch of `tp` that `take` gave out."""
+        """Take the result of the batch of `tp` that `take` returned."""
         batch = self._in_flight.pop(tp)
         if error is not None:
             self._error = self._error or error

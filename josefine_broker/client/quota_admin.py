@@ -1,4 +1,4 @@
-"""Client quotas as an administrator sees and sets them (KIP-546)."""
+"""Administration of client quotas (KIP-546)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from josefine_broker.wire.entities import describe_client_quotas as d
 def describe_quotas(
     session: Session, now_ms: int, deadline_ms: int
 ) -> effects.Operation[dict[QuotaEntity, dict[str, float]]]:
-    """Of every user and client id that has any: key → bound."""
+    """Quotas of every user and client id that has any: key → bound."""
     attempts = session.start(now_ms, deadline_ms, "describe quotas")
     request = d.DescribeClientQuotasRequest(components=(), strict=False)
     call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_CLIENT_QUOTAS, request=request)
@@ -37,7 +37,7 @@ def alter_quotas(
     now_ms: int,
     deadline_ms: int,
 ) -> effects.Operation[None]:
-    """Set these of the entity's; None takes one away."""
+    """Set these quotas of the entity; None removes one."""
     attempts = session.start(now_ms, deadline_ms, "alter quotas")
     entry = a.QuotaEntry(
         entity=tuple(

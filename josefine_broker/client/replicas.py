@@ -1,7 +1,7 @@
-"""Where partitions are and who leads them: reassignments, elections, brokers that leave for good.
+"""Administration of replicas and leaders: reassignments, elections, removal of brokers.
 
-Partitions are asked for together and answered one by one: an operation returns what became of
-each, and raises only when the request failed as a whole.
+Partitions are requested together and answered one by one: an operation returns the result of each,
+and raises only when the request failed as a whole.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ UNCLEAN = 1
 """Types of an election (KIP-460)."""
 
 Errors = dict[TopicPartition, KafkaError | None]
-"""What became of each partition; None: done."""
+"""The result of each partition; None: success."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition that is being reassigned; `replicas` has those that come and those that go."""
+    """A partition that is being reassigned; `replicas` includes added and removed ones."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -44,7 +44,7 @@ def _whole(response: Any) -> KafkaError | None:
 
 
 def _not_elected(response: e.elect_leaders.ElectLeadersResponse) -> KafkaError | None:
-    """The whole's error; its words are with the partitions."""
+    """The error of the whole request; the partitions have the messages."""
     error = _whole(response)
     if error is None:
         return None
@@ -63,7 +63,7 @@ def reassign(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[Errors]:
-    """Begin to move partitions to these brokers, or (None) cancel the move under way (KIP-455)."""
+    """Start to move partitions to these brokers, or (None) cancel the current move (KIP-455)."""
     entities = e.alter_partition_reassignments
     request = entities.AlterPartitionReassignmentsRequest(
         timeout_ms=deadline_ms - now_ms,
@@ -94,7 +94,7 @@ def reassign(
 def list_reassignments(
     session: Session, now_ms: int, deadline_ms: int
 ) -> Operation[dict[TopicPartition, Move]]:
-    """Every partition that is on the move."""
+    """Every partition that is being moved."""
     request = e.list_partition_reassignments.ListPartitionReassignmentsRequest(
         timeout_ms=deadline_ms - now_ms, topics=None
     )
@@ -119,8 +119,8 @@ def elect_leaders(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[Errors]:
-    """Let PREFERRED or UNCLEAN leaders be elected. The controller alone does it: who else is asked
-    says so, and then metadata tells who it is."""
+    """Elect PREFERRED or UNCLEAN leaders. Only the controller does it: another broker refuses, and
+    then the metadata name the controller."""
     entities = e.elect_leaders
     request = entities.ElectLeadersRequest(
         election_type=election,
@@ -150,7 +150,7 @@ def elect_leaders(
 def remove_broker(
     session: Session, broker_id: int, now_ms: int, deadline_ms: int
 ) -> Operation[None]:
-    """Take a broker out of the cluster for good (KIP-631); it must not hold replicas any more."""
+    """Remove a broker from the cluster for good (KIP-631); it must hold no replicas."""
     request = e.unregister_broker.UnregisterBrokerRequest(broker_id=broker_id)
     attempts = session.start(now_ms, deadline_ms, "remove broker")
     call = Call(node=ANY_BROKER, api_key=apis.UNREGISTER_BROKER, request=request)
@@ -160,7 +160,7 @@ def remove_broker(
 def remove_voter(
     session: Session, broker_id: int, now_ms: int, deadline_ms: int
 ) -> Operation[None]:
-    """Take the vote of a broker away whose data are lost (KIP-853), and wait until it is gone."""
+    """Remove the vote of a broker that lost its data (KIP-853), and wait until it is gone."""
     request = e.remove_raft_voter.RemoveRaftVoterRequest(voter_id=broker_id)
     attempts = session.start(now_ms, deadline_ms, "remove voter")
     call = Call(node=CONTROLLER, api_key=apis.REMOVE_RAFT_VOTER, request=request)

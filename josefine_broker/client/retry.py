@@ -1,6 +1,6 @@
-"""Which errors pass by themselves, and what has to happen before the next try: one literal table.
+"""The retry table: the action for each retriable error.
 
-An error that is not in the table is final: it is raised to the caller with its code.
+An error outside the table is final: it is raised to the caller with its code.
 """
 
 from enum import Enum
@@ -10,13 +10,13 @@ from josefine_broker.base.errors import ErrorCode
 
 
 class Action(Enum):
-    """What an error asks for."""
+    """The action that an error requires."""
 
-    SUCCEED = "succeed"  # the broker did it already
+    SUCCEED = "succeed"  # the request has taken effect already
     RETRY = "retry"  # the same request to the same broker
-    REFRESH = "refresh"  # ask for metadata first: the leader may be another one
-    COORDINATE = "coordinate"  # look the group's coordinator up again first
-    FAIL = "fail"  # the caller's to decide
+    REFRESH = "refresh"  # refresh metadata first: the leader may have changed
+    COORDINATE = "coordinate"  # look up the group's coordinator again first
+    FAIL = "fail"  # the caller must decide
 
 
 ACTIONS: dict[ErrorCode, Action] = {
@@ -49,12 +49,12 @@ ACTIONS: dict[ErrorCode, Action] = {
 
 BACKOFF_MS_MIN = 20
 BACKOFF_MS_MAX = 1_000
-"""Kafka's clients wait 100 ms to 1 s; the first tries are nearer because most errors of one broker
-are over in tens of milliseconds."""
+"""Kafka's clients wait 100 ms to 1 s; the first retries are sooner because most errors of a single
+broker are over in tens of milliseconds."""
 
 
 def action_for(code: ErrorCode) -> Action:
-    """The action of an error code; FAIL for all that the table does not list."""
+    """The action for an error code; FAIL for all that the table does not list."""
     return ACTIONS.get(code, Action.FAIL)
 
 

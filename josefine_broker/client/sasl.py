@@ -1,4 +1,4 @@
-"""Who a client says it is: the tokens of PLAIN, SCRAM and OAUTHBEARER, without the socket."""
+"""Client authentication: the tokens of PLAIN, SCRAM and OAUTHBEARER, without the socket."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ PLAIN = "PLAIN"
 
 
 class Login:
-    """One connection's authentication: `request`, then `hear` its answer, until it says True."""
+    """One connection's authentication: `request`, then `hear` its answer, until it returns True."""
 
     __slots__ = ("_awaited", "_bearer", "_first", "_refused", "_security", "_token")
 
     def __init__(self, security: Security, nonce: str, bearer: str = "") -> None:
-        """`nonce` is random, printable, without comma, and used once; `bearer` is the token of
-        OAUTHBEARER."""
+        """`nonce` is random, printable, without comma, and used once; `bearer` is the OAUTHBEARER
+        token."""
         self._security = security
         self._bearer = bearer
         self._refused = ""
-        """What the broker said is wrong with it; then it wants to hear that we heard."""
+        """The broker's reason of a refusal; the broker then expects an acknowledgement."""
         self._first = client_first(security.username, nonce)
         self._token: bytes | None = None
-        """None: the mechanism has not been named yet."""
+        """None: the mechanism is not chosen yet."""
         self._awaited: str | None = None
-        """What the broker has to say last, to prove that it knows us too."""
+        """The final message with which the broker must prove that it knows the password too."""
 
     def request(self) -> tuple[int, Any]:
-        """API key and request to send now."""
+        """API key and request to send next."""
         if self._token is None:
             mechanism = self._security.mechanism
             return apis.SASL_HANDSHAKE, e.sasl_handshake.SaslHandshakeRequest(mechanism=mechanism)
@@ -42,7 +42,7 @@ class Login:
         )
 
     def hear(self, response: Any) -> bool:
-        """Whether that was the end. Raises KafkaError for a refusal."""
+        """Whether the login is complete. Raises KafkaError for a refusal."""
         security = self._security
         if self._token is None:
             if response.error_code is not ErrorCode.none:
@@ -67,6 +67,7 @@ class Login:
             )
         if security.mechanism == PLAIN:
             return True
+        # Mutual authentication: a broker that cannot prove the password is not ours (RFC 5802).
         if self._awaited is not None:
             if bytes(response.auth_bytes).decode(errors="replace") != self._awaited:
                 raise KafkaError(
@@ -86,7 +87,7 @@ class Login:
         if response.error_code is not ErrorCode.none:
             why = self._refused or response.error_message or "authentication failed"
             raise KafkaError(response.error_code, f"token of {self._security.token}: {why}")
-        if self._refused:  # and yet it lets us in
+        if self._refused:  # accepted after a refusal
             raise KafkaError(ErrorCode.sasl_authentication_failed, self._refused)
         challenge = bytes(response.auth_bytes)
         if not challenge:

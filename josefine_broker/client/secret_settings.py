@@ -1,4 +1,4 @@
-"""Secrets of a client's settings that stand elsewhere (`sasl.password=file:PATH`, `env:NAME`)."""
+"""Client settings whose secret is stored elsewhere (`sasl.password=file:PATH`, `env:NAME`)."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from josefine_broker.client.security import SECRETS
 
 
 def read_secrets(settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """The settings with those secrets in place of where they are. Raises ValueError: the setting
-    and what is wrong, never a secret's text."""
+    """The settings with the secrets filled in. Raises ValueError with the setting and the problem,
+    never a secret's text."""
     read = dict(settings)
     for name in SECRETS.intersection(settings):
         if re.match(r"(file|env):", settings[name]):

@@ -1,5 +1,5 @@
-"""How a client protects its connections and who it says it is: settings in librdkafka's and in
-Java's words to one value. No file is opened here.
+"""Security settings of a client's connections: librdkafka's and Java's names to one value. No file
+is opened here.
 """
 
 import re
@@ -33,7 +33,7 @@ NAMES = frozenset(
         "sasl.oauthbearer.token.endpoint.url",
     )
 )
-"""Every setting that is understood; the stores are Java's, as PEM files (KIP-651)."""
+"""Every supported setting; the stores are Java's, as PEM files (KIP-651)."""
 
 TOKEN, TOKEN_URL = "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url"
 """Ours and Java's (KIP-768)."""
@@ -49,34 +49,33 @@ _JAAS_WORD = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """What every connection of a client does first. Hashable; no secret is in its `repr`."""
+    """How every connection of a client starts. Hashable; no secret is in its `repr`."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     ca: str | None = None
-    """PEM file of the authorities that are believed; None: the system's."""
+    """PEM file of the trusted authorities; None: the system's."""
     certificate: str | None = None
     key: str | None = None
-    """None: in the certificate's file."""
+    """None: the key is in the certificate's file."""
     key_password: str | None = field(default=None, repr=False)
     verify_host: bool = True
-    """Whether the broker's certificate must name the host that was dialled."""
+    """Whether the broker's certificate must name the dialed host."""
     mechanism: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
     token: SecretPlace | None = None
-    """Where the token of OAUTHBEARER is: read for each connection, for whoever writes it there
-    renews it."""
+    """Where the OAUTHBEARER token is: read for each connection, so that it can be renewed there."""
 
 
 PLAINTEXT = Security()
 
 
 def parse_security(settings: Mapping[str, str]) -> Security:
-    """The settings among NAMES, without others. Raises ValueError: the setting and what is wrong,
+    """The settings among NAMES; no others. Raises ValueError with the setting and the problem,
     never a secret's text."""
     unknown = sorted(set(settings) - NAMES)
     if unknown:
-        raise ValueError(f"{unknown[0]}: no such setting is known here")
+        raise ValueError(f"{unknown[0]}: unknown setting")
     protocol = _protocol(settings.get("security.protocol", "PLAINTEXT"))
     for store in ("ssl.truststore", "ssl.keystore"):
         kind = settings.get(f"{store}.type", "JKS")
@@ -95,6 +94,7 @@ def parse_security(settings: Mapping[str, str]) -> Security:
     )
     if security.key is not None and security.certificate is None:
         raise ValueError("ssl.key.location: needs ssl.certificate.location")
+    # A setting without effect is refused: its user would believe in a protection that is missing.
     without_effect = ("" if protocol.is_tls else "ssl.", "" if protocol.is_sasl else "sasl.")
     for prefix in filter(None, without_effect):
         for name in sorted(settings):
@@ -106,20 +106,20 @@ def parse_security(settings: Mapping[str, str]) -> Security:
 def _protocol(text: str) -> SecurityProtocol:
     served = [each.value for each in SecurityProtocol]
     if text.upper() not in served:
-        raise ValueError(f"security.protocol: {text!r} is none of {', '.join(served)}")
+        raise ValueError(f"security.protocol: {text!r} is not one of {', '.join(served)}")
     return SecurityProtocol(text.upper())
 
 
 def _one_of(settings: Mapping[str, str], name: str, other: str) -> str | None:
     if name in settings and other in settings:
-        raise ValueError(f"{name} and {other} are two words for one setting")
+        raise ValueError(f"{name} and {other} are two names of one setting: set only one")
     return settings.get(name, settings.get(other))
 
 
 def _verifies_host(settings: Mapping[str, str]) -> bool:
     name = "ssl.endpoint.identification.algorithm"
     text = settings.get(name, "https").lower()
-    if text not in ("https", "none", ""):  # Java's word for none is the empty one
+    if text not in ("https", "none", ""):  # Java's value for none is the empty text
         raise ValueError(f"{name}: must be https or none, got {text!r}")
     return text == "https"
 
@@ -159,7 +159,7 @@ def _token_place(settings: Mapping[str, str]) -> SecretPlace:
     if TOKEN_URL in settings:
         path = urlsplit(settings[TOKEN_URL])
         if path.scheme != "file" or path.netloc or not path.path:
-            raise ValueError(f"{TOKEN_URL}: must be file:///PATH; others are not asked from here")
+            raise ValueError(f"{TOKEN_URL}: must be file:///PATH; other URLs are not supported")
         return SecretPlace("file", unquote(path.path))
     try:
         return parse_secret_place(settings[TOKEN])
@@ -168,7 +168,7 @@ def _token_place(settings: Mapping[str, str]) -> SecretPlace:
 
 
 def _jaas(text: str) -> dict[str, str]:
-    """User and password of the line that Java's clients have."""
+    """User and password in the JAAS line of Java clients."""
     found = _JAAS.fullmatch(text)
     if found is None:
         raise ValueError(

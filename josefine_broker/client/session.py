@@ -1,8 +1,7 @@
-"""What one client knows and has agreed with itself: policy, cluster, coordinators, where to call.
+"""The state of one client: policy, cluster metadata, coordinators, addresses.
 
-`Session` is what operations have in common; the retries of one are `Attempts`. Operations
-(`operations`, `admin`, `groups`) read and change it; shells only ask `candidates` and tell
-`connected`.
+`Session` is the shared state of operations; `Attempts` are the retries of one. Operations
+(`operations`, `admin`, `groups`) read and change it; shells only call `candidates` and `connected`.
 """
 
 from collections.abc import Iterable
@@ -24,13 +23,13 @@ class Policy:
     """Waits of one client, in milliseconds."""
 
     request_timeout_ms: int = 30_000
-    """An operation with all its retries; a long poll may take its own wait on top."""
+    """An operation with all its retries; a long poll may add its own wait."""
     connect_timeout_ms: int = 5_000
     """One TCP connect and its ApiVersions answer."""
     bootstrap_timeout_ms: int = 10_000
-    """How long a client that never reached any broker goes on trying."""
+    """How long a client that never reached any broker keeps trying."""
     unknown_topic_timeout_ms: int = 1_500
-    """A topic may have been created an instant ago on another broker; after this it is unknown."""
+    """A topic may have been created a moment ago on another broker; after this it is unknown."""
 
 
 DEFAULT_POLICY = Policy()
@@ -58,11 +57,11 @@ class Session:
         self.coordinators: dict[str, int] = {}
         """Group → broker id."""
         self.nearer: dict[TopicPartition, tuple[int, int]] = {}
-        """Partition → the broker its leader sent readers of our rack to (KIP-392), and until when
-        that is good, in ms."""
+        """Partition → the broker to which its leader redirected readers of our rack (KIP-392), and
+        the expiry of that in ms."""
         self.ever_connected = False
         self.latest: Attempts | None = None
-        """Of the operation that began last: what a shell tells who waits for it."""
+        """The operation that started last: a shell shows its state to waiting users."""
 
     def candidates(self, node: int) -> tuple[Address, ...]:
         """Addresses to try for a call, best first."""
@@ -75,15 +74,16 @@ class Session:
         return known + tuple(a for a in self.bootstrap if a not in known)
 
     def forget_controller(self) -> None:
-        """It failed, or is none any more: any broker will do, for each passes changes on."""
+        """It failed, or is no longer the controller: use any broker, because all forward
+        changes."""
         self.cluster = replace(self.cluster, controller_id=-1)
 
     def connected(self) -> None:
-        """A broker answered: from now on an unreachable one is taken for a passing failure."""
+        """A broker answered: from now on an unreachable one counts as a retriable failure."""
         self.ever_connected = True
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Ask for metadata of these topics before they are used again."""
+        """Refresh the metadata of these topics before they are used again."""
         gone = set(topics)
         kept = {name: t for name, t in self.cluster.topics.items() if name not in gone}
         self.cluster = replace(self.cluster, topics=kept)
@@ -91,13 +91,13 @@ class Session:
     def start(
         self, now_ms: int, deadline_ms: int, what: str, *, unknown_is_final: bool = False
     ) -> "Attempts":
-        """The retries of one operation; `what` names it in the sentence of a failure."""
+        """The retries of one operation; `what` names it in error messages."""
         self.latest = Attempts(self, now_ms, deadline_ms, what, unknown_is_final)
         return self.latest
 
 
 class Attempts:
-    """The retries of one operation: decides after each failure whether to wait or to give up."""
+    """The retries of one operation: decides after each failure between a pause and giving up."""
 
     __slots__ = (
         "_count",
@@ -121,17 +121,18 @@ class Attempts:
         self._session = session
         self._started_ms = now_ms
         self.resume_ms = now_ms
-        """When the try that is under way began."""
+        """Start of the current attempt."""
         self.what = what
-        """Names the operation in a sentence."""
+        """Name of the operation in messages."""
         self.trouble = ""
-        """The last error that is hoped to pass."""
+        """The last retriable error."""
         self._unknown_is_final = unknown_is_final
         self._count = 0
         self.deadline_ms = deadline_ms
 
     def after(self, error: KafkaError, now_ms: int) -> Pause:
-        """The pause before the next try. Raises when there is none: `error`, or its last word."""
+        """The pause before the next attempt. Raises if there is none: `error`, or its final
+        message."""
         if error.code in NOT_THERE:
             self._session.forget_controller()
         pause = self.failed(now_ms)
@@ -139,13 +140,13 @@ class Attempts:
         return pause
 
     def failed(self, now_ms: int) -> Pause:
-        """Count one failed round; the pause that would come before the next."""
+        """Count one failed round; returns the pause before the next."""
         self._count += 1
         self.resume_ms = now_ms + backoff_ms(self._count, self._session.rng)
         return Pause(until_ms=self.resume_ms)
 
     def judge(self, error: KafkaError, now_ms: int) -> None:
-        """Raise when `error` does not pass by itself, or when the next try would come too late."""
+        """Raise when `error` is final, or when the next attempt would come too late."""
         if action_for(error.code) is Action.FAIL:
             raise error
         if self._unknown_is_final and error.code in RETRIABLE_UNKNOWN:

@@ -1,8 +1,8 @@
-"""Transactions as an operator sees them: which there are, what each does, who has one open in a
-partition, and the end of one that nobody will end (KIP-664).
+"""Administration of transactions: list, state, open ones in a partition, and the end of one that
+hangs (KIP-664).
 
-A transaction hangs that is open in a partition while its coordinator knows nothing of it: it holds
-the last stable offset back for ever. It is looked at twice, for one may be over in between.
+A transaction hangs if it is open in a partition while its coordinator does not know it: it blocks
+the last stable offset for ever. It is checked twice, because one may end in between.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
 TRANSACTION = 1
-"""The kind of coordinator."""
+"""Coordinator type of transactions."""
 NOT_OPEN = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionListing:
-    """One transactional id of a list; `coordinator` is a broker's number."""
+    """One transactional id of a list; `coordinator` is a broker id."""
 
     transactional_id: str
     producer_id: int
@@ -48,7 +48,8 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """One transactional id; of a prepared transaction the partitions lack their marker yet."""
+    """One transactional id; in a prepared transaction the listed partitions still lack their
+    marker."""
 
     transactional_id: str
     state: str
@@ -56,14 +57,14 @@ class TransactionDescription:
     producer_epoch: int
     timeout_ms: int
     started_ms: int
-    """-1: it never began one."""
+    """-1: it never started one."""
     partitions: tuple[TopicPartition, ...]
     coordinator: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, as the partition's leader knows it."""
+    """A transaction that is open in a partition, according to the partition's leader."""
 
     tp: TopicPartition
     producer_id: int
@@ -71,14 +72,14 @@ class OpenTransaction:
     coordinator_epoch: int
     first_offset: int
     last_ms: int
-    """When its producer last wrote there."""
+    """Time of its producer's last write there."""
 
 
 def list_transactions(
     session: Session, states: Iterable[str], longer_than_ms: int, now_ms: int, deadline_ms: int
 ) -> Operation[list[TransactionListing]]:
-    """The transactional ids of all brokers by name: those in one of `states` if any are given, and
-    those that run for longer if that is not negative."""
+    """The transactional ids of all brokers by name, filtered by `states` if any are given, and by
+    minimum duration unless that is negative."""
     attempts = session.start(now_ms, deadline_ms, "list transactions")
     return (yield from _listed(session, attempts, tuple(states), longer_than_ms))
 
@@ -108,7 +109,7 @@ def _listed(
 def _list_error(response: e.list_transactions.ListTransactionsResponse) -> KafkaError | None:
     if response.unknown_state_filters:
         unknown = ", ".join(response.unknown_state_filters)
-        return KafkaError(ErrorCode.invalid_request, f"no transaction is ever '{unknown}'")
+        return KafkaError(ErrorCode.invalid_request, f"unknown transaction state '{unknown}'")
     code = response.error_code
     return None if code is ErrorCode.none else KafkaError(code, code.name.replace("_", " "))
 
@@ -116,7 +117,7 @@ def _list_error(response: e.list_transactions.ListTransactionsResponse) -> Kafka
 def describe_transaction(
     session: Session, transactional_id: str, now_ms: int, deadline_ms: int
 ) -> Operation[TransactionDescription]:
-    """What the id's coordinator says of it."""
+    """The state of the id, from its coordinator."""
     attempts = session.start(now_ms, deadline_ms, f"transactional id '{transactional_id}'")
     return (yield from _described(session, attempts, transactional_id))
 
@@ -170,14 +171,14 @@ def _error_of(transactional_id: str, code: ErrorCode) -> KafkaError | None:
     if code is ErrorCode.none:
         return None
     if code is ErrorCode.transactional_id_not_found:
-        return KafkaError(code, f"transactional id '{transactional_id}' is not known")
+        return KafkaError(code, f"transactional id '{transactional_id}' is unknown")
     return KafkaError(code, f"transactional id '{transactional_id}': {code.name.replace('_', ' ')}")
 
 
 def open_transactions(
     session: Session, topics: Sequence[str] | None, now_ms: int, deadline_ms: int
 ) -> Operation[list[OpenTransaction]]:
-    """Those that are open in partitions of these topics (None: of all), by partition."""
+    """Open transactions in partitions of these topics (None: all), by partition."""
     attempts = session.start(now_ms, deadline_ms, "open transactions")
     return (yield from _open(session, attempts, topics))
 
@@ -230,7 +231,7 @@ def _open_in(cluster: ClusterMetadata, response: Any) -> Iterable[Answer]:
 def hanging_transactions(
     session: Session, topics: Sequence[str] | None, now_ms: int, deadline_ms: int
 ) -> Operation[list[OpenTransaction]]:
-    """Those open in partitions of these topics (None: of all) that no coordinator will end."""
+    """Open transactions in these topics (None: all) that no coordinator will end."""
     attempts = session.start(now_ms, deadline_ms, "hanging transactions")
     before = yield from _open(session, attempts, topics)
     if not before:
@@ -253,7 +254,7 @@ def hanging_transactions(
 def abort_transaction(
     session: Session, transaction: OpenTransaction, now_ms: int, deadline_ms: int
 ) -> Operation[None]:
-    """End it in its partition as aborted, in its coordinator's stead."""
+    """Abort it in its partition, in place of its coordinator."""
     attempts = session.start(now_ms, deadline_ms, f"abort in {transaction.tp}")
     kind = Spread(
         api_key=apis.WRITE_TXN_MARKERS,

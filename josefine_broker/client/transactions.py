@@ -1,8 +1,8 @@
-"""Transactions as their producers see them: take transactional ids, end transactions, many at once.
+"""Transactions of producers: take over transactional ids and end transactions, many at once.
 
-Each id is asked of its own coordinator, all of them at the same time; what passes by itself is
-asked again. Speaks version 2 only (KIP-890): the first batch in a partition adds it, and every end
-raises the epoch, so an end may be asked for again: whoever ended so is told the same.
+Each id's request goes to its own coordinator, all concurrently; retriable errors are retried. Uses
+version 2 only (KIP-890): the first batch in a partition adds it, and every end raises the epoch, so
+an end may be repeated: it gets the same answer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
 AT_ONCE_MAX = 100
-"""Requests on their way: their answers fit into a socket's buffer."""
+"""Requests in flight: their answers fit into a socket's buffer."""
 NO_PRODUCER = -1
 TIMEOUT_MS_MAX = 2**31 - 1
-"""Of a participant the broker sets it."""
+"""For a two-phase participant the broker sets the timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Who may end a transaction, and which one."""
+    """The identity that may end an open transaction, and that transaction."""
 
     ends: ProducerIdentity
     wrote: ProducerIdentity | None
-    """None: nothing was open."""
+    """None: no transaction was open."""
 
 
 def take_ids(
@@ -56,9 +56,9 @@ def take_ids(
     *,
     two_phase: bool = False,
 ) -> Operation[dict[str, Outcome]]:
-    """Become the producer of these ids: whoever had one before is fenced, and what it left open is
-    aborted. Results are `ProducerIdentity`; `timeout_ms` is that of transactions, `two_phase` asks
-    for the broker's bound in its place (KIP-939)."""
+    """Become the producer of these ids: any earlier producer is fenced, and its open transaction
+    aborted. Results are `ProducerIdentity`; `timeout_ms` is the transaction timeout, `two_phase`
+    requests the broker's bound instead (KIP-939)."""
     attempts = session.start(now_ms, deadline_ms, "transactional ids")
     kind = _Kind(
         apis.INIT_PRODUCER_ID,
@@ -73,7 +73,7 @@ def take_ids(
 def keep_open(
     session: Session, transactional_id: str, now_ms: int, deadline_ms: int
 ) -> Operation[Kept]:
-    """Become the one who ends what is open under this id (KIP-939): nobody adds to it any more.
+    """Take over the open transaction of this id (KIP-939): no producer can add to it any more.
     Raises KafkaError."""
     attempts = session.start(now_ms, deadline_ms, f"transactional id '{transactional_id}'")
     kind = _Kind(
@@ -101,8 +101,8 @@ def end_transactions(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[dict[str, Outcome]]:
-    """End the transaction of each id. Results are its next identity, None where the broker names
-    none (it speaks version 1)."""
+    """End the transaction of each id. Results are its next identity, None if the broker returns
+    none (version 1)."""
     attempts = session.start(now_ms, deadline_ms, "ends of transactions")
     kind = _Kind(
         apis.END_TXN,
@@ -123,7 +123,7 @@ def are_open(
     now_ms: int,
     deadline_ms: int,
 ) -> Operation[dict[str, bool]]:
-    """Of each id whether this producer's transaction is open: begun, and not ended by anybody."""
+    """For each id whether this producer's transaction is open: started, and not ended by anyone."""
     attempts = session.start(now_ms, deadline_ms, "states of transactions")
     kind = _Kind(
         apis.DESCRIBE_TRANSACTIONS,
@@ -151,7 +151,7 @@ def _kept(told: Any) -> Kept:
 def _ask_coordinators(
     session: Session, attempts: Attempts, kind: _Kind, ids: Iterable[str]
 ) -> Operation[dict[str, Outcome]]:
-    """Raises KafkaError when the deadline comes first; what is final is in its id's outcome."""
+    """Raises KafkaError when the deadline comes first; final errors are in the ids' outcomes."""
     pending = dict.fromkeys(ids)
     outcomes: dict[str, Outcome] = {}
     nodes: dict[str, int] = {}
@@ -193,7 +193,8 @@ def _error_of(transactional_id: str, reply: Any) -> KafkaError | None:
 def _locate(
     session: Session, attempts: Attempts, nodes: dict[str, int], ids: Sequence[str]
 ) -> Operation[None]:
-    """Who coordinates these ids, into `nodes`; metadata then know their addresses."""
+    """Look up the coordinators of these ids into `nodes`; the metadata then have their
+    addresses."""
     if not ids:
         return
     request = e.find_coordinator.FindCoordinatorRequest(

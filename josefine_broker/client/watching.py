@@ -1,7 +1,7 @@
-"""What an operation under way waits for, in words: read by whoever watches from another thread.
+"""The description of a running operation's wait, for a watcher on another thread.
 
-Decides nothing. The session knows what is being done and which error is hoped to pass; the shell
-notes whom it is asking.
+Decides nothing. The session knows the operation and its last retriable error; the shell records the
+broker it is asking.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from josefine_broker.client.session import Session
 
 Describe = Callable[[], str]
 Watch = Callable[[Describe], AbstractContextManager[object]]
-"""Entered around each operation: may tell people, after a while, what is described."""
+"""Entered around each operation: may show the description to users after a while."""
 
 ASKED_MS = 1_000
-"""An answer that takes longer is worth a word."""
+"""A longer wait for an answer is mentioned."""
 
 
 def unwatched(_describe: Describe) -> AbstractContextManager[object]:
-    """Nobody is told."""
+    """The default watch: reports nothing."""
     return _NOBODY
 
 
@@ -26,7 +26,7 @@ _NOBODY = nullcontext()
 
 
 class Doing:
-    """The words of one client; written by the thread that works, read by any."""
+    """The description of one client; written by the working thread, read by any."""
 
     __slots__ = ("_now_ms", "_session", "_since_ms", "_what")
 
@@ -37,7 +37,7 @@ class Doing:
         self._since_ms = 0
 
     def begins(self, what: str) -> None:
-        """From now on `what` is under way; empty: nothing is."""
+        """From now on `what` is in progress; empty: nothing is."""
         self._what, self._since_ms = what, self._now_ms()
 
     def describe(self) -> str:

@@ -1,1 +1,1 @@
-"""The parts of one broker put together from its configuration; `node.py` calls them in order."""
+"""Construction of a broker's parts from its configuration; `node.py` calls them in order."""

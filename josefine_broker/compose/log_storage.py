@@ -1,6 +1,6 @@
-"""A broker's logs on a real disk: files, the flusher's thread, the threads of group commit.
+"""The storage of a broker's logs on a real disk: files, flusher thread, group commit threads.
 
-Opened before anything is recovered, closed behind everything that appends. Nothing is decided here.
+Opened before anything is recovered, closed after everything that appends. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class LogStorage:
-    """Made on the event loop that owns the logs."""
+    """Created on the event loop that owns the logs."""
 
     def __init__(self, directory: Path, open_max: int, clock: Clock) -> None:
-        """`open_max`: descriptors. Raises OSError."""
+        """`open_max`: limit of descriptors. Raises OSError."""
         loop = asyncio.get_running_loop()
 
         def failed(error: BaseException) -> None:  # on the flusher's thread, or one that syncs
@@ -55,8 +55,8 @@ class LogStorage:
     def when_synced(
         self, hear: Callable[[TopicPartition], None], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """`hear` is called on the event loop after each sync in a group, with the log's partition;
-        `on_fatal` with what it raises."""
+        """`hear` is called on the event loop after each group sync, with the log's partition;
+        `on_fatal` with its error."""
 
         def synced(tp: TopicPartition) -> None:
             try:
@@ -67,11 +67,11 @@ class LogStorage:
         self._group.on_synced = synced
 
     async def stop(self) -> None:
-        """Finish every sync and job of the flusher that was begun."""
+        """Finish every started sync and flusher job."""
         await asyncio.to_thread(self._threads.stop)
         await asyncio.to_thread(self._flusher.stop)
 
 
 def _disk_job_failed(error: BaseException) -> None:
-    """The log it belongs to knows and refuses further writes; here it is only told."""
+    """The failed log knows and refuses further writes; here the error is only logged."""
     log.error("disk job failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""The table of served APIs as the routes of one broker: its context bound into each handler."""
+"""The routes of one broker: the table of served APIs with its context bound into each handler."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ _new = tuple.__new__
 
 
 def routes(ctx: Context, metrics: Metrics) -> dict[int, Route]:
-    """By key."""
+    """Routes by API key."""
     return {
         key: Route(
             name=spec.name,
@@ -29,7 +29,7 @@ def routes(ctx: Context, metrics: Metrics) -> dict[int, Route]:
 
 def _bind(ctx: Context, handler: Handler) -> Callable[[RequestHeader, Peer, Any], Any]:
     def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
-        # As RequestInfo(...), whose generated constructor costs twice as much.
+        # Like RequestInfo(...), whose generated constructor costs twice as much.
         info = _new(RequestInfo, (header, peer.principal, peer.address, peer.listener))
         return handler(ctx, info, body)
 

@@ -1,5 +1,5 @@
-"""The security of one broker, put together from its configuration: which listeners speak TLS, how
-other brokers are dialled, and what is told of its certificate.
+"""The security of one broker, built from its configuration: which listeners use TLS, how other
+brokers are dialed, and warnings about its certificate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NONCE_BYTES = 18
 
 
 class Securing:
-    """What its listeners and its dials rest on."""
+    """TLS and authentication of a broker's listeners and outgoing connections."""
 
     def __init__(self, config: BrokerConfig, env: Mapping[str, str]) -> None:
         """Reads the files. Raises TlsError, UsersError, KeysError."""
@@ -45,10 +45,10 @@ class Securing:
         settings = tls_settings(config)
         self._tls = None if settings is None else Tls(settings, env)
         self._own_tls = _own_tls(config, env)
-        """Of the listeners that have some for themselves."""
+        """TLS of listeners with their own settings."""
         raft = raft_tls_settings(config)
         self.raft = None
-        """Of the raft listener; None: plaintext."""
+        """TLS of the raft listener; None: plaintext."""
         if raft is not None:
             self.raft = RaftTls(Tls(raft, env), config.raft_tls.allowed_names)
         every = (self._tls, *self._own_tls.values(), self.raft and self.raft.tls)
@@ -61,11 +61,11 @@ class Securing:
                 assert tls is not None, "the configuration was checked"
                 self.by_listener[listener.name] = tls
         self._peers = self.by_listener.get(config.inter_broker_listener)
-        """Of the listener through which brokers come; None: plaintext."""
+        """TLS of the listener that brokers use; None: plaintext."""
         self.admin = self._tls if config.admin.tls else None
-        """Of the admin listener; None: plaintext."""
+        """TLS of the admin listener; None: plaintext."""
         self.text = self._tls if config.text.tls else None
-        """The same of the text protocol's."""
+        """TLS of the text protocol's listener; None: plaintext."""
         sasl = config.sasl
         has_sasl = [
             each.name for each in config.broker.listeners if config.protocol_of(each.name).is_sasl
@@ -77,7 +77,8 @@ class Securing:
         self._fetching = None if self._oauthbearer is None else _fetching(self._oauthbearer)
         self._bearers: Bearers | None = None
         self._nobody = Users({}, secrets.token_bytes(32), sasl.iterations)
-        """Where clients come with tokens alone."""
+        """Used where clients authenticate with tokens only."""
+        # Secret random bytes: unknown users get salts too, so the challenge reveals no user.
         self._users = None
         if has_sasl and sasl.users is not None:
             self._users = UsersFile(
@@ -100,12 +101,12 @@ class Securing:
         """The listeners with SASL."""
         own = config.acls.inter_broker_principal
         self.nameless = {} if own is None else {config.inter_broker_listener: own}
-        """What clients without a name are called, on listeners where that is not ANONYMOUS."""
+        """Principals of clients without a name, on listeners where that is not ANONYMOUS."""
         self._failure_delay_ms = sasl.failure_delay_ms
         self._check_own_name(config)
 
     def _check_own_name(self, config: BrokerConfig) -> None:
-        """Raises TlsError where the other brokers would refuse this one."""
+        """Raises TlsError if the other brokers would refuse this one."""
         among_others = len(config.raft.voters) > 1 or bool(config.raft.seeds)
         known = config.acls.super_principals
         peers = self._peers
@@ -115,14 +116,14 @@ class Securing:
         own = f"User:{peers.contexts.subject}"
         if own not in known:
             raise TlsError(
-                f"acls.super_users has no {own}: that is what this broker's certificate calls it,"
-                " and the others would refuse it"
+                f"acls.super_users lacks {own}, the name in this broker's certificate:"
+                " the other brokers would refuse it"
             )
 
     def begin(
         self, on_fatal: Callable[[BaseException], None], clock: Clock
     ) -> Callable[[], Awaitable[None]]:
-        """Have the keys of tokens, which is not waited for; what is returned ends that."""
+        """Start to load the token keys, without waiting; the result stops that."""
         section = self._oauthbearer
         if section is None:
             return _nothing
@@ -146,14 +147,14 @@ class Securing:
         return self._bearers.judge(token)
 
     def follow(self, ctx: Context) -> None:
-        """From now on users of the metadata come in too."""
+        """From now on users of the metadata may log in too."""
         self._ctx = ctx
 
     def _stored_users(self) -> Stored:
         return no_stored() if self._ctx is None else self._ctx.image.credentials
 
     def door(self, ctx: Context, stats: ConnectionStats) -> Door | None:
-        """Of the admin listener; None: everybody may come in."""
+        """Access control of the admin listener; None: every client is admitted."""
         if ctx.clients.authorizer is None:
             return None
         return Door(
@@ -166,15 +167,15 @@ class Securing:
         )
 
     def to_peers(self) -> Secured:
-        """How the listener of brokers is dialled."""
+        """How to dial the listener that brokers use."""
         return UNSECURED if self._peers is None else Secured(self._peers.contexts.dialling)
 
     def to_text(self) -> ssl.SSLContext | None:
-        """How other brokers' text listeners are dialled; None: in plaintext."""
+        """How to dial other brokers' text listeners; None: plaintext."""
         return None if self.text is None else self.text.contexts.dialling
 
     def warnings(self, now_ms: int) -> list[str]:
-        """Sentences for whoever starts the broker; `now_ms` is Unix time."""
+        """Warnings for the user at the start; `now_ms` is Unix time."""
         said = [each.expired(now_ms) for each in self._files]
         return [each for each in dict.fromkeys(said) if each]
 
@@ -185,7 +186,7 @@ class Securing:
                 each.reload_changed()
 
     def register_metrics(self, metrics: Metrics, authorizer: Authorizer | None) -> None:
-        """Nothing of what is not configured."""
+        """Register only metrics of what is configured."""
         if authorizer is not None:
             metrics.one("authorization_denied", lambda: authorizer.denied)
         if self._tls is not None:
@@ -204,7 +205,7 @@ class Securing:
         return self._keys
 
     def _known_users(self) -> Users:
-        """As they are now."""
+        """The current users."""
         return self._nobody if self._users is None else self._users.users
 
 
@@ -214,7 +215,7 @@ def _register_tls(metrics: Metrics, name: str, tls: Tls) -> None:
 
 
 def _own_tls(config: BrokerConfig, env: Mapping[str, str]) -> dict[str, Tls]:
-    """By the listeners' names. Raises TlsError."""
+    """By listener name. Raises TlsError."""
     settings = {
         each.name: listener_tls_settings(config, each.name) for each in config.broker.listeners
     }
@@ -233,11 +234,11 @@ def _register_own_tls(metrics: Metrics, own: Mapping[str, Tls]) -> None:
 
 
 async def _nothing() -> None:
-    """To be ended."""
+    """The stop function of nothing."""
 
 
 def _file_keys(section: OauthbearerSection) -> TokenKeys | None:
-    """None: an address has them. Raises KeysError."""
+    """None: the keys come from an address. Raises KeysError."""
     assert section.jwks is not None, "the configuration was checked"
     return None if is_address(section.jwks) else FileKeys(Path(section.jwks))
 
@@ -252,7 +253,7 @@ def _fetching(section: OauthbearerSection) -> ssl.SSLContext:
 
 
 def token_rules(section: OauthbearerSection) -> TokenRules:
-    """As they are configured."""
+    """The configured rules for tokens."""
     assert section.issuer is not None, "the configuration was checked"
     return TokenRules(
         issuer=section.issuer,
@@ -272,12 +273,12 @@ def _may_describe(ctx: Context, principal: str, address: str) -> bool:
 
 
 def tls_settings(config: BrokerConfig) -> TlsSettings | None:
-    """None where no certificate is configured."""
+    """None if no certificate is configured."""
     return None if config.tls.certificate is None else _settings_of(config.tls, "tls", "tls")
 
 
 def listener_tls_settings(config: BrokerConfig, listener: str) -> TlsSettings | None:
-    """None where the listener has nothing for itself."""
+    """None if the listener has no settings of its own."""
     own = config.tls.own(listener)
     if own is None:
         return None
@@ -306,7 +307,7 @@ def _settings_of(section: TlsSection, own_section: str, ca_section: str) -> TlsS
 
 
 def raft_tls_settings(config: BrokerConfig) -> TlsSettings | None:
-    """None where brokers' Raft is plaintext."""
+    """None if brokers' Raft is plaintext."""
     section = config.raft_tls
     if section.certificate is None:
         return None

@@ -1,5 +1,5 @@
-"""Translations between the parts that `node.py` puts together: configuration to settings, and to
-what people are told. No part is started here, and nobody asked: chance and names are arguments.
+"""Translations between configuration and settings of the parts that `node.py` creates, and texts
+for users. Nothing is started or resolved here: randomness and names are arguments.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from raft import Config, NodeId
 
 SWEEPS_PER_TIMEOUT = 8
 WILDCARDS = frozenset({"0.0.0.0", "::"})
-"""Bound addresses that no client can dial."""
+"""Bound addresses that clients cannot dial."""
 
 
 def log_config(section: LogSection) -> LogConfig:
-    """The broker's defaults of a partition's log."""
+    """The broker's defaults for partition logs."""
     return LogConfig(
         segment_bytes=section.segment_bytes,
         segment_ms=section.segment_ms,
@@ -60,7 +60,7 @@ def log_config(section: LogSection) -> LogConfig:
 
 
 def cleaner_settings(section: LogSection) -> CleanerSettings:
-    """What the log cleaner may use."""
+    """Settings of the log cleaner."""
     return CleanerSettings(
         backoff_ms=section.cleaner_backoff_ms,
         map_bytes_max=section.cleaner_dedupe_buffer_bytes,
@@ -69,7 +69,7 @@ def cleaner_settings(section: LogSection) -> CleanerSettings:
 
 
 def broker_settings(config: BrokerConfig) -> BrokerSettings:
-    """The configuration as far as handlers see it."""
+    """The configuration that handlers use."""
     defaults = config.topic_defaults
     return BrokerSettings(
         data_directory=str(config.broker.data_dir.absolute()),
@@ -100,7 +100,7 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
 
 
 def host_configs(config: BrokerConfig) -> Mapping[str, str]:
-    """What DescribeConfigs shows of the part that no handler knows, under Kafka's names."""
+    """Configurations shown by DescribeConfigs that no handler knows, under Kafka's names."""
     broker, network, log = config.broker, config.network, config.log
     names = [each.name for each in broker.listeners]
     found = {
@@ -129,7 +129,7 @@ def host_configs(config: BrokerConfig) -> Mapping[str, str]:
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """What the group coordinator needs to know."""
+    """Settings of the group coordinator."""
     group = config.group
     return GroupSettings(
         initial_rebalance_delay_ms=group.initial_rebalance_delay_ms,
@@ -145,7 +145,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 def authorizer(config: BrokerConfig) -> Authorizer | None:
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
     super_users, acls = config.acls.super_principals, config.acls
     if super_users is None:
         return None
@@ -153,8 +153,8 @@ def authorizer(config: BrokerConfig) -> Authorizer | None:
 
 
 def listeners_apart(config: BrokerConfig) -> frozenset[str]:
-    """Through which no broker comes: those that ask for a name by SASL, for brokers have none, and
-    where brokers have a listener of their own all others."""
+    """Listeners that brokers do not use: those with SASL, because brokers have no password, and all
+    others if brokers have a listener of their own."""
     own = config.broker.inter_broker_listener
     return frozenset(
         each.name
@@ -164,7 +164,7 @@ def listeners_apart(config: BrokerConfig) -> frozenset[str]:
 
 
 def controller_config(config: BrokerConfig) -> ControllerConfig:
-    """What the controller needs to know, should this broker become it."""
+    """Settings of the controller, should this broker become it."""
     return ControllerConfig(
         session_timeout_ms=config.cluster.session_timeout_ms,
         imbalance_check_interval_ms=config.cluster.imbalance_check_interval_ms,
@@ -175,7 +175,7 @@ def controller_config(config: BrokerConfig) -> ControllerConfig:
 
 
 def fetch_limits(section: ReplicationSection) -> FetchLimits:
-    """How much a follower asks for at once."""
+    """Limits of a follower's fetch."""
     return FetchLimits(
         wait_ms=section.fetch_wait_ms,
         bytes_max=section.fetch_bytes_max,
@@ -196,12 +196,12 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
 
 
 def sweep_ms(config: BrokerConfig) -> int:
-    """How often to look for connections that are idle, or hold others up."""
+    """Interval of the sweep for connections that are idle or hold up others."""
     return min(max(1, config.network.idle_timeout_ms // SWEEPS_PER_TIMEOUT), GRACE_MS // 4)
 
 
 def text_settings(config: BrokerConfig) -> TextSettings:
-    """How the text protocol is served."""
+    """Settings of the text protocol."""
     section = config.text
     return TextSettings(
         acks=ACKS_ALL if section.acks == "all" else int(section.acks),
@@ -222,8 +222,8 @@ def registration(
     admin: str | None,
     incarnation: str,
 ) -> RegisterBroker:
-    """What the cluster is told of this broker: per listener the advertised address, else the bound
-    one (with `this_host` for a wildcard, which only the binder understands)."""
+    """The registration of this broker: per listener the advertised address, otherwise the bound one
+    (with `this_host` for a wildcard, which only the binder understands)."""
     named = {listener.name: listener for listener in config.broker.advertised_listeners}
     endpoints = []
     for listener in bound:
@@ -244,7 +244,7 @@ def registration(
 
 
 def initial_voters(config: BrokerConfig) -> list[int]:
-    """Who votes in a cluster that begins with this configuration; nobody: it joins one."""
+    """The voters of a cluster that starts with this configuration; empty: it joins one."""
     if config.raft.seeds:
         return []
     return [each.id for each in config.raft.voters] or [config.broker.id]
@@ -253,8 +253,8 @@ def initial_voters(config: BrokerConfig) -> list[int]:
 def engine_config(
     config: BrokerConfig, cluster_id: str, new_cluster_id: str, bound: Bound, this_host: str
 ) -> EngineConfig:
-    """What the engine is told once: `cluster_id` was noted in an earlier life, `new_cluster_id` is
-    what a cluster will be called that begins here, `bound` is the raft listener."""
+    """The engine's configuration: `cluster_id` was stored in an earlier run, `new_cluster_id` names
+    a cluster that starts here, `bound` is the raft listener."""
     raft = config.raft
     return EngineConfig(
         raft=Config(
@@ -281,7 +281,7 @@ def engine_config(
 
 
 def configured_book(config: BrokerConfig) -> AddressBook:
-    """Where the configuration says that the others are."""
+    """The addresses of other brokers in the configuration."""
     book = AddressBook()
     for voter in config.raft.voters:
         book.learn(voter.id, voter.address)
@@ -289,8 +289,8 @@ def configured_book(config: BrokerConfig) -> AddressBook:
 
 
 def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort:
-    """Where other brokers dial this one: what it advertises, else its line among the voters, else
-    the bound address (with `this_host` for a wildcard)."""
+    """Where other brokers dial this one: the advertised address, otherwise its entry among the
+    voters, otherwise the bound address (with `this_host` for a wildcard)."""
     if config.raft.advertised is not None:
         return config.raft.advertised
     if config.own_voter is not None:
@@ -299,7 +299,7 @@ def raft_address(config: BrokerConfig, bound: Bound, this_host: str) -> HostPort
 
 
 def slow_validation(config: BrokerConfig, *, is_compiled: bool = is_compiled) -> list[str]:
-    """A warning where records are validated by Python."""
+    """A warning if records are validated by Python."""
     if is_compiled or config.log.validate_records != "full":
         return []
     return [
@@ -309,13 +309,14 @@ def slow_validation(config: BrokerConfig, *, is_compiled: bool = is_compiled) ->
 
 
 def named_but_loopback(bound: Iterable[Bound], config: BrokerConfig) -> list[str]:
-    """Listeners whose name means a loopback address on this machine, where others are elsewhere."""
+    """Listeners whose name resolves to loopback on this machine, while other brokers are
+    elsewhere."""
     others = [each.address for each in config.raft.voters if each != config.own_voter]
     if all(is_loopback(each.host) for each in (*others, *config.raft.seeds)):
         return []
     return [
         f"{each.name} listens on {each.host}:{each.port}, which is {each.resolved_host} here, so"
-        f" only this machine reaches it: mend the name (/etc/hosts) or listen on 0.0.0.0"
+        f" only this machine reaches it: fix the name (in /etc/hosts) or listen on 0.0.0.0"
         for each in bound
         if is_loopback(each.resolved_host) and not is_loopback(each.host)
     ]

@@ -1,5 +1,5 @@
-"""The traces of one broker, put together from its configuration: which dispatcher it has, and who
-sends its spans. Without `telemetry.traces` nothing of it is there.
+"""The traces of one broker, built from its configuration: its dispatcher, and the sender of its
+spans. Without `telemetry.traces` neither exists.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from josefine_broker.host.ticker import Duty
 from josefine_broker.host.worker import Worker
 
 SEND_MS = 1_000
-"""How late a span is sent."""
+"""The delay until a span is sent."""
 
 
 class Tracing:
-    """Of one broker."""
+    """The traces of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         """Raises TracesError."""
@@ -49,7 +49,7 @@ class Tracing:
         )
 
     def begin(self, on_fatal: Callable[[BaseException], None]) -> Callable[[], Awaitable[None]]:
-        """On the loop; what is returned ends the sending. What waits by then is not sent."""
+        """On the loop; the result stops the sending. Spans that wait then are not sent."""
         otlp, spans = self._otlp, self._spans
         if otlp is None or spans is None:
             return _nothing
@@ -64,11 +64,11 @@ class Tracing:
         return stop
 
     def duties(self) -> tuple[Duty, ...]:
-        """Of the ticker."""
+        """Duties for the ticker."""
         return () if self._spans is None else (Duty("traces", SEND_MS, self._spans.send),)
 
     def register_metrics(self, metrics: Metrics) -> None:
-        """Nothing of what is not configured."""
+        """Register only metrics of what is configured."""
         spans = self._spans
         if spans is not None:
             metrics.one("traces_sent", lambda: spans.sent)
@@ -77,4 +77,4 @@ class Tracing:
 
 
 async def _nothing() -> None:
-    """To be ended."""
+    """The stop function of nothing."""

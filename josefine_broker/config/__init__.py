@@ -1,1 +1,1 @@
-"""A broker's configuration: typed sections, where their values come from, how they are checked."""
+"""A broker's configuration: typed sections, the sources of values, and their validation."""

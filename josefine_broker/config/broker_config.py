@@ -1,9 +1,9 @@
 """The broker's configuration: typed, frozen, complete. Every key has a default and a meaning, every
 number a bound.
 
-This model is the one truth: `conf/broker.yaml` is generated from it, loading refuses what it does
-not name, and every key can be overridden by the environment (`JOSEFINE__BROKER__ID=3`). A name has
-its unit in it (`_ms`, `bytes`); `null` means "no limit" or "derived", as the meaning says.
+This model is the single definition: `conf/broker.yaml` is generated from it, loading refuses
+unknown keys, and every key can be overridden by the environment (`JOSEFINE__BROKER__ID=3`). A name
+includes its unit (`_ms`, `bytes`); `null` means "no limit" or "derived", as the meaning states.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class BrokerConfig(Section):
                 )
             if advertised.host in ("0.0.0.0", "::") or advertised.port == 0:
                 raise ValueError(
-                    f"broker.advertised_listeners {advertised} is no address a client can dial"
+                    f"broker.advertised_listeners {advertised} cannot be dialed by clients"
                 )
         inter_broker = self.broker.inter_broker_listener
         if inter_broker is not None and inter_broker not in bound:
@@ -131,6 +131,7 @@ class BrokerConfig(Section):
         for name, section in (("admin", self.admin), ("text", self.text)):
             if section.tls and self.tls.certificate is None:
                 raise ValueError(f"{name}.tls needs tls.certificate")
+        # A single broker replicates from nobody, so its listeners may all use SASL.
         among_others = len(self.raft.voters) > 1 or bool(self.raft.seeds)
         if among_others and self.protocol_of(self.inter_broker_listener).is_sasl:
             raise ValueError(
@@ -141,7 +142,7 @@ class BrokerConfig(Section):
 
     @model_validator(mode="after")
     def _listeners_own_security_is_theirs(self) -> BrokerConfig:
-        """Whose name is misspelt would be served with less than was asked for."""
+        """A misspelled name must not leave its listener with less protection than configured."""
         speaking = {each.name: self.protocol_of(each.name) for each in self.broker.listeners}
         with_tls = [name for name, protocol in speaking.items() if protocol.is_tls]
         with_sasl = [name for name, protocol in speaking.items() if protocol.is_sasl]
@@ -155,7 +156,7 @@ class BrokerConfig(Section):
                 if why:
                     raise ValueError(f"{key}.{name} {why}")
                 if name_among(name, [each for each in named if each != name]) != name:
-                    raise ValueError(f"{key}.{name} is there twice, in other letters")
+                    raise ValueError(f"{key}.{name} is given twice, in different capitals")
         return self
 
     @model_validator(mode="after")
@@ -189,11 +190,11 @@ class BrokerConfig(Section):
 
     @model_validator(mode="after")
     def _brokers_are_super_users(self) -> BrokerConfig:
-        """Else the others would refuse their fetches."""
+        """Otherwise the other brokers would refuse their fetches."""
         among_others = len(self.raft.voters) > 1 or bool(self.raft.seeds)
         if self.acls.inter_broker_principal and self.broker.inter_broker_listener is None:
             raise ValueError(
-                "acls.inter_broker_principal makes whoever comes through"
+                "acls.inter_broker_principal makes every client of"
                 " broker.inter_broker_listener a super user: name that listener"
             )
         known = self.acls.super_principals
@@ -210,8 +211,8 @@ class BrokerConfig(Section):
 
     @model_validator(mode="after")
     def _ports_are_apart(self) -> BrokerConfig:
-        """Both would be bound, and the second fail when it begins to listen, or be found there by
-        the wrong kind of peer."""
+        """Otherwise both would be bound, and the second fail when it starts to listen, or serve the
+        wrong kind of peer."""
         bound = [(f"broker.listeners {each}", each.address) for each in self.broker.listeners]
         bound.append((f"raft.listener {self.raft.listener}", self.raft.listener))
         if self.admin.address is not None:
@@ -240,7 +241,7 @@ class BrokerConfig(Section):
             )
         if own is not None and raft.advertised is None and raft.listener.port != own.port:
             raise ValueError(
-                f"raft.voters says that broker {broker_id} is at {own.address}, but raft.listener"
+                f"raft.voters has broker {broker_id} at {own.address}, but raft.listener"
                 f" is {raft.listener}; if that is right, set raft.advertised"
             )
         return self
@@ -254,7 +255,7 @@ class BrokerConfig(Section):
         return self.broker.inter_broker_listener or self.broker.listeners[0].name
 
     def protocol_of(self, listener: str) -> SecurityProtocol:
-        """What the listener of that name speaks."""
+        """The protocol of the listener with this name."""
         named = next(each for each in self.broker.listeners if each.name == listener)
         return protocol_of(named, self.broker.listener_security_protocol_map)
 
@@ -262,7 +263,7 @@ class BrokerConfig(Section):
 def _why_no_listener(
     name: str, kind: str, speaking: Mapping[str, SecurityProtocol], fitting: Sequence[str]
 ) -> str:
-    """Why settings of `kind` (TLS, SASL) cannot be those of the listener of that name; empty: they
+    """Why settings of `kind` (TLS, SASL) cannot apply to the listener with this name; empty: they
     can."""
     meant = name_among(name, speaking)
     if meant not in speaking:
@@ -274,7 +275,7 @@ def _why_no_listener(
 
 
 def key_paths() -> list[str]:
-    """Every key there is, dotted: what an unknown key is compared with."""
+    """Every dotted key: unknown keys are compared with these."""
     return [
         f"{section}.{key}"
         for section, field in BrokerConfig.model_fields.items()
@@ -308,8 +309,8 @@ def load_config(
 
 
 def _blamed(message: str, path: KeyPath, source: Source) -> KeyPath:
-    """A rule over several keys has the path of their section, or none: of the keys that it names,
-    the first that was set."""
+    """The path to report: a rule over several keys has the path of their section, or none; then it
+    is the first set key that the message names."""
     found = []
     for key in source.places:
         name = ".".join(key[len(path) :])

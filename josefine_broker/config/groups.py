@@ -1,4 +1,4 @@
-"""The sections `group` and `offsets` of a configuration: consumer groups, and what they commit."""
+"""The sections `group` and `offsets` of the configuration: consumer groups, committed offsets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class GroupSection(Section):
 
     initial_rebalance_delay_ms: DelayMs = Field(
         default=3_000,
-        description="How long the first member of an empty group waits for others, each of whom"
-        " lengthens it: a consumer that comes a moment later costs no second rebalance.",
+        description="How long the first member of an empty group waits for others, each of which"
+        " extends it: a consumer that joins a moment later causes no second rebalance.",
     )
     min_session_timeout_ms: TimeoutMs = Field(
         default=6_000, description="Shortest session timeout that a member may ask for."
@@ -28,11 +28,11 @@ class GroupSection(Section):
     )
     consumer_session_timeout_ms: TimeoutMs = Field(
         default=45_000,
-        description="How long a member of the consumer protocol (group.protocol=consumer) may not"
-        " be heard; there the broker says so, and not its client.",
+        description="How long a member of the consumer protocol (group.protocol=consumer) may send"
+        " no heartbeat; the broker sets this time, not the client.",
     )
     consumer_heartbeat_interval_ms: TimeoutMs = Field(
-        default=5_000, description="How often such a member is told to be heard."
+        default=5_000, description="Heartbeat interval of such members."
     )
     consumer_migration_policy: Literal["disabled", "upgrade", "downgrade", "bidirectional"] = Field(
         default="disabled",
@@ -63,9 +63,9 @@ class OffsetsSection(Section):
 
     retention_ms: TimeoutMs = Field(
         default=604_800_000,
-        description="How long committed offsets stay when their group has become empty, or does"
-        " not read their topic any more.",
+        description="How long committed offsets are kept after their group became empty, or does"
+        " no longer read their topic.",
     )
     retention_check_interval_ms: TimeoutMs = Field(
-        default=600_000, description="Time between two looks for offsets that are that old."
+        default=600_000, description="Time between two checks for expired offsets."
     )

@@ -1,5 +1,5 @@
-"""The groups of keys of a broker's configuration (`broker_config.py`): each key with its type, its
-bounds, its default and its meaning.
+"""The sections of a broker's configuration (`broker_config.py`): each key with its type, bounds,
+default and meaning.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from josefine_broker.config.values import (
 )
 
 CONNECTION_IN_FLIGHT_MAX = 32
-"""Requests of one connection being worked on; past that the connection stops reading."""
+"""Requests of one connection in progress; beyond that the connection is not read."""
 
 TEXT_LISTENER = "TEXT"
-"""The name under which the text listener is registered, and may be advertised."""
+"""The name under which the text listener is registered and may be advertised."""
 
 DISK_FREE_BYTES_MIN = 64 * 1024 * 1024
 """Default of `broker.disk_free_bytes_min`: room for the metadata and indexes to be written."""
 
 
 class IdentitySection(Section):
-    """Who this broker is and where it keeps its data."""
+    """The identity of this broker and its data directory."""
 
-    id: NodeId = Field(default=1, description="This broker's number, unique in its cluster.")
+    id: NodeId = Field(default=1, description="This broker's id, unique in its cluster.")
     data_dir: Path = Field(
         default=Path("data/broker-1"),
         description="Directory of logs and metadata, relative to the working directory.",
@@ -53,39 +53,39 @@ class IdentitySection(Section):
     )
     advertised_listeners: Listeners = Field(
         default=(),
-        description="What Metadata tells clients to dial, per listener name; a name left out"
-        " advertises its bound address. A client is answered with the address of the listener it"
-        " came through.",
+        description="Addresses in Metadata for clients, per listener name; a name left out"
+        " advertises its bound address. A client gets the address of the listener that it"
+        " used.",
     )
     listener_security_protocol_map: ProtocolMap = Field(
         default=(),
-        description="What each listener speaks, as NAME:PROTOCOL: PLAINTEXT, SSL,"
-        " SASL_PLAINTEXT or SASL_SSL. A name left out that is one of these speaks it, any other"
-        " speaks PLAINTEXT.",
+        description="Protocol of each listener, as NAME:PROTOCOL: PLAINTEXT, SSL,"
+        " SASL_PLAINTEXT or SASL_SSL. A name left out that is a protocol uses it, any other"
+        " uses PLAINTEXT.",
     )
     inter_broker_listener: str | None = Field(
         default=None,
         description="Name of the listener that other brokers replicate through; null: the first."
-        " Where it is named, what only brokers ask of each other is refused through all others.",
+        " If it is set, requests between brokers are refused on all other listeners.",
     )
     rack: Annotated[str, Field(strict=True, min_length=1, max_length=249)] | None = Field(
         default=None,
-        description="Where this broker stands: copies of a partition are spread over racks, and a"
+        description="Rack of this broker: replicas of a partition are spread over racks, and a"
         " consumer of the same rack reads from this broker; null: no rack.",
     )
     controlled_shutdown_timeout_ms: TimeoutMs = Field(
         default=5_000,
-        description="Time that a stopping broker has to hand its leaderships to others.",
+        description="Time of a stopping broker to hand its leaderships to others.",
     )
     disk_free_bytes_min: Bytes = Field(
         default=DISK_FREE_BYTES_MIN,
-        description="Free space below which this broker takes no records, leads nothing that"
-        " another could and fails /health, so that metadata and indexes can still be written.",
+        description="Free space below which this broker accepts no records, leads no partition that"
+        " another could lead, and fails /health: metadata and indexes can still be written.",
     )
     partitions_max: Count = Field(
         default=PARTITIONS_PER_BROKER_MAX,
-        description="Partitions that a broker hosts; what would give one more of them is refused"
-        " (POLICY_VIOLATION). The file of the broker that is asked decides.",
+        description="Partitions that a broker hosts; a request for more is refused"
+        " (POLICY_VIOLATION). The setting of the broker that gets the request counts.",
     )
     auto_create_topics: Flag = Field(
         default=True,
@@ -98,8 +98,8 @@ class NetworkSection(Section):
 
     connections_max: Count = Field(
         default=2_000,
-        description="Open client connections; past that the one that was idle for longest gives way"
-        " to a newcomer, and where none is idle the newcomer is refused.",
+        description="Open client connections; above that the longest idle one is closed"
+        " for a new one, and if none is idle the new one is refused.",
     )
     connections_per_address_max: Count | None = Field(
         default=1_000,
@@ -110,46 +110,46 @@ class NetworkSection(Section):
     )
     in_flight_max: Count = Field(
         default=CONNECTION_IN_FLIGHT_MAX,
-        description="Requests of one connection waiting for an answer; past that it is not read.",
+        description="Unanswered requests of one connection; above that it is not read.",
     )
     request_bytes_max: Bytes = Field(
         default=536_870_912,
-        description="Memory of all large requests (above 32 KiB) that are being received; past"
-        " that connections are not read until there is room. At least one is received.",
+        description="Memory of all large requests (above 32 KiB) being received; above"
+        " that connections are not read until memory is free. At least one is received.",
     )
     write_buffer_bytes: Bytes = Field(
         default=1_048_576,
-        description="Answers a client has not yet read; past that its next requests wait.",
+        description="Answers that a client has not read yet; above that its next requests wait.",
     )
     idle_timeout_ms: TimeoutMs = Field(
         default=600_000, description="A connection that sends nothing for this long is closed."
     )
     shutdown_timeout_ms: TimeoutMs = Field(
-        default=5_000, description="Time that requests in flight have to be answered at shutdown."
+        default=5_000, description="Time to answer requests in flight at shutdown."
     )
 
 
 class TopicDefaultsSection(Section):
-    """What a new topic gets when its creator does not say."""
+    """Settings of a new topic for which the creator gives no value."""
 
     partitions: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
         default=1, description="Partitions of a new topic."
     )
     replication_factor: Annotated[int, Field(strict=True, ge=1, le=32_767)] = Field(
-        default=1, description="Copies of each partition of a new topic."
+        default=1, description="Replicas of each partition of a new topic."
     )
     min_insync_replicas: Annotated[int, Field(strict=True, ge=1, le=32_767)] = Field(
         default=1, description="Replicas that must have a record before acks=all is answered."
     )
     unclean_leader_election_enable: Flag = Field(
         default=False,
-        description="Whether a replica out of sync may lead where no other is left: the partition"
-        " goes on, and records are lost. The file of the broker that is the controller decides.",
+        description="Whether a replica out of sync may lead if no other is left: the partition"
+        " stays available, and records are lost. The controller's setting counts.",
     )
 
 
 class LogSection(Section):
-    """Defaults of a partition's log; a topic's own configuration goes before them."""
+    """Defaults of partition logs; a topic's own configuration takes precedence."""
 
     segment_bytes: Annotated[Bytes, Field(ge=1_024, le=2**31 - 1)] = Field(
         default=1_073_741_824, description="A segment file is closed before it grows past this."
@@ -158,7 +158,7 @@ class LogSection(Section):
         default=604_800_000, description="A segment older than this is closed at the next append."
     )
     segment_records: Count | None = Field(
-        default=None, description="Records after which a segment is closed; null: no such rule."
+        default=None, description="Records after which a segment is closed; null: no limit."
     )
     index_interval_bytes: Bytes = Field(
         default=4_096, description="Log bytes between two entries of the sparse index."
@@ -168,9 +168,9 @@ class LogSection(Section):
     )
     validate_records: Literal["full", "headers"] = Field(
         default="full",
-        description="What of a produced batch is checked before it is acknowledged. full: header,"
-        " checksum, and the structure of every record, decompressed for that; headers: not the"
-        " records, so a client's broken batch is stored, and those who read it fail.",
+        description="Validation of a produced batch before it is acknowledged. full: header,"
+        " checksum, and the structure of every (decompressed) record; headers: not the"
+        " records, so a client's broken batch is stored, and its readers fail.",
     )
     retention_ms: TimeoutMs | None = Field(
         default=604_800_000,
@@ -178,21 +178,21 @@ class LogSection(Section):
     )
     retention_bytes: Bytes | None = Field(
         default=None,
-        description="Oldest closed segments go while a partition is larger; null: no bound.",
+        description="The oldest closed segments go while a partition is larger; null: no limit.",
     )
     retention_check_interval_ms: TimeoutMs = Field(
-        default=300_000, description="Time between two rounds of retention."
+        default=300_000, description="Time between two retention checks."
     )
     flush_messages: Count | None = Field(
         default=None,
         description="Records after which a log is fsynced; null: left to the operating system, as"
         " Kafka does. 1: acks=all is answered once every in-sync replica has synced the batch, with"
-        " one fsync per log for all that came meanwhile; more: within the append.",
+        " one fsync per log for all concurrent appends; more: within the append.",
     )
     flush_internal_topics: Flag = Field(
         default=True,
         description="Whether group offsets and the state of transactions count once they are"
-        " synced, whatever flush_messages says; false: they are treated as other topics.",
+        " synced, whatever flush_messages is; false: they are treated as other topics.",
     )
     flush_ms: TimeoutMs | None = Field(
         default=None,
@@ -200,22 +200,22 @@ class LogSection(Section):
     )
     cleaner_min_cleanable_ratio: Ratio = Field(
         default=0.5,
-        description="A compacted log is cleaned when more of it than this was written since.",
+        description="A compacted log is cleaned when this share of it is new since the last pass.",
     )
     cleaner_min_compaction_lag_ms: DelayMs = Field(
         default=0, description="Records of a compacted topic stay untouched for this long."
     )
     cleaner_max_compaction_lag_ms: TimeoutMs | None = Field(
         default=None,
-        description="Age at which a segment of a compacted topic is closed and cleaned however"
-        " little of its log is dirty; null: no such rule.",
+        description="Age at which a segment of a compacted topic is closed and cleaned, however"
+        " little of its log is dirty; null: no limit.",
     )
     cleaner_delete_retention_ms: DelayMs = Field(
         default=86_400_000,
-        description="How long a deleted key of a compacted topic can still be read as deleted.",
+        description="How long tombstones of a compacted topic are kept.",
     )
     cleaner_backoff_ms: TimeoutMs = Field(
-        default=15_000, description="Time between two looks for a log that is to be cleaned."
+        default=15_000, description="Time between two checks for a log to clean."
     )
     cleaner_dedupe_buffer_bytes: Annotated[Bytes, Field(ge=1_048_576)] = Field(
         default=67_108_864,
@@ -224,47 +224,47 @@ class LogSection(Section):
     )
     cleaner_bytes_per_second_max: Bytes | None = Field(
         default=None,
-        description="Bound of what the log cleaner reads and writes together; null: none.",
+        description="Limit of the log cleaner's reads and writes together; null: no limit.",
     )
     compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = Field(
         default="producer",
-        description="The codec that batches are stored with; producer: as they were sent.",
+        description="Codec of stored batches; producer: as they were sent.",
     )
     timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
         default="CreateTime",
-        description="Whose clock stamps records: the producer's or the broker's.",
+        description="Whose clock sets record timestamps: the producer's or the broker's.",
     )
 
 
 class RaftSection(Section):
-    """The chained Raft that keeps the cluster's metadata."""
+    """The chained Raft that stores the cluster's metadata."""
 
     id: NodeId | None = Field(
-        default=None, description="Raft node number; null: the broker's id, which it must equal."
+        default=None, description="Raft node id; null: the broker's id, which it must equal."
     )
     listener: Address = Field(
         default=HostPort("127.0.0.1", 9093),
-        description="Address where the other brokers' Raft reaches this one, as host:port; port 0"
+        description="Address on which this broker's Raft listens, as host:port; port 0"
         " is any free port.",
     )
     advertised: Address | None = Field(
         default=None,
-        description="What the others are told to dial, as host:port; null: this broker's address"
-        " in raft.voters, else the bound one.",
+        description="Address that other brokers dial, as host:port; null: this broker's address"
+        " in raft.voters, otherwise the bound one.",
     )
     voters: Voters = Field(
         default=(),
-        description="Who forms a new cluster, as id@host:port, the same list at each of them;"
-        " empty: this broker alone. Without effect once there is data.",
+        description="Voters of a new cluster, as id@host:port, the same list on each of them;"
+        " empty: this broker alone. No effect once data exists.",
     )
     seeds: Addresses = Field(
         default=(),
         description="Raft addresses of a running cluster to join, as host:port; any one that"
-        " answers is enough. Excludes raft.voters.",
+        " answers suffices. Excludes raft.voters.",
     )
     voters_max: Annotated[Count, Field(le=9)] = Field(
         default=5,
-        description="Brokers that vote; who joins later follows as an observer. Use an odd one.",
+        description="Number of voters; later brokers join as observers. Use an odd number.",
     )
     snapshot_blocks: Annotated[Count, Field(ge=10)] = Field(
         default=10_000,
@@ -276,11 +276,11 @@ class RaftSection(Section):
         " first.",
     )
     heartbeat_timeout_ms: TimeoutMs = Field(
-        default=100, description="Time between two signs of life of the raft leader."
+        default=100, description="Time between two heartbeats of the raft leader."
     )
     election_timeout_ms: TimeoutMs = Field(
         default=500,
-        description="Silence after which a voter campaigns (drawn from one to two times this);"
+        description="Silence after which a voter starts an election (randomly, up to twice this);"
         " at least twice the heartbeat.",
     )
     proposal_timeout_ms: TimeoutMs = Field(
@@ -298,24 +298,24 @@ class RaftSection(Section):
 
 
 class ClusterSection(Section):
-    """How the controller (the raft leader) watches the brokers."""
+    """How the controller (the raft leader) monitors the brokers."""
 
     heartbeat_interval_ms: TimeoutMs = Field(
         default=250, description="Time between two heartbeats of a broker to the controller."
     )
     session_timeout_ms: TimeoutMs = Field(
         default=1_250,
-        description="Silence after which a broker is fenced and its leaderships go to others; at"
+        description="Silence after which a broker is fenced and its leaderships move to others; at"
         " least twice the heartbeat.",
     )
     imbalance_check_interval_ms: TimeoutMs = Field(
         default=30_000,
-        description="Time between two looks at leaderships that are not with the preferred"
+        description="Time between two checks for leaderships away from the preferred"
         " (first) replica.",
     )
     peer_queue_bytes_max: Bytes = Field(
         default=16_777_216,
-        description="Raft messages kept for one peer that does not read; past that the oldest go.",
+        description="Raft messages queued for one slow peer; above that the oldest are dropped.",
     )
 
     @model_validator(mode="after")
@@ -333,7 +333,7 @@ class ReplicationSection(Section):
 
     lag_time_max_ms: TimeoutMs = Field(
         default=10_000,
-        description="A follower that has not caught up for this long leaves the in-sync set.",
+        description="A follower that has not caught up for this long leaves the ISR.",
     )
     fetch_wait_ms: TimeoutMs = Field(
         default=500, description="Longest wait of a follower's fetch when there is nothing new."
@@ -346,8 +346,7 @@ class ReplicationSection(Section):
     )
     throttle_bytes_per_second: Bytes | None = Field(
         default=None,
-        description="Bound of what this broker fetches for replicas that are not in sync; null:"
-        " none.",
+        description="Limit of this broker's fetches for replicas out of sync; null: no limit.",
     )
 
 
@@ -356,12 +355,12 @@ class TransactionsSection(Section):
 
     max_timeout_ms: TimeoutMs = Field(
         default=900_000,
-        description="Longest transaction that a producer may ask for: the bound on what readers of"
-        " committed records wait for, and on decisions of exactly-once sinks.",
+        description="Longest transaction timeout that a producer may request: limits how long"
+        " read_committed readers wait, and the time of exactly-once sinks to decide.",
     )
     id_expiration_ms: TimeoutMs = Field(
         default=604_800_000,
-        description="How long a transactional id that nobody uses is remembered.",
+        description="How long an unused transactional id is remembered.",
     )
     two_phase_commit_enable: bool = Field(
         default=False,
@@ -371,8 +370,8 @@ class TransactionsSection(Section):
     )
     two_phase_commit_timeout_max_ms: TimeoutMs = Field(
         default=604_800_000,
-        description="So long such a transaction may be open, whatever its producer asks for: then"
-        " it is aborted, for what is open holds readers of read_committed back.",
+        description="Longest time such a transaction stays open, whatever its producer requests;"
+        " then it is aborted, because it blocks read_committed readers.",
     )
 
 
@@ -386,7 +385,7 @@ class AdminSection(Section):
     )
     tls: Flag = Field(
         default=False,
-        description="Whether it speaks TLS (https), by the section tls, and by that alone.",
+        description="Whether it uses TLS (https), with the section tls only.",
     )
 
     @model_validator(mode="after")
@@ -405,28 +404,28 @@ class TextSection(Section):
     )
     host: Annotated[str, Field(strict=True, min_length=1)] = Field(
         default="127.0.0.1",
-        description="Address that it listens on. Whoever reaches it may do what User:ANONYMOUS"
-        " may: everything, but for ACLs.",
+        description="Address that it listens on. Its clients may do what User:ANONYMOUS"
+        " may: everything, except with ACLs.",
     )
     tls: Flag = Field(
         default=False,
-        description="Whether it speaks TLS, by the section tls, and by that alone; the same on"
-        " every broker, for they pass lines on to each other.",
+        description="Whether it uses TLS, with the section tls only; the same on"
+        " every broker, because they forward lines to each other.",
     )
     strict: Flag = Field(
         default=False,
-        description="Answer 'This is not the leader' instead of asking the broker that leads.",
+        description="Answer 'This is not the leader' instead of forwarding to the leader.",
     )
     acks: Literal["all", "1"] = Field(
         default="all",
-        description="Whose confirmation a published message waits for: all replicas in sync, or the"
+        description="Replicas that must confirm a published message: all in sync, or the"
         " leader alone.",
     )
     timeout_ms: TimeoutMs = Field(
         default=10_000, description="How long a command waits for a leader, or for replicas."
     )
     session_timeout_ms: TimeoutMs = Field(
-        default=300_000, description="A subscription without CONS for this long is given up."
+        default=300_000, description="A subscription without CONS for this long ends."
     )
     subscriptions_max: Count = Field(
         default=1_000, description="Subscriptions that one connection may hold."
@@ -435,11 +434,11 @@ class TextSection(Section):
         default=1_048_576, description="Longest line; a longer one is refused as a whole."
     )
     reply_records_max: Count = Field(
-        default=1_000, description="Records in one reply to CONS; past that it says More."
+        default=1_000, description="Records in one reply to CONS; above that it reports More."
     )
     reply_bytes_max: Annotated[Bytes, Field(ge=1_024, le=2**30)] = Field(
         default=1_048_576,
-        description="The same for their bytes; a larger record comes alone.",
+        description="The same for their bytes; a larger record is returned alone.",
     )
 
     @model_validator(mode="after")
@@ -453,7 +452,7 @@ class LoggingSection(Section):
     """What the broker logs to stderr; the lines of its start and stop go to stdout."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe event to log."
+        default="info", description="Lowest level to log."
     )
     format: Literal["text", "json"] = Field(
         default="text",

@@ -1,7 +1,7 @@
-"""A configuration's security: which listener speaks which protocol, where a secret is, and the
+"""The security part of the configuration: protocols of listeners, places of secrets, and the
 sections `tls`, `sasl` and `acls`.
 
-A listener's name that promises a protection gets it, or its broker does not start: a client that
+A listener whose name promises a protection gets it, or the broker does not start: a client that
 asked for encryption must not be served without it.
 """
 
@@ -20,13 +20,13 @@ from josefine_broker.config.values import Count, Flag, Listener, Section, Timeou
 PROMISES = frozenset(
     ("SSL", "TLS", "MTLS", "SASL", "GSSAPI", "KERBEROS", "SCRAM", "OAUTHBEARER", "HTTP", "HTTPS")
 )
-"""Protections that the name of a listener may promise."""
+"""Protections that a listener's name may promise."""
 
 SERVED = tuple(SecurityProtocol)
 
 
 class NamedProtocol(NamedTuple):
-    """What the listener of that name speaks."""
+    """The protocol of the listener with this name."""
 
     name: str
     protocol: SecurityProtocol
@@ -36,7 +36,7 @@ class NamedProtocol(NamedTuple):
 
 
 def parse_named_protocol(value: object) -> NamedProtocol:
-    """`NAME:PROTOCOL`; ValueError names what is wrong."""
+    """`NAME:PROTOCOL`; the ValueError names the problem."""
     if isinstance(value, NamedProtocol):
         return value
     name, colon, protocol = value.partition(":") if isinstance(value, str) else ("", "", "")
@@ -44,7 +44,7 @@ def parse_named_protocol(value: object) -> NamedProtocol:
     if not name or not colon:
         raise ValueError(f"must be NAME:PROTOCOL, got {value!r}")
     if protocol not in served:
-        raise ValueError(f"protocol {protocol!r} in {value!r} is none of {', '.join(served)}")
+        raise ValueError(f"protocol {protocol!r} in {value!r} is not one of {', '.join(served)}")
     return NamedProtocol(name, SecurityProtocol(protocol))
 
 
@@ -58,8 +58,8 @@ def _parse_map(value: object) -> tuple[NamedProtocol, ...]:
 
 
 def protocol_of(listener: Listener, named: Sequence[NamedProtocol]) -> SecurityProtocol:
-    """What a listener speaks: what the map says, else what its name is, else PLAINTEXT. ValueError
-    for a name that promises something else."""
+    """The protocol of a listener: from the map, otherwise from its name, otherwise PLAINTEXT.
+    ValueError for a name that promises another."""
     for each in named:
         if each.name == listener.name:
             return each.protocol
@@ -69,7 +69,7 @@ def protocol_of(listener: Listener, named: Sequence[NamedProtocol]) -> SecurityP
     promised = PROMISES.intersection(re.split("[_-]", listener.name.upper()))
     if promised:
         raise ValueError(
-            f"broker.listeners '{listener}' asks for {min(promised)}: say what it speaks"
+            f"broker.listeners '{listener}' asks for {min(promised)}: set its protocol"
             f" ({', '.join(each.value for each in SERVED)}) in"
             " broker.listener_security_protocol_map"
         )
@@ -77,8 +77,8 @@ def protocol_of(listener: Listener, named: Sequence[NamedProtocol]) -> SecurityP
 
 
 def name_among(listener: str, names: Iterable[str]) -> str:
-    """How these call the listener, or its name where they do not: the environment's keys have no
-    capitals, so the case of a name does not matter where it is not there as it is."""
+    """The spelling of a listener among these names, or the name itself: keys in the environment
+    have no capitals, so the case of a name is ignored if it has no exact match."""
     alike = [each for each in names if each.upper() == listener.upper()]
     return listener if listener in alike or not alike else alike[0]
 
@@ -133,14 +133,15 @@ Principals = Annotated[
 
 
 class ListenerTls(Section):
-    """What one listener has for itself, in `tls.by_listener`; None: as `tls` has it."""
+    """TLS settings of one listener, in `tls.by_listener`; None: as in `tls`."""
 
     certificate: Path | None = Field(
-        default=None, description="What it shows; its key and key_password are then its own too."
+        default=None,
+        description="Its certificate; its key and key_password then replace those of tls too.",
     )
     key: Path | None = Field(default=None, description="Needs certificate; null: in that file.")
     key_password: Secret | None = Field(default=None, description="Needs certificate.")
-    ca: Path | None = Field(default=None, description="Whose clients are believed there.")
+    ca: Path | None = Field(default=None, description="Authorities of trusted clients there.")
     client_auth: ClientAuth | None = Field(default=None, description="As tls.client_auth.")
     version_min: TlsVersion | None = Field(default=None, description="As tls.version_min.")
 
@@ -152,7 +153,7 @@ class ListenerTls(Section):
         return self
 
     def over(self, section: TlsSection) -> TlsSection:
-        """What this listener has in all."""
+        """All TLS settings of this listener."""
         own = {key: found for key in OWN_KEYS if (found := getattr(self, key)) is not None}
         if self.certificate is not None:
             own |= {"key": self.key, "key_password": self.key_password}
@@ -163,47 +164,47 @@ OWN_KEYS = tuple(ListenerTls.model_fields)
 
 
 class TlsSection(Section):
-    """TLS of the listeners that speak SSL; files are PEM, and are read again when they change."""
+    """TLS of the listeners that use SSL; files are PEM, and are reloaded when they change."""
 
     certificate: Path | None = Field(
         default=None,
-        description="This broker's certificate, with those between it and its CA behind it. Needed"
-        " where a listener speaks SSL.",
+        description="This broker's certificate, followed by its intermediates. Required"
+        " if a listener uses SSL.",
     )
     key: Path | None = Field(
         default=None, description="Its private key; null: in the certificate's file."
     )
     key_password: Secret | None = Field(
         default=None,
-        description="Where the key's password is, as file:PATH or env:NAME; null: it has none.",
+        description="Place of the key's password, as file:PATH or env:NAME; null: it has none.",
     )
     ca: Path | None = Field(
         default=None,
-        description="Certificates of the authorities whose clients (client_auth) and brokers"
-        " (inter_broker_listener) are believed; a file, or a directory of `openssl rehash`.",
+        description="Certificates of the trusted authorities of clients (client_auth) and brokers"
+        " (inter_broker_listener); a file, or a directory made by `openssl rehash`.",
     )
     client_auth: ClientAuth = Field(
         default="none",
-        description="Whether clients show a certificate: none, requested or required.",
+        description="Client certificates: none, requested or required.",
     )
     version_min: TlsVersion = Field(
-        default="1.2", description="Oldest version of TLS that is spoken: '1.2' or '1.3'."
+        default="1.2", description="Oldest accepted version of TLS: '1.2' or '1.3'."
     )
     handshake_timeout_ms: TimeoutMs = Field(
-        default=10_000, description="Time that a client has for its handshake."
+        default=10_000, description="Time limit of a client's handshake."
     )
     handshakes_max: Annotated[Count, Field(le=1_024)] = Field(
         default=128,
-        description="Handshakes under way on a listener; past that the oldest gives way.",
+        description="Concurrent handshakes on a listener; above that the oldest is dropped.",
     )
     reload_check_ms: TimeoutMs = Field(
-        default=10_000, description="Time between two looks whether the files have changed."
+        default=10_000, description="Time between two checks whether the files have changed."
     )
     by_listener: dict[str, ListenerTls] = Field(
         default={},
-        description="What single listeners have for themselves, by their names in broker.listeners:"
+        description="Settings of single listeners, by their names in broker.listeners:"
         " {OUTSIDE: {certificate: outside.pem, key: outside.key}, INSIDE: {ca: inside-ca.pem,"
-        f" client_auth: required}}. Of {', '.join(OWN_KEYS)}; what one does not say is as above,"
+        f" client_auth: required}}. Of {', '.join(OWN_KEYS)}; a missing key is as above,"
         " but a certificate comes with its own key.",
     )
 
@@ -219,11 +220,11 @@ class TlsSection(Section):
         return self
 
     def own(self, listener: str) -> ListenerTls | None:
-        """What that listener has for itself."""
+        """The settings of this listener alone."""
         return self.by_listener.get(name_among(listener, self.by_listener))
 
     def of(self, listener: str) -> TlsSection:
-        """What it has in all."""
+        """All settings of this listener."""
         own = self.own(listener)
         return self if own is None else own.over(self)
 
@@ -234,31 +235,31 @@ class RaftTlsSection(Section):
     certificate: Path | None = Field(
         default=None,
         description="This broker's certificate, for both sides of a connection; its names are those"
-        " that the others dial (raft.voters, raft.advertised). null: Raft is plaintext, and whoever"
-        " reaches raft.listener can pretend to be a broker.",
+        " that the others dial (raft.voters, raft.advertised). null: Raft is plaintext, and anyone"
+        " who reaches raft.listener can pretend to be a broker.",
     )
     key: Path | None = Field(
         default=None, description="Its private key; null: in the certificate's file."
     )
     key_password: Secret | None = Field(
         default=None,
-        description="Where the key's password is, as file:PATH or env:NAME; null: it has none.",
+        description="Place of the key's password, as file:PATH or env:NAME; null: it has none.",
     )
     ca: Path | None = Field(
         default=None,
-        description="Certificates of the authorities whose brokers are believed; needed beside a"
-        " certificate. Best one that issues nothing else.",
+        description="Certificates of the trusted authorities of brokers; required with a"
+        " certificate. Prefer an authority that issues nothing else.",
     )
     allowed_names: CertificateNames = Field(
         default=(),
         description="Names (subjects) of the certificates that may be brokers, as a list of CN=NAME"
-        " (RFC 2253); empty: whoever has one of ca. Needed where clients have one too.",
+        " (RFC 2253); empty: every certificate of ca. Required if clients have one too.",
     )
 
     @model_validator(mode="after")
     def _all_or_nothing(self) -> RaftTlsSection:
         if self.certificate is not None and self.ca is None:
-            raise ValueError("certificate needs ca: whose brokers are to be believed")
+            raise ValueError("certificate needs ca: the authority of the other brokers")
         for name in ("ca", "key", "key_password", "allowed_names"):
             if self.certificate is None and getattr(self, name):
                 raise ValueError(f"{name} needs certificate: without one Raft is plaintext")
@@ -270,70 +271,70 @@ class SaslSection(Section):
 
     users: Path | None = Field(
         default=None,
-        description="Who may come in, as name=password a line; nobody else may read the file. It is"
-        " read again when it changes. Needed where a listener speaks SASL, but for OAUTHBEARER.",
+        description="File of users, one name=password per line; nobody else may read it. It is"
+        " reloaded when it changes. Required if a listener uses SASL, except for OAUTHBEARER.",
     )
     mechanisms: Annotated[tuple[Mechanism, ...], Field(min_length=1)] = Field(
         default=("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        description="How clients may prove who they are: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, which"
+        description="Accepted SASL mechanisms: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, which"
         " sends the password itself, and OAUTHBEARER, which sends a token (oauthbearer).",
     )
     mechanisms_by_listener: dict[str, Annotated[tuple[Mechanism, ...], Field(min_length=1)]] = (
         Field(
             default={},
-            description="The same of single listeners, by their names in broker.listeners, as"
-            " {OUTSIDE: [OAUTHBEARER]}; one that is not here has those above.",
+            description="The same for single listeners, by their names in broker.listeners, as"
+            " {OUTSIDE: [OAUTHBEARER]}; a listener not named here has those above.",
         )
     )
     iterations: Annotated[Count, Field(ge=4_096, le=16_384)] = Field(
-        default=4_096, description="Of SCRAM: what a guess costs whoever has seen a proof."
+        default=4_096, description="SCRAM iterations: the cost of a guess for an eavesdropper."
     )
     timeout_ms: TimeoutMs = Field(
-        default=10_000, description="Time that a client has to authenticate."
+        default=10_000, description="Time limit of a client's authentication."
     )
     failure_delay_ms: TimeoutMs = Field(
-        default=1_000, description="How late a client is told that it was refused."
+        default=1_000, description="Delay of the answer to a refused client."
     )
     reauthentication_ms: Annotated[TimeoutMs, Field(ge=1_000)] | None = Field(
         default=None,
-        description="For how long a proof counts (Kafka's connections.max.reauth.ms): a client"
-        " proves again who it is, or is hung up on at its next request; null: for as long as the"
+        description="Lifetime of an authentication (Kafka's connections.max.reauth.ms): a client"
+        " authenticates again, or its next request closes the connection; null: as long as the"
         " connection, or its token.",
     )
 
     def of(self, listener: str) -> tuple[Mechanism, ...]:
-        """How clients of that listener may prove it."""
+        """The mechanisms of this listener."""
         named = self.mechanisms_by_listener
         return named.get(name_among(listener, named), self.mechanisms)
 
 
 class AclsSection(Section):
-    """Who may do what, once a client is known; the same for every broker of a cluster."""
+    """Authorization of identified clients; the same for every broker of a cluster."""
 
     enabled: Flag = Field(
         default=False,
-        description="Whether clients may do only what an ACL allows them; false: everybody may do"
+        description="Whether clients may do only what an ACL allows; false: every client may do"
         " everything.",
     )
     super_users: Principals = Field(
         default=(),
-        description="Who may do everything, as User:NAME; a comma in a certificate's name makes a"
-        " list necessary, not a text. Brokers must be among them (docs/security.md).",
+        description="Principals that may do everything, as User:NAME; a name with a comma needs a"
+        " list, not a text. Brokers must be among them (docs/security.md).",
     )
     inter_broker_principal: Principal | None = Field(
         default=None,
-        description="What whoever comes through broker.inter_broker_listener is called, where that"
-        " asks for no certificate and no password: a super user, so that only brokers may reach it."
+        description="Principal of clients of broker.inter_broker_listener, if that"
+        " requires no certificate and no password: a super user, so only brokers may reach it."
         " null: User:ANONYMOUS, as through any other such listener.",
     )
     allow_everyone_if_no_acl_found: Flag = Field(
         default=False,
-        description="Whether a resource about which no ACL speaks is everybody's; false: nobody's.",
+        description="Whether a resource without any ACL is open to all clients; false: to none.",
     )
 
     @property
     def super_principals(self) -> frozenset[str] | None:
-        """None: everybody is one."""
+        """None: every client is one."""
         if not self.enabled:
             return None
         own = self.inter_broker_principal

@@ -1,7 +1,7 @@
-"""Where configuration values come from: a YAML or TOML file, the environment, the command line.
+"""Sources of configuration values: a YAML or TOML file, the environment, the command line.
 
-Remembers the place of every value, so that an error can say file and line. Knows nothing of the
-model but its list of keys.
+Records the place of every value, so that an error can name file and line. Knows only the list of
+keys of the model.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ KeyPath = tuple[str, ...]
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; the message is one sentence for the user."""
+    """An invalid configuration; the message is one sentence for the user."""
 
 
 @dataclass(slots=True)
 class Source:
-    """Nested values and, per key path, where each came from."""
+    """Nested values and, per key path, their source."""
 
     name: str
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, str] = field(default_factory=dict)
 
     def place(self, path: KeyPath) -> str:
-        """Place of a key, of the nearest parent that has one, or of the first key below it."""
+        """The place of a key, of the nearest parent that has one, or of the first key below it."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.places:
                 return self.places[path[:end]]
@@ -50,8 +50,8 @@ class Source:
         self.places[path] = place
 
     def _as_written(self, path: KeyPath) -> KeyPath:
-        """In the letters that are here already: a listener's name has capitals in a file, and none
-        in the environment."""
+        """The key in the spelling that exists already: a listener's name has capitals in a file,
+        and none in the environment."""
         node: object = self.values
         written: list[str] = []
         for step in path:
@@ -76,7 +76,7 @@ class Source:
             self.set(path, value, place)
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
-        """Raise for the first key that is not in `known` (dotted), naming the nearest that is."""
+        """Raise for the first key that is not in `known` (dotted), naming the nearest known key."""
         sections = sorted({key.partition(".")[0] for key in known})
         for section, content in self.values.items():
             if section not in sections:
@@ -93,7 +93,7 @@ class Source:
                     raise ConfigError(self._unknown((section, str(key)), known, known))
 
     def refuse_unknown_below(self, path: KeyPath, known: Sequence[str]) -> None:
-        """The same of a key whose value has sections of the keys `known`, by any names."""
+        """The same for a key whose value has sections, of any name, with the keys `known`."""
         sections: object = self.values
         for step in path:
             sections = sections.get(step) if isinstance(sections, dict) else None
@@ -114,8 +114,8 @@ class Source:
                     raise ConfigError(self._unknown((*here, str(key)), candidates, candidates))
 
     def known_part(self, path: KeyPath) -> KeyPath:
-        """Of a problem's path, the keys that are here, at least those of depth two: a union of
-        kinds adds steps of its own (`retention_ms.constrained-int`)."""
+        """The part of a problem's path that exists here, at least two keys: a union type adds steps
+        of its own (`retention_ms.constrained-int`)."""
         node: object = self.values
         for depth, step in enumerate(path):
             if not isinstance(node, dict) or step not in node:
@@ -126,7 +126,7 @@ class Source:
     def _unknown(self, path: KeyPath, candidates: Sequence[str], known: Sequence[str]) -> str:
         dotted = ".".join(path)
         near = difflib.get_close_matches(dotted, candidates, n=1, cutoff=0.0)
-        # A key in the wrong section is the likelier mistake than a near spelling elsewhere.
+        # A key in the wrong section is a likelier mistake than a similar spelling elsewhere.
         same_name = [key for key in known if key.rpartition(".")[2] == path[-1]]
         nearest = (same_name or near)[0]
         return f"{self.place(path)}: unknown key {dotted}; the nearest known key is {nearest}"
@@ -178,7 +178,7 @@ def _note_lines(node: yaml.Node | None, path: KeyPath, source: Source) -> None:
     for key_node, value_node in node.value:
         key_path = (*path, str(key_node.value))
         place = f"{source.name}:{key_node.start_mark.line + 1}"
-        if key_path in source.places:  # YAML forbids it, PyYAML lets the last one win in silence
+        if key_path in source.places:  # YAML forbids it, PyYAML silently uses the last one
             raise ConfigError(f"{place}: {'.'.join(key_path)}: is given twice")
         source.places[key_path] = place
         _note_lines(value_node, key_path, source)

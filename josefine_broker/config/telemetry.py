@@ -1,4 +1,4 @@
-"""The section `telemetry` of a configuration: where traces of requests go, and of how many."""
+"""The section `telemetry` of the configuration: the destination of traces, and their share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from josefine_broker.config.values import Count, Section
 
 TRACES_PATH = "/v1/traces"
-"""Of OTLP over HTTP, where an address names none."""
+"""The path of OTLP over HTTP if an address has none."""
 
 
 def _parse_endpoint(value: object) -> object:
@@ -23,18 +23,18 @@ def _parse_endpoint(value: object) -> object:
 
 
 class TelemetrySection(Section):
-    """Traces of requests (OpenTelemetry), for which `josefine[otel]` has to be installed."""
+    """Traces of requests (OpenTelemetry); requires `josefine[otel]`."""
 
     traces: Annotated[str, BeforeValidator(_parse_endpoint)] | None = Field(
         default=None,
-        description="Where they are sent: a collector's OTLP over HTTP, as http://HOST:4318. They"
-        " name clients and users. null: there are none.",
+        description="Address of a collector, OTLP over HTTP, as http://HOST:4318. They"
+        " name clients and users. null: no traces.",
     )
     sample_ratio: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.01,
-        description="Which part of the requests of Kafka's clients has one, by chance.",
+        description="Share of Kafka clients' requests that are traced, chosen randomly.",
     )
     queue_max: Annotated[Count, Field(le=1_000_000)] = Field(
         default=4_096,
-        description="Spans that wait to be sent; past that they are dropped, and counted.",
+        description="Spans waiting to be sent; above that they are dropped and counted.",
     )

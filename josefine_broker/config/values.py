@@ -1,6 +1,6 @@
-"""The kinds of values that a configuration has: addresses, listeners, voters, times, sizes.
+"""The value types of the configuration: addresses, listeners, voters, times, sizes.
 
-Each says what it refuses in words that fit after the name of its key.
+Each refuses bad input in words that follow the name of its key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.durations import FORMS, duration_ms
 
 TIMEOUT_MS_MIN = 5
-"""A timeout below this is a unit mistake (seconds for milliseconds), not a wish."""
+"""A timeout below this is a unit mistake (seconds for milliseconds), not an intention."""
 
 _LISTENER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*$")
 
@@ -35,7 +35,7 @@ class Listener(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """One of the brokers that form a cluster: its id and where its raft listener is."""
+    """A broker that forms the cluster: its id and its raft listener."""
 
     id: int
     host: str
@@ -50,30 +50,31 @@ class Voter(NamedTuple):
 
 
 def overlap(one: HostPort, other: HostPort) -> bool:
-    """Could both not be listened on at a time? Names are not resolved, but for localhost."""
+    """Do the two addresses exclude each other as listeners? Names are not resolved, except
+    localhost."""
     if one.port != other.port or one.port == 0:
         return False
     hosts = {"127.0.0.1" if each.host == "localhost" else each.host for each in (one, other)}
-    if len(hosts) == 1 or "::" in hosts:  # that one takes IPv4 too
+    if len(hosts) == 1 or "::" in hosts:  # a socket on :: accepts IPv4 too
         return True
     return "0.0.0.0" in hosts and not any(":" in host for host in hosts)
 
 
 def parse_listener(value: object) -> Listener:
-    """`NAME://host:port`; ValueError names what is wrong."""
+    """`NAME://host:port`; the ValueError names the problem."""
     if isinstance(value, Listener):
         return value
     if not isinstance(value, str) or "://" not in value:
         raise ValueError(f"must be NAME://host:port, got {value!r}")
     name, _, address = value.partition("://")
     if not _LISTENER_NAME.match(name):
-        raise ValueError(f"listener name {name!r} in {value!r} must be letters, digits, _ and -")
+        raise ValueError(f"listener name {name!r} in {value!r} may have only a-z A-Z 0-9 _ -")
     host, port = parse_host_port(address)
     return Listener(name, host, port)
 
 
 def parse_voter(value: object) -> Voter:
-    """`id@host:port`; ValueError names what is wrong."""
+    """`id@host:port`; the ValueError names the problem."""
     if isinstance(value, Voter):
         return value
     id_text, at, address = value.partition("@") if isinstance(value, str) else ("", "", "")
@@ -81,7 +82,7 @@ def parse_voter(value: object) -> Voter:
         raise ValueError(f"must be id@host:port, got {value!r}")
     host, port = parse_host_port(address)
     if port == 0:
-        raise ValueError(f"{value!r} has port 0, which nobody can dial")
+        raise ValueError(f"{value!r} has port 0, which cannot be dialed")
     return Voter(int(id_text), host, port)
 
 
@@ -122,7 +123,8 @@ def items(value: object, what: str) -> list[object]:
 
 
 def _parse_ms(value: object) -> object:
-    """A number as it is, `7d` as its milliseconds; ValueError names the unit for other texts."""
+    """A number as it is, `7d` as its milliseconds; the ValueError names the unit for other
+    texts."""
     if not isinstance(value, str):
         return value
     found = duration_ms(value)
@@ -134,7 +136,7 @@ def _parse_ms(value: object) -> object:
 
 
 def unit(name: str) -> dict[str, Any]:
-    """What the generated file prints as the unit of a key."""
+    """The unit of a key in the generated file."""
     return {"unit": name}
 
 
@@ -166,7 +168,7 @@ DelayMs = Annotated[
     BeforeValidator(_parse_ms),
     Field(strict=True, ge=0, json_schema_extra=unit("ms")),
 ]
-"""Unlike a timeout it may be none at all."""
+"""Unlike a timeout it may be zero."""
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Bytes = Annotated[int, Field(strict=True, ge=1, json_schema_extra=unit("bytes"))]

@@ -1,1 +1,1 @@
-"""Everything that touches the world and decides nothing: sockets, files, clocks, metrics."""
+"""The I/O side of the broker, without decisions: sockets, files, clocks, metrics."""

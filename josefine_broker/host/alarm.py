@@ -1,8 +1,8 @@
 """One timer of the event loop, set for a time of the broker's clock.
 
-Rules: it is set for one time or for none; a new setting takes the place of the former. It rings
-once, and never before a millisecond is over: whoever sets it for the past, or for the millisecond
-that it is, would ring round and round.
+Rules: it is set for one time or for none; a new setting replaces the former one. It rings once, and
+never within the current millisecond: otherwise a caller that sets it for the past, or for now,
+would loop without end.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ WAIT_MIN_MS = 1
 
 
 class Alarm:
-    """`set` it; `ring` is called at that time, when the alarm is not set any more."""
+    """`set` it; `ring` is called at that time, after the alarm was reset."""
 
     def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
         self.at_ms: int | None = None
-        """What it is set for, on the monotonic clock."""
+        """The time it is set for, on the monotonic clock; None: not set."""
         self._clock = clock
         self._ring = ring
         self._timer: asyncio.TimerHandle | None = None

@@ -1,7 +1,7 @@
-"""The real clock, by which the broker decides.
+"""The real clock, the basis of the broker's decisions.
 
-Who only measures, rations its log lines or breathes asks the operating system itself: the contract
-"time is asked for in these places" in pyproject.toml names them.
+Code that only measures, limits its log rate or yields asks the operating system directly; the
+contract "time is asked for in these places" in pyproject.toml names these places.
 """
 
 from __future__ import annotations

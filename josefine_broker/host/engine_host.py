@@ -1,10 +1,10 @@
-"""Hosts the engine's `Broker` on asyncio: passes bytes and time, stores, sends, tells. Decides
-nothing.
+"""The host of the engine's `Broker` on asyncio: passes it bytes and time, stores, sends, reports.
+Decides nothing.
 
-Rules: all of the broker's work is done on the event loop, soon after what caused it, once for all
-that came meanwhile; every write and fsync of the chain runs in one thread, in order, so that the
-loop never waits for a disk. What was stored wrongly, or a broken invariant, ends the host for good:
-`failure` says why.
+Rules: all work of the broker runs on the event loop, soon after its cause, once for all inputs that
+arrived by then. Every write and fsync of the chain runs on one thread, in order, so that the loop
+never waits for a disk. A failed write or a broken invariant ends the host for good: `failure` holds
+the reason.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ log = logging.getLogger(__name__)
 
 BOOK_FILE = "raft.peers.json"
 CATCH_UP_SECONDS = 30.0
-"""What is committed is applied within this at a start; only a full disk takes longer."""
+"""At a start the committed blocks are applied within this time; only a full disk takes longer."""
 WAIT_NOTICE_SECONDS = 3.0
-"""A start that waits this long for the other brokers says so, and when it waits for others."""
+"""A start that waits this long for other brokers logs it, again when it waits for others."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What the rest of the process hears from here."""
+    """Callbacks into the rest of the process."""
 
     on_image: Callable[[], None] = lambda: None
-    """The image is another."""
+    """The metadata image changed."""
     on_parked: Callable[[], None] = lambda: None
     """Requests may have been parked."""
     on_failed: Callable[[BaseException], None] = lambda _: None
-    """Why this broker must stop."""
+    """This broker must stop; the argument is the reason."""
 
 
 class EngineHost:
@@ -88,13 +88,13 @@ class EngineHost:
         on_belongs: Callable[[str], None] = lambda _: None,
         raft_tls: RaftTls | None = None,
     ) -> None:
-        """`book` has the configured addresses; what was kept in `data_dir` is added. `on_belongs`
-        notes the cluster's id for ever; it may raise what ends the broker. Without `raft_tls` the
+        """`book` has the configured addresses; those stored in `data_dir` are added. `on_belongs`
+        stores the cluster's id permanently; its errors end the broker. Without `raft_tls` the
         brokers' Raft is plaintext."""
         self.failure: BaseException | None = None
-        """Why the host stopped by itself."""
+        """The reason why the host stopped by itself."""
         self.broker: Broker
-        """From `open` on."""
+        """Set by `open`."""
         self._config = config
         self._metadata_dir = metadata_dir
         self._book_path = data_dir / BOOK_FILE
@@ -105,12 +105,12 @@ class EngineHost:
         self._on_belongs = on_belongs
         self._hooks = Hooks()
         self._say: Say | None = None
-        """For the user of a start that is under way."""
+        """Shows the progress of a start to the user."""
         self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="raft-disk")
         self._store: BlockFile | None = None
         self._storing: asyncio.Task[None] | None = None
         self.stores = Latencies()
-        """Of writes of the chain that are synced."""
+        """Latency of synced writes of the chain."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm = Alarm(clock, self._pump)
         self._moved = asyncio.Event()
@@ -134,10 +134,10 @@ class EngineHost:
         self.transport.on_refused = lambda _peer, reason: self._step(e.TurnedAway(reason))
         self.transport.on_gone = lambda: self._step(e.PeersGone(self.transport.gone()))
 
-    # -- life
+    # -- start and stop
 
     async def open(self) -> Recovered:
-        """Read the chain and the address book, and make the broker: it does nothing yet.
+        """Read the chain and the address book, and create the broker, which does nothing yet.
 
         Raises CorruptData, OSError.
         """
@@ -168,9 +168,9 @@ class EngineHost:
             raise
 
     async def start(self, hooks: Hooks, bound: Bound | None = None) -> None:
-        """Run, apply what was recovered, and let the others in at `bound`.
+        """Run, apply the recovered blocks, and accept other brokers at `bound`.
 
-        Raises DismissedError, OSError, TimeoutError, and Fatal for what else ended it.
+        Raises DismissedError, OSError, TimeoutError, and Fatal for any other failure.
         """
         self._hooks = hooks
         self._pump()
@@ -195,10 +195,10 @@ class EngineHost:
         registered: Callable[[], None],
         started: tuple[str, ...] = (),
     ) -> None:
-        """Register this process and wait until the controller has unfenced it; `registered` is
-        called as soon as the image shows it, fenced or not. `started`: see events.Enrol.
+        """Register this process and wait until the controller has unfenced it. `registered` is
+        called as soon as the image shows the broker, fenced or not. `started`: see events.Enrol.
 
-        Raises DismissedError, Fatal for what else ended it, and what `registered` raises.
+        Raises DismissedError, Fatal for any other failure, and the errors of `registered`.
         """
         self._say = say
         try:
@@ -220,7 +220,7 @@ class EngineHost:
             except TimeoutError:
                 notice_at += WAIT_NOTICE_SECONDS
                 waits = self.broker.describe_wait()
-                kind = re.sub("[0-9]+", "", waits)  # other figures are no news
+                kind = re.sub("[0-9]+", "", waits)  # log again only if more than numbers changed
                 if kind not in said:
                     said.add(kind)
                     say(waits)
@@ -229,7 +229,7 @@ class EngineHost:
             return
 
     async def leave(self, timeout_s: float) -> None:
-        """Hand leaderships to other brokers, and Raft's to another voter, as far as time allows."""
+        """Hand over partition leaderships, and Raft's to another voter, as far as time allows."""
         ctx = self.broker.ctx
         if self.broker.enrolment is None or ctx.image.live_brokers() <= {ctx.broker_id}:
             return
@@ -238,10 +238,10 @@ class EngineHost:
             async with asyncio.timeout(timeout_s):
                 await self._until(lambda: self.broker.has_left)
         except TimeoutError:
-            log.warning("stops before everything was handed over")
+            log.warning("stopping before all leaderships were handed over")
 
     async def stop(self) -> None:
-        """Finish the write under way, close every connection, release the files."""
+        """Finish the write in progress, close every connection, release the files."""
         self._stopped = True
         self._moved.set()
         self._alarm.set(None)
@@ -258,13 +258,13 @@ class EngineHost:
         self._disk.shutdown(wait=False)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Or until this host has ended."""
+        """Wait until the condition holds or this host has ended."""
         while not (self._stopped or self.failure is not None or is_so()):
             self._moved.clear()
             await self._moved.wait()
 
     def _check(self) -> None:
-        """Raises why it has ended, if it has; what only people who know Raft understand as
+        """Raises the host's failure, if it has ended; errors of Raft internals are raised as
         Fatal."""
         failure = self.failure
         if isinstance(failure, StoreFailed | InvariantBroken):
@@ -272,7 +272,7 @@ class EngineHost:
         if failure is not None:
             raise failure
 
-    # -- what happened
+    # -- input
 
     def _step(self, event: e.Event) -> None:
         """Raises FrameError."""
@@ -281,7 +281,7 @@ class EngineHost:
         except FrameError:
             raise
         except (Exception, Fatal, InvariantBroken) as error:
-            self._fail(error)  # half a step is done: its caller, a connection, cannot judge that
+            self._fail(error)  # half a step is done: the caller, a connection, cannot handle that
         finally:
             self._soon()
 
@@ -293,12 +293,12 @@ class EngineHost:
         self._step(e.Heard(peer, said, reply))
 
     def _soon(self) -> None:
-        """In this turn of the loop or the next: once for all that comes until then."""
+        """Pump in this turn of the loop or the next: once for all inputs until then."""
         if not self._is_due and not self._stopped:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._pump)
 
-    # -- what is to be done
+    # -- output
 
     def _pump(self) -> None:
         self._is_due = False
@@ -370,7 +370,7 @@ class EngineHost:
             self._step(e.Unanswered(ask.number, str(error)))
 
     def _fail(self, error: BaseException) -> None:
-        """Once: what follows from the first error is not news."""
+        """Only the first error counts; later ones are its consequences."""
         if self.failure is None:
             self.failure = error
             self.broker.end(error)
@@ -383,10 +383,10 @@ class EngineHost:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- the address book's file
+    # -- the address book file
 
     def _load_book(self) -> None:
-        """A book that cannot be read is told and ignored."""
+        """An unreadable book is logged and ignored."""
         try:
             self._book.take(self._book_path.read_bytes())
         except FileNotFoundError:
@@ -396,7 +396,7 @@ class EngineHost:
             log.warning("address book ignored", extra=extra)
 
     def _store_book(self) -> None:
-        """A failure costs only what the next start knows."""
+        """A failed write only means that the next start knows fewer addresses."""
         temporary = self._book_path.with_name(self._book_path.name + ".tmp")
         try:
             temporary.write_bytes(self._book.to_bytes())

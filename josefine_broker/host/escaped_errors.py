@@ -1,8 +1,8 @@
-"""Errors that escape from callbacks and tasks of the event loop.
+"""Handler of errors that escape from callbacks and tasks of the event loop.
 
-A loop only logs them, a `Fatal` too: a broken invariant that arose in a timer, or in a task that
-nobody waits for, would leave the broker serving. Anything else is logged, with its trace, and ends
-only what raised it.
+The loop would only log them, even a `Fatal`: a broken invariant in a timer, or in a task that
+nothing awaits, would leave the broker serving. Any other error is logged with its traceback and
+ends only the callback or task that raised it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def stop_on_broken_invariants(
     loop: asyncio.AbstractEventLoop, on_fatal: Callable[[BaseException], None]
 ) -> None:
-    """From now on `on_fatal` is called with what must stop this broker."""
+    """From now on `on_fatal` is called with errors that must stop this broker."""
 
     def escaped(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

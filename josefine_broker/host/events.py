@@ -1,8 +1,8 @@
 """Log lines as events: a constant message plus fields, one line each, never payload bytes.
 
-Code logs with the standard library: `log.info("segment rolled", extra={"topic": …})`. As text
-every extra field is appended as `key=value`, so a line can be grepped and split; as JSON a line is
-an object, a traceback among its texts.
+Code logs with the standard library: `log.info("segment rolled", extra={"topic": …})`. As text every
+extra field is appended as `key=value`, so a line can be grepped and split; as JSON each line is an
+object that includes any traceback.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from math import isfinite
 from typing import TextIO
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""Attributes every LogRecord has; what remains is the event's own fields."""
+"""Attributes that every LogRecord has; all others are the event's own fields."""
 
 FIELD_CHARS_MAX = 500
-"""A field longer than this is cut: a log line must not carry a payload by accident."""
+"""Longer fields are cut: a log line must not carry a payload by accident."""
 
 
 class EventFormatter(logging.Formatter):
@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
 
 
 FORMATTERS: dict[str, type[logging.Formatter]] = {"text": EventFormatter, "json": JsonFormatter}
-"""`logging.format` → what writes the lines."""
+"""`logging.format` → formatter."""
 
 
 def _moment(record: logging.LogRecord) -> str:
@@ -63,7 +63,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Numbers stay numbers; JSON has none that are infinite."""
+    """Numbers stay numbers, except infinite ones, which JSON lacks."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float) and isfinite(value):
@@ -81,7 +81,7 @@ def _text(value: object) -> str:
 
 
 def configure_logging(level: str, lines: str = "text", stream: TextIO | None = None) -> None:
-    """Send all events of `level` and worse to `stream` (stderr), in that format. Called once, by
+    """Send all events of `level` and above to `stream` (stderr) in this format. Called once, by
     main."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMATTERS[lines]())
@@ -90,4 +90,6 @@ def configure_logging(level: str, lines: str = "text", stream: TextIO | None = N
     root.setLevel(level.upper())
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # host/spans.py tells, rationed
+    logging.getLogger("opentelemetry").setLevel(
+        logging.CRITICAL
+    )  # host/spans.py logs these, rate limited

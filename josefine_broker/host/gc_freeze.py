@@ -1,9 +1,10 @@
-"""Python's collector of cycles, kept from what lives as long as the broker.
+"""Excludes long-lived objects of the broker from Python's cyclic garbage collector.
 
-A full collection looks at every object there is, on whichever thread allocates: with 20,000
-partitions 0.2 s and more each time their number has grown by a quarter (measured), in which nobody
-is answered. Partitions hold no cycles, they go when they are let go of; so they are moved where no
-collection looks. What else is alive just then goes with them: that is little, and once per so many.
+A full collection visits every tracked object, on whichever thread allocates: with 20,000 partitions
+it takes 0.2 s and more each time their number has grown by a quarter (measured), and no request is
+answered meanwhile. Partitions hold no cycles and are freed by reference counting, so they are moved
+out of the collector's reach. Other objects alive at that moment are moved too: that is little, and
+happens rarely.
 """
 
 import gc
@@ -13,13 +14,13 @@ PARTITIONS_PER_FREEZE = 250
 
 
 class Freezer:
-    """Counts what was opened, on any thread. One per process."""
+    """Counts opened partitions, on any thread. One per process."""
 
     def __init__(self) -> None:
         self._opened = 0
 
     def opened(self) -> None:
-        """One more partition."""
+        """Count one more partition."""
         self._opened += 1
         if self._opened % PARTITIONS_PER_FREEZE == 0:
             gc.freeze()

@@ -1,13 +1,13 @@
-"""How long something took, as a histogram: three additions and a bit length each time."""
+"""A latency histogram: three additions and a bit length per observation."""
 
 LATENCY_BUCKETS = 36
-"""Powers of two of nanoseconds: the last bucket begins at 34 s, past any request's deadline."""
+"""Powers of two of nanoseconds: the last bucket starts at 34 s, past any request's deadline."""
 FIRST_TOLD = 14
-"""Exported from 16 µs on: nothing that is measured is faster, and each bucket is a series."""
+"""Exported from 16 µs: no measured operation is faster, and each bucket is a series."""
 
 
 class Latencies:
-    """How long something took, so often. Mutated by one thread at a time."""
+    """Latencies of one kind of operation. Mutated by one thread at a time."""
 
     __slots__ = ("buckets", "sum_ns")
 
@@ -21,7 +21,7 @@ class Latencies:
         self.buckets[bucket if bucket < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += 1
 
     def told(self) -> list[tuple[str, float]]:
-        """(upper bound in seconds, how many up to it), as Prometheus has them."""
+        """(upper bound in seconds, cumulative count), in Prometheus' format."""
         total, found = 0, []
         for bucket, amount in enumerate(self.buckets):
             total += amount

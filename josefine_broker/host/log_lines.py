@@ -1,4 +1,4 @@
-"""What the engine tells people, as lines of the log."""
+"""The engine's notices as log lines."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Counters of the broker: plain integers on the data path, turned into Prometheus on a scrape.
+"""The broker's counters: plain integers on the data path, rendered for Prometheus on a scrape.
 
-Nothing here runs per record. A request costs two clock readings, three additions and a bit length;
-the Prometheus client library is only touched by a scrape. What is to be read is read on the event
-loop in steps, for each partition has its own; the text, a third of a second of work for 20,000 of
-them, can be made on any thread.
+No code here runs per record. A request costs two clock readings, three additions and a bit length;
+only a scrape uses the Prometheus client library. Values are read on the event loop in steps,
+because each partition has its own; the text, a third of a second of work for 20,000 partitions, can
+be rendered on any thread.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from josefine_broker.host.latencies import Latencies
 from josefine_broker.host.metric_table import METRICS, Kind, Metric
 
 SAMPLES_PER_STEP = 500
-"""About a millisecond."""
+"""Values read per step: about a millisecond."""
 
 Sample = tuple[dict[str, str], float]
 SampleSource = Callable[[], Iterable[Sample]]
 
 
 class ApiStats(Latencies):
-    """Counts of one API key. Mutated by connections, on the event loop only."""
+    """Counters of one API key. Mutated by connections, on the event loop only."""
 
     __slots__ = ("errors", "name", "waited_ns")
 
@@ -41,11 +41,11 @@ class ApiStats(Latencies):
         self.name = name
         self.errors = 0
         self.waited_ns = 0
-        """Of the whole, what parked requests waited for others."""
+        """The part of the total that parked requests spent waiting."""
 
 
 class ConnectionStats:
-    """Counts of all connections together."""
+    """Counters of all connections together."""
 
     __slots__ = (
         "admin_refused",
@@ -88,7 +88,7 @@ class ConnectionStats:
 
 
 class ThrottleStats:
-    """Counts of one quota."""
+    """Counters of one quota."""
 
     __slots__ = ("answers", "throttled_ms")
 
@@ -98,7 +98,7 @@ class ThrottleStats:
 
 
 class Metrics:
-    """All counters of one broker, and what others let it read. Names are those of the table."""
+    """All counters of one broker, and the sources that others registered. Names as in the table."""
 
     def __init__(self) -> None:
         self.connections = ConnectionStats()
@@ -119,25 +119,25 @@ class Metrics:
         )
 
     def api(self, name: str) -> ApiStats:
-        """The one counter object of an API; a connection's routes hold it."""
+        """The counter object of an API; a connection's routes hold it."""
         return self._apis.setdefault(name, ApiStats(name))
 
     def read(self, name: str, source: SampleSource) -> None:
-        """`source` is read on each scrape: pairs of the labels of the table, and a value."""
+        """Register `source`, read on each scrape: pairs of label values and a number."""
         assert METRICS[name].kind is not Kind.HISTOGRAM, name
         self._read[name] = source
 
     def one(self, name: str, source: Callable[[], float]) -> None:
-        """The same for a metric without labels."""
+        """Register a metric without labels."""
         self.read(name, lambda: [({}, source())])
 
     def histogram(self, name: str, latencies: Latencies) -> None:
-        """One without labels."""
+        """Register a histogram without labels."""
         assert METRICS[name].kind is Kind.HISTOGRAM, name
         self._latencies[name] = latencies
 
     def scrape(self) -> Scrape:
-        """To be read in steps, and then made into the text of `/metrics`."""
+        """A scrape to be read in steps, and then rendered as the text of `/metrics`."""
         families: list[Family] = list(self._request_families())
         for name, latencies in self._latencies.items():
             family = _histogram(METRICS[name])
@@ -172,7 +172,7 @@ def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 class Scrape:
-    """The values of one moment, or nearly so."""
+    """The values of (nearly) one moment."""
 
     def __init__(self, families: list[Family], sources: Mapping[str, SampleSource]) -> None:
         self._families = families
@@ -180,7 +180,7 @@ class Scrape:
         self._samples: dict[str, list[Sample]] = {}
 
     def steps(self) -> Iterator[None]:
-        """Read everything; others may run in between."""
+        """Read everything; other work may run in between."""
         for name, source in sorted(self._sources.items()):
             samples = self._samples[name] = []
             for sample in source():
@@ -190,7 +190,7 @@ class Scrape:
             yield None
 
     def text(self) -> bytes:
-        """Of what was read; on any thread."""
+        """The rendered values; on any thread."""
         registry = CollectorRegistry()
         registry.register(_Reader(self.families))
         return generate_latest(registry)

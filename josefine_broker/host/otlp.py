@@ -1,5 +1,5 @@
-"""Spans as OpenTelemetry has them, sent by OTLP over HTTP: the one module that knows its packages,
-which are there where `josefine[otel]` is installed.
+"""Export of spans to OpenTelemetry by OTLP over HTTP: the only module that uses its packages, which
+`josefine[otel]` installs.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from josefine_broker.host.spans import BREATH_SPANS, Span
 from josefine_broker.host.worker import Breathe
 
 TIMEOUT_S = 3.0
-"""Of one batch, with what is tried again: a broker that stops waits for it."""
+"""Time for one batch, including retries: a stopping broker waits for it."""
 
 
 class TracesError(Exception):
-    """Traces cannot be had; the message is one sentence for the user."""
+    """Traces are not available; the message is one sentence for the user."""
 
 
 class Otlp:
-    """`export` on a thread of its own; `close` from anywhere. Implements `spans.Export`."""
+    """`export` on its own thread; `close` from anywhere. Implements `spans.Export`."""
 
     def __init__(self, endpoint: str, resource: dict[str, str | int]) -> None:
-        """`resource` says which broker that is. Raises TracesError."""
+        """`resource` identifies the broker. Raises TracesError."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
@@ -35,7 +35,7 @@ class Otlp:
                 f"telemetry.traces: '{name}' is not installed: pip install 'josefine[otel]'"
             ) from None
         self._exporter: Any = OTLPSpanExporter(endpoint=endpoint, timeout=TIMEOUT_S)
-        # Chance has chosen already, whatever OTEL_TRACES_SAMPLER says.
+        # Sampling is done already, whatever OTEL_TRACES_SAMPLER is.
         provider = TracerProvider(
             sampler=ALWAYS_ON, resource=Resource.create(resource), shutdown_on_exit=False
         )
@@ -46,7 +46,7 @@ class Otlp:
         self._error = Status(StatusCode.ERROR)
 
     def export(self, spans: Sequence[Span], breathe: Breathe) -> bool:
-        """Whether the collector took them. Not from two threads at once."""
+        """Whether the collector accepted them. Not from two threads at once."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         self._ended.clear()
@@ -65,7 +65,7 @@ class Otlp:
         return self._exporter.export(self._ended) is SpanExportResult.SUCCESS
 
     def close(self) -> None:
-        """Try nothing again."""
+        """Retry nothing any more."""
         self._exporter.shutdown()
 
 
@@ -73,7 +73,7 @@ def _collecting(into: list[Any]) -> Any:
     from opentelemetry.sdk.trace import SpanProcessor
 
     class Collecting(SpanProcessor):
-        """Keeps what has ended: batches are ours."""
+        """Collects ended spans: we batch them ourselves."""
 
         def on_end(self, span: Any) -> None:
             into.append(span)

@@ -1,6 +1,6 @@
-"""A line that strangers can cause is told a few times a minute at most, with how often it happened.
+"""Rate limited log lines, with the number of suppressed events.
 
-Whoever can make a broker write a line per connection can fill its disk, and hides what matters.
+Clients that can cause a log line per connection could fill the disk and hide important lines.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import partial
 
 EVERY_SECONDS = 60.0
 REASONS_MAX = 32
-"""Others may invent more for ever."""
+"""Bound of the reasons: clients could invent more without end."""
 
 
-class Rationed:
-    """One kind of event. `tell` at each; what happened meanwhile is counted into the next line."""
+class RateLimitedLog:
+    """One kind of event. Call `report` for each; suppressed ones are counted into the next line."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Rationed:
         *,
         lines: int = 1,
     ) -> None:
-        """`seconds` is a clock that does not go back; `lines` are told in a minute."""
+        """`seconds` is a monotonic clock; `lines` are logged per minute."""
         self._log = log
         self._message = message
         self._seconds = seconds
@@ -34,11 +34,11 @@ class Rationed:
         self._lines = lines
         self._left = lines
         self._due_s = seconds()
-        self._untold = 0
+        self._unreported = 0
 
-    def tell(self, **fields: object) -> None:
-        """It happened. The fields told are those of the one that is told."""
-        self._untold += 1
+    def report(self, **fields: object) -> None:
+        """Log the event with its fields, or count it for the next line."""
+        self._unreported += 1
         now_s = self._seconds()
         if now_s >= self._due_s:
             self._due_s = now_s + EVERY_SECONDS
@@ -46,23 +46,23 @@ class Rationed:
         if not self._left:
             return
         self._left -= 1
-        times, self._untold = self._untold, 0
+        times, self._unreported = self._unreported, 0
         self._log.log(self._level, self._message, extra={**fields, "times": times})
 
 
-class RationedByReason:
-    """The same, for each reason by itself: a line a minute."""
+class RateLimitedLogByReason:
+    """The same for each reason separately: one line per minute."""
 
     def __init__(
         self, log: logging.Logger, message: str, seconds: Callable[[], float], level: int
     ) -> None:
-        self._new = partial(Rationed, log, message, seconds, level)
-        self._by_reason: dict[str, Rationed] = {}
+        self._new = partial(RateLimitedLog, log, message, seconds, level)
+        self._by_reason: dict[str, RateLimitedLog] = {}
 
-    def tell(self, reason: str, **fields: object) -> None:
-        """It happened, for this reason. Past REASONS_MAX those that come new share one line."""
+    def report(self, reason: str, **fields: object) -> None:
+        """Log an event for this reason. Above REASONS_MAX new reasons share one line."""
         key = reason if len(self._by_reason) < REASONS_MAX else ""
         found = self._by_reason.get(reason) or self._by_reason.get(key)
         if found is None:
             found = self._by_reason[key] = self._new()
-        found.tell(**fields, reason=reason)
+        found.report(**fields, reason=reason)

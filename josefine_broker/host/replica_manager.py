@@ -1,15 +1,15 @@
-"""The partitions of this broker: a log and its deciding part, opened together and stopped together.
+"""The partitions of this broker: a log and its decision logic, opened and stopped together.
 
 Rules: recovery replays a log's batch headers into its producers' state, so a retry is recognized
-after a crash too; the leader epochs come from their checkpoint and from the batches themselves, the
-high watermark from its checkpoint, as far as the log still goes.
+after a crash too. The leader epochs come from their checkpoint and from the batches themselves, the
+high watermark from its checkpoint, limited by the log end.
 
-Logs are recovered before the broker registers, as Kafka loads them, for the registration says what
-may be believed of each (`metadata/log_completeness.py`). It is judged by the disk alone, not by an
-image that may be behind: by recovery, by the high watermarks last stored, and by the directories. A
-partition without a directory is missing if it had records when those were stored, else empty.
-Nothing is made anew, and no high watermark stored, before the registration is in the image; and a
-log that turns out worse later than was said is not hosted: a restart says it.
+Logs are recovered before the broker registers, as in Kafka, because the registration states what
+may be believed of each (`metadata/log_completeness.py`). The statement is based on the disk alone,
+not on an image that may be stale: on recovery, on the high watermarks last stored, and on the
+directories. A partition without a directory is missing if it had records when those were stored,
+otherwise empty. No log is created, and no high watermark stored, before the registration is in the
+image. A log that later turns out worse than stated is not hosted: a restart states it again.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
 
 NEW_STORED_MS = 1_000
-"""A partition first written to is named among the high watermarks within about this time: before,
-the loss of its directory would be taken for one that never was made."""
+"""A newly written partition is listed in the high watermark checkpoint within about this time:
+until then, the loss of its directory would look like a directory that never existed."""
 
 log = logging.getLogger(__name__)
 
 
 class _Recovered(NamedTuple):
-    """A log that was recovered, with what that told of its partition."""
+    """A recovered log, with the state of its partition that recovery found."""
 
     topic_id: UUID
     log: PartitionLog
@@ -73,20 +73,20 @@ class Hosting:
         self._epochs_due: dict[TopicPartition, PartitionLog] = {}
         self._claims = LogClaims()
         self._only_replicas: set[Key] = set()
-        """Partitions of which no other broker has a copy, when this process registered."""
+        """Partitions of which no other broker had a copy when this process registered."""
         self._kept: dict[Key, int] = {}
         """High watermarks of partitions that could not be opened."""
         self._is_followed = False
         """The image knows this process, and its partitions are open."""
         self._made = 0
-        """Directories made when the high watermarks were last stored,"""
+        """Directories created when the high watermarks were last stored,"""
         self._stored_ms = 0
-        """and when that was."""
+        """and the time of that."""
 
     def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
-        """Recover the logs that are going to be opened, on a thread of the caller's: after a crash
-        it may read gigabytes. Returns what may be believed of each log on this disk; what cannot be
-        opened is told by `open`. Raises OSError when the data directory cannot be listed.
+        """Recover the logs that are about to be opened, on the caller's thread: after a crash this
+        may read gigabytes. Returns what may be believed of each log on this disk; `open` reports
+        logs that cannot be opened. Raises OSError when the data directory cannot be listed.
         """
         logs: dict[Key, Completeness] = {}
         names = set()
@@ -99,7 +99,7 @@ class Hosting:
                 logs[topic_id, tp.partition] = found
         found_beside, has_hollow = self._manager.found_beside(names)
         for found_partition in found_beside:
-            # The image does not know it yet: it was not looked at.
+            # The image does not list it yet, so it was not recovered.
             index = found_partition.topic_partition.partition
             logs[found_partition.topic_id, index] = Completeness.UNSYNCED
         is_explained = has_hollow and self._manager.may_lack_unsynced
@@ -114,7 +114,7 @@ class Hosting:
     def _prepare(
         self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
     ) -> Completeness | None:
-        """Recover one log; what may be believed of it, None where there is none."""
+        """Recover one log; returns what may be believed of it, None if there is none."""
         try:
             if not self._manager.is_there(tp, TopicId(topic_id)):
                 is_hollow = self._manager.may_lack_unsynced and self._manager.has_directory(tp)
@@ -127,12 +127,12 @@ class Hosting:
         return self._judged(recovered, tp.partition)
 
     def _judged(self, recovered: _Recovered, index: int) -> Completeness:
-        """What recovery says, and the high watermark last stored.
+        """The result of recovery, compared with the high watermark last stored.
 
-        A loss of power explains what recovery finds missing: the log is only unsynced then. It does
-        not excuse a log that ends below its own high watermark: records that were committed are
-        gone, and would it lead, every replica that has them would have to stop. The only copy
-        leads on all the same, for nobody can have more.
+        A power loss explains missing records: then the log is only unsynced. It does not excuse a
+        log that ends below its own high watermark: committed records are lost, and if it led, every
+        replica that has them would have to stop. The only copy leads all the same, because no other
+        replica can have more.
         """
         key = recovered.topic_id, index
         found = recovered.log.recovery_report.completeness
@@ -165,13 +165,13 @@ class Hosting:
             try:
                 recovered = self._recover_late(tp, topic_id, settings)
             except CorruptData:
-                self._kept[key] = known  # there is a log: should it be removed, it is missing then
+                self._kept[key] = known  # the log exists: if it is removed, it counts as missing
                 raise
             self._kept.pop(key, None)
         self._check_epochs(tp, recovered, leader_epoch)
         _, partition_log, producers, epochs = recovered
         if partition_log.recovery_report.completeness is not Completeness.COMPLETE:
-            partition_log.state.forget_completeness()  # the image has it
+            partition_log.state.forget_completeness()  # the image has recorded it
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
@@ -182,9 +182,9 @@ class Hosting:
         return HostedPartition(topic_id, partition, partition_log, settings)
 
     def _check_epochs(self, tp: TopicPartition, recovered: _Recovered, newest: int) -> None:
-        """A batch of a leader epoch that there was not yet: it lies outside the batch's checksum,
-        and is damaged. The log ends before it, once the image has heard that it is shorter. Raises
-        CorruptData, OSError."""
+        """A batch with a leader epoch that does not exist yet is damaged: the checksum of a batch
+        does not cover its epoch. The log is cut before it, once the image knows that it is shorter.
+        Raises CorruptData, OSError."""
         its_log, epochs = recovered.log, recovered.epochs
         wrong = next((each for each in epochs.starts if each.epoch > newest), None)
         if wrong is None:
@@ -195,8 +195,8 @@ class Hosting:
             its_log.state.store_completeness(Completeness.SHORTENED)
             its_log.abandon()
             raise CorruptData(
-                f"{tp} has batches of leader epoch {wrong.epoch} from offset {wrong.start_offset} "
-                f"on, the newest is {newest}: the log is damaged there. Restart this broker to "
+                f"{tp} has batches of leader epoch {wrong.epoch} from offset {wrong.start_offset}, "
+                f"but the newest is {newest}: the log is damaged there. Restart this broker to "
                 "have the rest copied from another replica"
             )
         try:
@@ -213,7 +213,7 @@ class Hosting:
     def _recover_late(
         self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
     ) -> _Recovered:
-        """A log that was not there, or could not be opened, when this process registered. Raises
+        """Recover a log that was missing, or failed to open, when this process registered. Raises
         CorruptData, OSError."""
         recovered = self._recover(tp, topic_id, settings.log)
         found = self._judged(recovered, tp.partition)
@@ -249,7 +249,7 @@ class Hosting:
         return _Recovered(topic_id, partition_log, producers, epochs)
 
     def remove_strays(self, keep: Collection[tuple[str, int]]) -> None:
-        """Once the image is followed: what else is on disk is no partition of this broker."""
+        """Remove partitions on disk that the followed image does not assign to this broker."""
         for recovered in self._prepared.values():
             recovered.log.abandon()
         self._prepared.clear()
@@ -268,16 +268,16 @@ class Hosting:
         self._epochs_due.pop(tp, None)
         try:
             self._manager.delete(tp)
-        except OSError as error:  # nobody needs it any more: no reason to end the broker
+        except OSError as error:  # it is no longer needed: no reason to stop the broker
             log.warning("not removed before the next start", extra={"log": tp, "reason": error})
 
     def store_epochs(self, tp: TopicPartition) -> None:
         partition, partition_log = self._hosted[tp]
         if partition.is_leader or not self._keep_epochs(tp):
-            return  # an election costs the disk nothing: the batches, or a snapshot, will tell
+            return  # an election costs no disk write: the batches, or a snapshot, show the epoch
         is_scheduled = bool(self._epochs_due)
         self._epochs_due[tp] = partition_log
-        if not is_scheduled:  # one job for all that changed meanwhile: an election moves hundreds
+        if not is_scheduled:  # one job for all changes: an election moves hundreds of partitions
             self._manager.schedule(self._store_due_epochs)
 
     def _keep_epochs(self, tp: TopicPartition) -> bool:
@@ -286,7 +286,8 @@ class Hosting:
         return partition_log.state.keep_leader_epochs(payload)
 
     def _store_due_epochs(self) -> None:
-        """Scheduled. What cannot be stored is kept until the log's next snapshot or close."""
+        """Scheduled. An epoch that cannot be stored is kept until the log's next snapshot or
+        close."""
         while self._epochs_due:
             try:
                 tp, partition_log = self._epochs_due.popitem()
@@ -298,9 +299,9 @@ class Hosting:
                 log.warning("leader epochs not stored", extra={"partition": tp, "reason": error})
 
     def checkpoint_high_watermarks(self) -> None:
-        """Periodic: where the replicas stand, for the next start after a crash."""
+        """Periodic: store the high watermarks for the next start after a crash."""
         if not self._is_followed:
-            return  # what the process before stored is all that is known
+            return  # the checkpoint of the previous process is all that is known
         self._made = self._manager.directories_made
         self._stored_ms = self._clock.monotonic_ms()
         job = self._high_watermarks.due(self._current_high_watermarks())
@@ -308,7 +309,7 @@ class Hosting:
             self._manager.schedule(partial(_try_to_store, job))
 
     def _current_high_watermarks(self) -> dict[tuple[UUID, int], int]:
-        """Of those that have a directory for sure: an empty log has none before its first write."""
+        """Only those that surely have a directory: an empty log has none before its first write."""
         return self._kept | {
             (self._ids[tp], tp.partition): partition.high_watermark
             for tp, (partition, partition_log) in self._hosted.items()
@@ -316,8 +317,8 @@ class Hosting:
         }
 
     def expire_producers(self) -> Iterator[object]:
-        """Periodic, in steps: forget producers silent for a day (KIP-854), and which transactions
-        were aborted in what retention has deleted."""
+        """Periodic, in steps: forget producers that were silent for a day (KIP-854), and the
+        aborted transactions in data that retention has deleted."""
         now_ms = self._clock.now_ms()
         for each in steps(self._hosted):
             if each is not None:
@@ -342,7 +343,7 @@ class Hosting:
             log.info("segments expired", extra={"segments": removed})
 
     def compacted(self) -> Iterator[Candidate | None]:
-        """The logs of compacted topics, None where others may run."""
+        """The logs of compacted topics, None where other work may run."""
         for each in steps(self._hosted):
             if each is None:
                 yield None
@@ -363,13 +364,13 @@ class Hosting:
         return self._hosted[tp][0].high_watermark
 
     def _snapshot(self, tp: TopicPartition) -> bytes:
-        """The producers' state, with the epochs so far kept: a replay begins behind both."""
+        """The producers' state, with the current epochs kept: a replay starts after both."""
         self._keep_epochs(tp)
         return self._hosted[tp][0].producers.snapshot()
 
 
 def _try_to_store(job: Callable[[], None]) -> None:
-    """A full disk costs nothing here: the next time is soon."""
+    """A full disk does no harm here: the next attempt follows soon."""
     try:
         job()
     except OSError as error:
@@ -379,7 +380,7 @@ def _try_to_store(job: Callable[[], None]) -> None:
 def _recovered_epochs(
     partition_log: PartitionLog, seen: list[tuple[LeaderEpoch, int]]
 ) -> LeaderEpochs:
-    """The checkpoint's epochs, cut to the log, then those that only the batches know. Raises
+    """The checkpoint's epochs, cut to the log, then those found only in the batches. Raises
     CorruptData."""
     if partition_log.log_end_offset == 0:
         return LeaderEpochs()
@@ -387,10 +388,10 @@ def _recovered_epochs(
     epochs = stored or LeaderEpochs()
     epochs.truncate_end(partition_log.log_end_offset)
     if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):
-        # A replay behind a snapshot has not seen them all, and an epoch that begins too late would
-        # tell a follower that its log agrees with this one where it does not.
+        # A replay after a snapshot has not seen all of them, and an epoch with too late a start
+        # would make a follower believe that its log agrees with this one where it does not.
         seen = _epochs_of_batches(partition_log)
-    if seen:  # where batches were read they are the truth: a truncation may not have been stored
+    if seen:  # batches that were read are right: a truncation may not have been stored
         epochs.truncate_end(seen[0][1])
     for epoch, start_offset in seen:
         if epoch > epochs.latest:
@@ -400,7 +401,7 @@ def _recovered_epochs(
 
 
 def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
-    """None: there is no checkpoint, or none that can be read."""
+    """None: the checkpoint is missing or unreadable."""
     try:
         stored = partition_log.state.leader_epochs()
         return None if stored is None else LeaderEpochs.from_bytes(stored)
@@ -411,7 +412,7 @@ def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
 
 
 def _epochs_of_batches(partition_log: PartitionLog) -> list[tuple[LeaderEpoch, int]]:
-    """Of the whole log. Raises CorruptData."""
+    """The epochs in all batches of the log. Raises CorruptData."""
     found: list[tuple[LeaderEpoch, int]] = []
     partition_log.replay(None, lambda header, _: _note_epoch(found, header))
     return found

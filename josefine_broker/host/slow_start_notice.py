@@ -1,4 +1,4 @@
-"""A start that takes long says how far it is: no start is silent for ten seconds."""
+"""Progress lines of a slow start: no start is silent for ten seconds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ T = TypeVar("T")
 
 FIRST_S = 3.0
 AGAIN_S = 8.0
-"""Until the first word, and between two."""
+"""Time until the first line, and between two lines."""
 
 
 async def tell_meanwhile(
     work: Coroutine[object, object, T], say: Callable[[str], None], words: Callable[[], str]
 ) -> T:
-    """The result of `work`; while it lasts, `words` are said. Cancelled, it cancels the work."""
+    """The result of `work`; while it runs, `words` are logged. If cancelled, it cancels the
+    work."""
     task = asyncio.ensure_future(work)
     wait_s = FIRST_S
     try:

@@ -1,7 +1,7 @@
-"""Spans of requests on their way to a collector: a bounded queue, and a duty that sends what is in
-it on a thread of its own. Nobody waits for a collector: what finds no place is dropped and counted.
+"""Spans of requests on their way to a collector: a bounded queue, and a duty that sends them on its
+own thread. No request waits for a collector: a span that does not fit is dropped and counted.
 
-A span is a value here; OpenTelemetry makes its own of it on that thread.
+A span is a value here; the exporter converts it to OpenTelemetry's own on that thread.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from functools import partial
 from typing import NamedTuple
 
 from josefine_broker.engine.ports import WorkPort
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 from josefine_broker.host.worker import Breathe
 
 log = logging.getLogger(__name__)
 
 BATCH_SPANS = 512
-"""Sent together."""
+"""Spans sent together."""
 BREATH_SPANS = 16
-"""Made between two breaths, in less than a millisecond."""
+"""Spans converted between two breaths, in less than a millisecond."""
 
 Attribute = str | int | float | bool
 
@@ -37,22 +37,22 @@ class Span(NamedTuple):
 
 
 Export = Callable[[Sequence[Span], Breathe], bool]
-"""Send them, on a thread; whether the collector took them."""
+"""Send the spans, on a thread; whether the collector accepted them."""
 
 
 class Spans:
     """The queue and its counts. Mutated on the event loop only."""
 
     def __init__(self, export: Export, queue_max: int, seconds: Callable[[], float]) -> None:
-        """`seconds` is a clock that does not go back."""
+        """`seconds` is a monotonic clock."""
         self.sent = self.dropped = self.refused = 0
         self.submit: WorkPort | None = None
-        """Its thread, once there is one."""
+        """The exporter's thread, once started."""
         self._export = export
         self._queue_max = queue_max
         self._queue: deque[Span] = deque()
         self._is_sending = False
-        self._log_refused = Rationed(log, "traces not taken", seconds, logging.WARNING)
+        self._log_refused = RateLimitedLog(log, "traces not taken", seconds, logging.WARNING)
 
     def put(self, span: Span) -> None:
         """Never waits."""
@@ -62,7 +62,7 @@ class Spans:
             self._queue.append(span)
 
     def send(self) -> None:
-        """What waits, unless some are on their way; a duty of the ticker."""
+        """Send the queued spans, unless others are being sent; a duty of the ticker."""
         if self._is_sending or not self._queue or self.submit is None:
             return
         count = min(BATCH_SPANS, len(self._queue))
@@ -74,7 +74,7 @@ class Spans:
         self._is_sending = False
         if not is_taken:  # None: the job failed
             self.refused += count
-            self._log_refused.tell(spans=count)
+            self._log_refused.report(spans=count)
             return
         self.sent += count
         if len(self._queue) >= BATCH_SPANS:

@@ -1,12 +1,12 @@
-"""Time for everything that waits: one timer for the parked requests, one for each periodic duty,
-and turns of the event loop for the parked requests that are completed.
+"""Timers of the broker: one for the parked requests, one for each periodic duty, and event loop
+turns for the parked requests that are completed.
 
-The parked timer is armed for the earliest deadline only, so an idle broker does not wake up. A
-completed request is answered in the loop's next turn, together with all that were completed in this
-one: never by whoever completed it, for an answer makes a connection serve its next request. A
-periodic duty that fails is logged and runs again; `Fatal` goes to the node, which stops. A duty may
-be an iterator, which is a long walk with places where others may run: it is left there once it has
-taken `STEP_MS`, and gone on with a moment later.
+The parked timer is set for the earliest deadline only, so an idle broker does not wake up. A
+completed request is answered in the loop's next turn, together with all others completed in this
+one: never by the code that completed it, because an answer makes a connection serve its next
+request. A failed periodic duty is logged and runs again; `Fatal` goes to the node, which stops. A
+duty may be an iterator over a long task, with places where other work may run: it is suspended
+there once it has used `STEP_MS`, and continued a moment later.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 STEP_MS = 3
 PAUSE_SECONDS = 0.01
-"""Between two steps: a duty takes a quarter of the loop's time at most."""
+"""Pause between two steps: a duty takes a quarter of the loop's time at most."""
 
 Work = Iterator[object] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """Something done every `interval_ms`, on the event loop: it must be short, or an iterator of
-    short steps, which may be lengthened by `interval_ms`."""
+    """Work done every `interval_ms`, on the event loop: it must be short, or an iterator of short
+    steps; its duration adds to the interval."""
 
     name: str
     interval_ms: int
@@ -58,7 +58,7 @@ class Ticker:
         self._duty_timers: dict[str, asyncio.TimerHandle] = {}
         self._running = False
         self.late_seconds = 0.0
-        """By how much duties began late, all in all: whatever waits for the thread does."""
+        """Total lateness of duties: it measures how long work waits for the thread."""
         self.wakes = 0
 
     def start(self) -> None:
@@ -78,7 +78,7 @@ class Ticker:
         self._duty_timers.clear()
 
     def arm(self) -> None:
-        """See to it that the alarm rings by the earliest deadline. Called after each parking."""
+        """Set the alarm for the earliest deadline. Called after each parking."""
         deadline_ms = self._parked.next_deadline_ms()
         if deadline_ms is None or not self._running:
             return
@@ -92,7 +92,7 @@ class Ticker:
 
     def _answer(self) -> None:
         self._guarded("completed requests", self._parked.run_completed)
-        if self._parked.has_completed:  # one failed: the others are answered all the same
+        if self._parked.has_completed:  # one failed: the others are still answered
             self._answer_soon()
         self.arm()
 
@@ -125,7 +125,7 @@ class Ticker:
         self.arm()
 
     def _advance(self, duty: Duty, begun: Work) -> Work:
-        """What is left of it."""
+        """The remaining work of the duty."""
         work = duty.run() if begun is None else begun
         if work is None:
             return None

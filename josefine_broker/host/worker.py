@@ -1,8 +1,8 @@
-"""One thread beside the event loop for work on record contents, so that nobody waits for it.
+"""A thread for work on record contents, so that the event loop does not wait for it.
 
-Rules: jobs run one after another; a bounded number waits; their results come back on the loop. A
-job that runs Python holds the interpreter: it breathes every millisecond or so, which lets the loop
-go first, and ends there when nobody wants its result any more, or when the broker stops.
+Rules: jobs run one after another; the queue is bounded; results return on the loop. A job that runs
+Python holds the interpreter: about every millisecond it breathes, which lets the loop run first,
+and ends there when its result is no longer wanted or the broker stops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 
 JOBS_MAX = 1_000
-"""Waiting for the thread; past that a client is told to come again."""
+"""Jobs waiting for the thread; above that the client is asked to retry."""
 
 BREATH_SECONDS = 0.000_5
 """Long enough for the loop's thread to wake up and take the interpreter."""
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Implements `engine.ports.WorkPort`. Made on the loop it reports to."""
+    """Implements `engine.ports.WorkPort`. Created on the loop it reports to."""
 
     def __init__(
         self, on_fatal: Callable[[BaseException], None], thread_name: str = "records"
@@ -57,11 +57,13 @@ class Worker:
         )
 
     def _begin(self, job: Callable[[Breathe], T], is_wanted: Callable[[], bool]) -> T:
-        self._check_wanted(is_wanted)  # the thread may be free before a stop has cancelled the rest
+        self._check_wanted(
+            is_wanted
+        )  # a stopping broker may free the thread before it cancels the rest
         return job(partial(self._breathe, is_wanted))
 
     def on_loop(self, ask: Callable[[], T]) -> T:
-        """From within a job: have this done on the loop, and wait for it. Raises what it raises."""
+        """From within a job: run this on the loop and wait for it. Raises its error."""
 
         async def answer() -> T:
             return ask()
@@ -90,6 +92,6 @@ class Worker:
             done(future.result())
 
     async def stop(self) -> None:
-        """End what is being done at its next breath; the rest is not begun."""
+        """End the running job at its next breath; do not start the rest."""
         self._is_stopping = True
         await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)

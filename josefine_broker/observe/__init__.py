@@ -1,1 +1,1 @@
-"""What `/health`, `/metrics`, `/cluster` and `/debug` read of a running broker. Reads only."""
+"""Views of a running broker for `/health`, `/metrics`, `/cluster` and `/debug`. Reads only."""

@@ -1,6 +1,7 @@
-"""`/cluster` and `/cluster/chain`: what this broker knows of its cluster, as JSON. Reads only.
+"""`/cluster` and `/cluster/chain`: this broker's view of its cluster, as JSON. Reads only.
 
-Each broker tells its own view. Two views agree when their images, at the same height of the chain,
+Each broker reports its own view. Two views agree when their images, at the same height of the
+chain,
 have the same digest.
 """
 
@@ -27,12 +28,12 @@ from josefine_broker.engine.metadata_quorum.quorum import KnownBlock, Quorum
 from josefine_broker.engine.ports import QuorumMember
 
 CHAIN_BLOCKS = 200
-"""Told of the chain when nobody asks for another number: the newest."""
+"""Default number of blocks: the newest."""
 CHAIN_BLOCKS_MAX = 10_000
 
 
 def place_of(ctx: Context) -> Place:
-    """Where this process stands in its own image."""
+    """The state of this process in its own image."""
     entry = ctx.image.brokers.get(ctx.broker_id)
     if entry is None or entry.incarnation != ctx.cluster.incarnation:
         return Place.UNKNOWN
@@ -50,7 +51,7 @@ def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicEntry, int, Parti
 
 
 def is_under_replicated(partition: PartitionEntry) -> bool:
-    """Fewer in sync than there shall be; what a reassignment still adds does not count yet."""
+    """Fewer replicas in sync than required; those that a reassignment adds do not count yet."""
     present = [each for each in partition.replicas if each not in partition.adding]
     return sum(each in partition.isr for each in present) < len(present)
 
@@ -70,7 +71,7 @@ def cluster_view(broker: Broker) -> dict[str, Any]:
         "raft": _raft(broker.quorum),
         "image": {
             "height": broker.quorum.applied.height,
-            "digest": image.digest(),
+            "digest": image.digest(),  # equal on brokers at the same height
         },
         "features": dict(image.features),
         "brokers": [_broker(image.brokers[key]) for key in sorted(image.brokers)],
@@ -146,7 +147,7 @@ def _partition(topic: TopicEntry, index: int, partition: PartitionEntry) -> dict
 def chain_view(broker: Broker, query: Mapping[str, str]) -> dict[str, Any]:
     """The body of `/cluster/chain?last=N`: the newest known blocks, the lowest first.
 
-    Raises ValueError with a sentence for a query that is none.
+    Raises ValueError with a sentence for an invalid query.
     """
     last = _last(query)
     ctx, quorum = broker.ctx, broker.quorum

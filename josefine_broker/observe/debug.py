@@ -1,8 +1,8 @@
-"""`/debug`: what a broker is doing at this moment: its tasks and threads with the place where each
-is, and the requests that wait with who waits and for what. JSON, or text for people. Reads only.
+"""`/debug`: the current work of a broker: its tasks and threads with their stacks, and the waiting
+requests with their clients and reasons. JSON, or text for people. Reads only.
 
-Rules: nothing of what a request carries is told but its envelope; of each kind as many as fit, the
-oldest first, and how many were not.
+Rules: only the envelope of a request is shown; of each kind as many as fit, the oldest first, and
+the number of omitted ones.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from josefine_broker.host.net.dispatch import Waiting
 from josefine_broker.host.net.server import Server
 
 TOLD_MAX = 500
-"""Of tasks, and of requests."""
+"""Limit of tasks, and of requests."""
 PLACES_MAX = 20
-"""Of one stack, the innermost."""
+"""Limit of one stack, the innermost frames."""
 FORMS = ("json", "text")
 
 
 def debug_view(ctx: Context, server: Server, query: Mapping[str, str]) -> dict[str, Any] | str:
-    """The body of `/debug`; with `?as=text` in lines. Raises ValueError."""
+    """The body of `/debug`; with `?as=text` as lines. Raises ValueError."""
     form = query.get("as", "json")
     if form not in FORMS:
-        raise ValueError(f"as={form!r} is none of {', '.join(FORMS)}")
+        raise ValueError(f"as={form!r} is not one of {', '.join(FORMS)}")
     tasks = sorted(map(_task, asyncio.all_tasks()), key=lambda each: str(each["name"]))
     now_ms = ctx.clock.monotonic_ms()
     requests = [
@@ -57,7 +57,7 @@ def debug_view(ctx: Context, server: Server, query: Mapping[str, str]) -> dict[s
 
 
 def _request(connection: Connection, waiting: Waiting, now_ms: int) -> dict[str, Any]:
-    """A request that was begun, and has no answer yet."""
+    """A request that was started and has no answer yet."""
     header, parked, peer = waiting.header, waiting.parked, connection.peer
     return {
         "api": waiting.stats.name,
@@ -77,7 +77,7 @@ def _request(connection: Connection, waiting: Waiting, now_ms: int) -> dict[str,
 
 
 def _kind(parked: Parked) -> str:
-    """Which class of waits it is: `api.fetch._WaitingConsumer`."""
+    """The class of its wait: `api.fetch._WaitingConsumer`."""
     kind = type(parked)
     return f"{kind.__module__.removeprefix('josefine_broker.')}.{kind.__qualname__}"
 
@@ -92,7 +92,7 @@ def _task(task: asyncio.Task[Any]) -> dict[str, Any]:
 
 
 def _awaited(coroutine: object) -> Iterator[str]:
-    """Where it stands, then where what it waits for stands, and so on."""
+    """The place of a coroutine, then the place of what it awaits, and so on."""
     while isinstance(coroutine, CoroutineType):
         if coroutine.cr_frame is not None:
             yield _place(coroutine.cr_frame)
@@ -111,7 +111,7 @@ def _threads() -> Iterator[dict[str, Any]]:
 
 
 def _place(frame: FrameType) -> str:
-    """`josefine_broker.host.ticker:92 _expire`: no path of this machine."""
+    """`josefine_broker.host.ticker:92 _expire`: without paths of this machine."""
     name = frame.f_globals.get("__name__", "?")
     return f"{name}:{frame.f_lineno} {frame.f_code.co_name}"
 

@@ -1,9 +1,9 @@
-"""What `/metrics` reads of the consumer groups that this broker coordinates. Reads only.
+"""Metrics of the consumer groups that this broker coordinates. Reads only.
 
-Rules: groups are named by clients, so the series that carry their names are bounded: of the groups
-in the order of their names as many as fit, and a gauge says how many series there was no room for.
-A lag is told where this broker has a replica of the partition; where it has none, the committed
-offset and its leader's `log_end_offset` give it.
+Rules: clients name the groups, so the series with their names are bounded: as many groups as fit,
+in the order of their names, and a gauge with the number of omitted series. A lag is exported if
+this broker has a replica of the partition; otherwise the committed offset and the leader's
+`log_end_offset` give it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.host.metrics import Metrics, Sample
 
 SERIES_MAX = 10_000
-"""Of each name: what a Prometheus takes from one target without a thought."""
+"""Series per metric: a number that Prometheus easily takes from one target."""
 
 Series = Callable[[Context], Iterator[Sample]]
 
 
 def register_group_metrics(metrics: Metrics, ctx: Context, series_max: int = SERIES_MAX) -> None:
-    """All groups together, and each by its name within the bound."""
+    """Totals over all groups, and each group by name within the bound."""
     counts = ctx.clients.groups.coordinator.counts
     for field in ("rebalances", "members_lost", "offsets_committed"):
         metrics.one(f"group_{field}", partial(getattr, counts, field))

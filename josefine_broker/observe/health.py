@@ -1,4 +1,4 @@
-"""What `/health` checks and what `/metrics` reads of a running broker. Reads only."""
+"""The checks of `/health` on a running broker. Reads only."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def health_checks(
 def check_logs(
     ctx: Context, logs: LogManager, not_cleaned: Mapping[TopicPartition, str] = NOTHING
 ) -> Check:
-    """Whether all are served, and are what was written as far as the cleaner has looked. One that
-    was cut is told for as long as this process lives: it is served, and somebody should see it."""
+    """Whether all logs are served and undamaged as far as the cleaner has read. A log that was cut
+    is reported until this process ends: it is served, and somebody should know."""
     trouble = [each for each in (failed_logs(ctx), damaged_logs(ctx)) if each]
     if not_cleaned:
         reason = next(iter(not_cleaned.values()))
@@ -100,7 +100,7 @@ def check_logs(
 
 
 def check_replicas(ctx: Context) -> Check:
-    """Whether every follower here follows: one that does not waits for a person."""
+    """Whether every follower here follows: one that does not needs a person."""
     halted = {tp: each.halt for tp, each in ctx.hosted.partitions.items() if each.halt}
     if halted:
         reason = next(iter(halted.values()))
@@ -113,7 +113,7 @@ def check_replicas(ctx: Context) -> Check:
 
 
 def check_groups(ctx: Context) -> Check:
-    """Whether every group that this broker should coordinate can be read from its log."""
+    """Whether every group that this broker should coordinate was loaded from its log."""
     groups = ctx.clients.groups
     troubles = {
         tp: each.trouble
@@ -127,6 +127,6 @@ def check_groups(ctx: Context) -> Check:
 
 
 def check_disk(ctx: Context, config: IdentitySection) -> Check:
-    """Whether there is the space that `broker.disk_free_bytes_min` asks for."""
+    """Whether the free space is at least `broker.disk_free_bytes_min`."""
     free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
-    return Check(ok=free >= needed, detail=f"{free} bytes free, {needed} are to be")
+    return Check(ok=free >= needed, detail=f"{free} bytes free, {needed} required")

@@ -1,7 +1,7 @@
-"""`/cluster/local`: what only this broker knows of its cluster, as JSON. Reads only.
+"""`/cluster/local`: state of the cluster that only this broker has, as JSON. Reads only.
 
-Rules: clients name groups and transactional ids, so of each kind as many are told as fit, in the
-order of their names, and how many were not.
+Rules: clients name groups and transactional ids, so of each kind as many are listed as fit, in the
+order of their names, with the number of omitted ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.transactions.states import IDLE
 
 TOLD_MAX = 500
-"""Of groups, and of transactions."""
+"""Limit of groups, and of transactions."""
 
 
 def local_view(ctx: Context, query: Mapping[str, str]) -> dict[str, Any]:

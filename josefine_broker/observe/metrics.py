@@ -1,5 +1,5 @@
-"""What `/metrics` reads of a running broker: the counters that the data path keeps, and states that
-are looked at when it is asked. Reads only; names and meanings are in `host/metric_table.py`.
+"""Metrics of a running broker: the counters of the data path, and states that are read on a scrape.
+Reads only; names and meanings are in `host/metric_table.py`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _OF_PARTITIONS: dict[str, Callable[[HostedPartition], float]] = {
 
 
 def register_server_metrics(metrics: Metrics, server: Server, ticker: Ticker) -> None:
-    """Clients, and how late the thread is that serves them."""
+    """Clients, and the lateness of the thread that serves them."""
     metrics.one("connections", lambda: server.connection_count)
     metrics.one("connection_bytes_in", lambda: server.bytes_in)
     metrics.one("request_memory_bytes", lambda: server.memory.used)
@@ -76,7 +76,7 @@ def register_server_metrics(metrics: Metrics, server: Server, ticker: Ticker) ->
 
 
 def register_cleaner_metrics(metrics: Metrics, cleaner: Cleaner) -> None:
-    """What the log cleaner does."""
+    """Metrics of the log cleaner."""
     stats = cleaner.stats
     for name in stats.__slots__:
         metrics.one(f"cleaner_{name}", partial(_stat, stats, name))
@@ -88,9 +88,10 @@ def register_cluster_metrics(
     engine: EngineHost,
     lag: Callable[[], Mapping[tuple[str, int], int]],
 ) -> None:
-    """What this broker sees of its cluster: Raft, the raft listener, brokers, replicas."""
+    """This broker's view of its cluster: Raft, the raft listener, brokers, replicas."""
     broker, stats = engine.broker, engine.transport.stats
     ctx, quorum = broker.ctx, broker.quorum
+    # Callables, not values: a scrape reads the state of its own moment.
     read: dict[str, Callable[[], float]] = {
         "raft_term": lambda: quorum.status().term,
         "raft_commit_height": lambda: quorum.status().commit.height,
@@ -155,7 +156,7 @@ def _counted(traffic: Traffic, field: str) -> float:
 
 def _by_partition(ctx: Context, read: Callable[[HostedPartition], float]) -> Iterator[Sample]:
     for tp in list(ctx.hosted.partitions):
-        hosted = ctx.hosted.partitions.get(tp)  # others ran in between
+        hosted = ctx.hosted.partitions.get(tp)  # it may be gone: other work ran in between
         if hosted is not None:
             yield {"topic": tp[0], "partition": str(tp[1])}, read(hosted)
 

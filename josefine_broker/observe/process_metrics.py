@@ -1,4 +1,4 @@
-"""What `/metrics` reads of this process and its machine, when it is asked."""
+"""Metrics of this process and its machine, read on a scrape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROC = Path("/proc/self")
 
 
 def register_process_metrics(metrics: Metrics, config: IdentitySection) -> None:
-    """Memory, descriptors and CPU of the process, the space of its disk."""
+    """Memory, descriptors and CPU of the process, space of its disk."""
     began_s, code = time.time(), _version()
     metrics.read("build_info", lambda: [({"version": code}, 1.0)])
     read: dict[str, Callable[[], float]] = {
@@ -49,7 +49,7 @@ def _cpu_seconds() -> float:
 def _resident_bytes() -> float:
     try:
         pages = int((PROC / "statm").read_text("ascii").split()[1])
-    except OSError:  # no Linux: the largest so far is all there is
+    except OSError:  # not Linux: use the maximum so far
         return _resident_bytes_max()
     return pages * resource.getpagesize()
 
@@ -59,7 +59,7 @@ def _resident_bytes_max() -> float:
 
 
 def _open_fds() -> float:
-    """Without the one that looks; 0 where the system does not tell."""
+    """Without the one used to count; 0 where the system does not provide it."""
     try:
         return len(os.listdir(PROC / "fd")) - 1
     except OSError:
@@ -67,7 +67,7 @@ def _open_fds() -> float:
 
 
 def _space(directory: Path) -> tuple[float, float]:
-    """(free for this process, all), in bytes; a file system that went away has none."""
+    """(free for this process, total), in bytes; zeros for a missing file system."""
     try:
         stat = os.statvfs(directory)
     except OSError:

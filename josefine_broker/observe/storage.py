@@ -1,4 +1,4 @@
-"""Looks whether this broker can still write. Reads the file system, and sets two fields."""
+"""The check whether this broker can still write. Reads the file system, and sets two fields."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ log = logging.getLogger(__name__)
 
 NAMED_MAX = 10
 ENOUGH_AGAIN = 1.25
-"""Times the reserve must be free before records are taken again: no flapping at the edge."""
+"""Multiple of the reserve that must be free before records are accepted again: no flapping."""
 
 
 class FailedLogs:
-    """Which hosted logs cannot be written, as far as was looked: all in turn (`base/rounds.py`)."""
+    """The hosted logs that cannot be written, checked in turn (`base/rounds.py`)."""
 
     def __init__(self) -> None:
         self._rounds = Rounds[tuple[str, int]]()
         self._failed: dict[tuple[str, int], None] = {}
 
     def look(self, ctx: Context) -> list[tuple[str, int]]:
-        """Look on."""
+        """Check the next logs."""
         for tp in (*self._failed, *self._rounds.next(ctx.hosted.partitions)):
             hosted = ctx.hosted.partitions.get(tp)
             if hosted is not None and hosted.log.failure:
@@ -37,7 +37,7 @@ class FailedLogs:
 
 
 def look_at_storage(ctx: Context, config: IdentitySection, logs: FailedLogs) -> None:
-    """Periodic: is there space, and can every log be written?"""
+    """Periodic: is there enough space, and can every log be written?"""
     free = free_bytes(config.data_dir)
     ctx.storage.is_full = free < needed_bytes(ctx, config)
     trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
@@ -55,18 +55,18 @@ def free_bytes(directory: Path) -> int:
 
 
 def room_bytes(config: IdentitySection) -> int:
-    """What may be written without touching the reserve. Raises OSError."""
+    """Bytes that may be written without touching the reserve. Raises OSError."""
     return free_bytes(config.data_dir) - config.disk_free_bytes_min
 
 
 def needed_bytes(ctx: Context, config: IdentitySection) -> int:
-    """Space that must be free for this broker to take records, or to take them again."""
+    """Space that must be free for this broker to accept records, or to accept them again."""
     return int(config.disk_free_bytes_min * (ENOUGH_AGAIN if ctx.storage.is_full else 1))
 
 
 def failed_logs(ctx: Context) -> str:
-    """The partitions here that the disk does not let be opened or written, as a sentence; empty:
-    none. It takes the others' logs next, so their leaderships go, too."""
+    """The partitions here whose log the disk cannot open or write, as a sentence; empty: none.
+    Other logs may fail next, so their leaderships move away too."""
     return _told(ctx, [tp for tp, each in ctx.hosted.partitions.items() if each.log.failure])
 
 
@@ -77,7 +77,7 @@ def _told(ctx: Context, failed: list[tuple[str, int]]) -> str:
 
 
 def damaged_logs(ctx: Context) -> str:
-    """The partitions here whose log is not what was written. The others are served."""
+    """The partitions here whose log is damaged. The others are served."""
     damaged = {tp: each.reason for tp, each in ctx.hosted.unopened.items() if each.is_damaged}
     if not damaged:
         return ""
@@ -85,7 +85,7 @@ def damaged_logs(ctx: Context) -> str:
 
 
 def named(tps: Collection[tuple[str, int]]) -> str:
-    """Partitions in a sentence."""
+    """Partitions listed in a sentence."""
     names = ", ".join(f"{topic}-{index}" for topic, index in list(tps)[:NAMED_MAX])
     more = len(tps) - NAMED_MAX
     return f"{names} and {more} more" if more > 0 else names

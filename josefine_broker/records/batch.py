@@ -1,4 +1,4 @@
-"""A view on the 61-byte header of a record batch, format v2 (KIP-98); never on its records.
+"""A view of the 61-byte header of a record batch, format v2 (KIP-98); never of its records.
 
 Rules: the header is parsed in one `unpack`; `base_offset` and `leader_epoch` lie outside the CRC,
 so the partition leader stamps them in place; a batch is `12 + batch_length` bytes; no copies.
@@ -100,21 +100,23 @@ class BatchHeader(NamedTuple):
 
 
 OnBatch = Callable[[BatchHeader, Buffer], None]
-"""Told of a batch of a log: its header and all of it."""
+"""Callback for a batch of a log: its header and all of its bytes."""
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, its bytes taken as they are; `verify` says whether they are right.
+    """The header at `pos`, unverified; `verify` checks it.
 
     Raises CorruptData when fewer than 61 bytes are left.
     """
     if len(buf) - pos < HEADER_BYTES:
-        raise CorruptData(f"{len(buf) - pos} bytes are no record batch header ({HEADER_BYTES})")
+        raise CorruptData(
+            f"{len(buf) - pos} bytes, shorter than a record batch header ({HEADER_BYTES})"
+        )
     return _new(BatchHeader, HEADER.unpack_from(buf, pos))
 
 
 def last_offset_delta(batch: Buffer) -> int:
-    """Of a batch that is known to be whole, without the rest of its header."""
+    """The last offset delta of a batch that is known to be complete, without parsing its header."""
     delta: int = _LENGTH.unpack_from(batch, CRC_START + 2)[0]
     return delta
 
@@ -139,15 +141,15 @@ def _check_length(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def check_whole(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Magic, length and CRC32C of the batch at `pos`: what was sent has arrived, whatever it is.
-    Raises CorruptData."""
+    """Magic, length and CRC32C of the batch at `pos`: the bytes arrived as they were sent. Raises
+    CorruptData."""
     _check_length(buf, pos, header)
     end = pos + header.size_bytes
     actual = crc32c(memoryview(buf)[pos + CRC_START : end])
     if actual != header.crc:
         raise CorruptData(
             f"record batch at offset {header.base_offset}: CRC {actual:08x}, "
-            f"its header says {header.crc:08x}"
+            f"its header has {header.crc:08x}"
         )
 
 
@@ -158,7 +160,7 @@ def verify(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def check_produced(header: BatchHeader) -> None:
-    """What a client's batch must be beyond its checksum (Kafka's LogValidator.validateBatch).
+    """Check a client's batch beyond its checksum (like Kafka's LogValidator.validateBatch).
 
     Raises KafkaError(invalid_record | unsupported_compression_type).
     """
@@ -183,10 +185,10 @@ def check_produced(header: BatchHeader) -> None:
 
 
 def is_sound(buf: memoryview, header: BatchHeader) -> bool:
-    """Whether `buf` is exactly one batch of a client: `verify` and `check_produced` would pass it.
+    """Whether `buf` is exactly one valid batch of a client, by `verify` and `check_produced`.
 
-    One pass over the header for the produce path, 0.5 instead of 0.9 microseconds; of a batch that
-    is not sound, those two say what is wrong.
+    One pass over the header for the produce path, 0.5 instead of 0.9 microseconds; for an invalid
+    batch, those two raise the reason.
     """
     _, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = header
     return (
@@ -201,11 +203,11 @@ def is_sound(buf: memoryview, header: BatchHeader) -> bool:
 
 
 def is_torn(tail: memoryview) -> bool:
-    """Whether `tail`, the end of a file from where a batch should begin, can be an unfinished
-    write: shorter than its header says, and nothing in it says that the header is wrong.
+    """Whether `tail`, the end of a file from where a batch should start, can be an unfinished
+    write: shorter than its header's length, while nothing in it contradicts the header.
 
-    A flipped bit in a length looks the same at first. But then the rest is a whole batch by its
-    checksum, or the batch that follows lies in it.
+    A flipped bit in a length looks the same at first. But then the rest is a complete batch by its
+    checksum, or contains the batch that follows.
     """
     if len(tail) < HEADER_BYTES:
         return True
@@ -218,7 +220,7 @@ def is_torn(tail: memoryview) -> bool:
 
 
 def _holds_batch_at(data: bytes, base_offset: int) -> bool:
-    """Whether a whole batch with that base offset lies anywhere in `data`."""
+    """Whether a complete batch with this base offset is anywhere in `data`."""
     wanted = (base_offset % 2**64).to_bytes(8, "big")
     at = data.find(wanted, HEADER_BYTES)
     while at >= 0:
@@ -240,14 +242,14 @@ def stamp(
 
 
 def stamp_crc(batch: bytearray) -> None:
-    """Write the checksum of a batch that is whole but for that."""
+    """Write the checksum of a batch that is complete except for it."""
     _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
 
 
 def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> BatchHeader:
     """Make a batch LogAppendTime: attribute bit, max timestamp, new CRC. Returns the new header.
 
-    Readers then take `max_timestamp_ms` for every record (KIP-32), so no record is touched.
+    Readers then use `max_timestamp_ms` for every record (KIP-32), so no record is changed.
     """
     header = parse_header(buf, pos)
     _ATTRIBUTES.pack_into(buf, pos + CRC_START, header.attributes | TIMESTAMP_TYPE_BIT)
@@ -258,7 +260,7 @@ def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: i
 
 
 def stamp_create_time(buf: bytearray | memoryview, pos: int, max_timestamp_ms: int) -> BatchHeader:
-    """Make a batch CreateTime with that largest timestamp, and a new CRC if that changes it.
+    """Make a batch CreateTime with this largest timestamp, and a new CRC if that changes it.
     Returns the header."""
     header = parse_header(buf, pos)
     attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
@@ -272,7 +274,7 @@ def stamp_create_time(buf: bytearray | memoryview, pos: int, max_timestamp_ms: i
 
 
 def end_if_empty(buf: Buffer) -> int:
-    """Where the offsets of these whole batches end if none has records, else -1. Cheap: only such
+    """The end offset of these complete batches if none has records, otherwise -1. Cheap: only empty
     batches are 61 bytes long."""
     end_offset = -1
     if len(buf) % HEADER_BYTES == 0:
@@ -284,9 +286,9 @@ def end_if_empty(buf: Buffer) -> int:
 
 
 def iter_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch; stops at a partial last one, as a fetch may end in.
+    """(position, header) of each complete batch; stops at a partial last one, as a fetch may have.
 
-    Raises CorruptData at a length or magic that no batch has. Checksums are the caller's choice.
+    Raises CorruptData for an invalid length or magic. Checksums are left to the caller.
     """
     pos, size = 0, len(buf)
     while size - pos >= HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""Builds record batches: for producers of ours, coordinators' own topics and tests.
+"""Builder of record batches: for our producers, coordinators' topics and tests.
 
 Rules: one batch has one compression and one producer state; the base timestamp is the first
 record's; a built batch has base offset 0 and no leader epoch until a partition leader stamps it.
@@ -27,8 +27,8 @@ from josefine_broker.records.compression import compress
 Headers = Sequence[tuple[str, bytes | None]]
 
 RECORD_OVERHEAD_BYTES_MAX = 36
-"""Upper bound of a record beyond key, value and headers: its varints and attributes (21 in Kafka's
-count, five per length more)."""
+"""Upper bound of a record beyond key, value and headers: its varints and attributes (21 by Kafka's
+count, five more per length)."""
 
 
 class Record(NamedTuple):
@@ -66,7 +66,7 @@ def encode_record(
     value: bytes | None,
     headers: Headers = (),
 ) -> bytes:
-    """One record of format v2, its length first."""
+    """One record of format v2, starting with its length."""
     parts = [b"\x00", varint(timestamp_delta_ms), varint(offset_delta)]
     parts += (_NULL,) if key is None else (varint(len(key)), key)
     parts += (_NULL,) if value is None else (varint(len(value)), value)
@@ -80,7 +80,7 @@ def encode_record(
 
 
 class RecordBatchBuilder:
-    """Collects records for one batch; `build` may be called once they are all there."""
+    """Collects the records of one batch; then call `build`."""
 
     __slots__ = ("_base_timestamp_ms", "_max_timestamp_ms", "_parts", "_records_bytes")
 
@@ -153,6 +153,7 @@ class RecordBatchBuilder:
             len(self._parts),
         )
         length = len(batch) - LENGTH_OVERHEAD_BYTES
+        # The checksum is computed over the packed header, so it is stamped last.
         HEADER.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
         stamp_crc(batch)
         return batch
@@ -161,7 +162,7 @@ class RecordBatchBuilder:
 def build_entries(
     entries: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int
 ) -> bytearray:
-    """A batch of records of one time, without headers: as `build_batch` makes it, in half the
+    """A batch of records with one timestamp and no headers: the same as `build_batch`, in half the
     time. For coordinators, which write one per request."""
     records: list[bytes] = []
     for offset_delta, (key, value) in enumerate(entries):

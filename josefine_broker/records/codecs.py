@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class Compression(IntEnum):
-    """Codec numbers as they stand in a batch's attributes."""
+    """Codec numbers in a batch's attributes."""
 
     NONE = 0
     GZIP = 1

@@ -30,23 +30,24 @@ _LEVELS: dict[int, int] = {
     Compression.ZSTD: ZSTD_LEVEL,
 }
 _CODEC_LEVELS = {(Compression.GZIP, GZIP_LEVEL): 6, (Compression.LZ4, LZ4_LEVEL): 1}
-"""What two of Kafka's levels are to the codec: -1 stands for zlib's default, and 9 for lz4's fast
-mode, which Kafka used before it had levels."""
+"""Two of Kafka's levels in the codec's own numbers: -1 is zlib's default, and 9 is lz4's fast mode,
+which Kafka used before it had levels."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-"""zlib's way to ask for gzip's head and tail."""
+"""zlib's parameter for gzip's header and trailer."""
 _PIECE_BYTES = 64 * 1024
 _FIRST_GUESS_BYTES_MIN = 64 * 1024
 _OUTPUT_FULL = "failed to write whole buffer"
-"""Rust's message when a decoder's output slice is too short: the only error worth a larger one."""
+"""Rust's message when a decoder's output slice is too short: the only error that warrants a larger
+one."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """`data` compressed for the wire; codec 0 returns it untouched. `level`: Kafka's number, for
-    the codecs that have levels; None is Kafka's default."""
+    """`data` compressed for the wire; codec 0 returns it unchanged. `level`: Kafka's number, for
+    codecs with levels; None is Kafka's default."""
     if codec == Compression.NONE:
         return data
     if codec == Compression.SNAPPY:
@@ -60,7 +61,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The bytes that were compressed. Raises CorruptData, also past `bytes_max` of output."""
+    """The decompressed bytes. Raises CorruptData, also beyond `bytes_max` of output."""
     if codec == Compression.NONE:
         return data
     try:
@@ -72,9 +73,9 @@ def decompress(codec: int, data: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_
 
 
 def decompress_into(codec: int, data: Buffer, room: memoryview) -> int | None:
-    """Decompress to the beginning of `room`, without a buffer between: how many bytes came out.
+    """Decompress to the start of `room`, without an intermediate buffer; returns the size.
 
-    None where the room is too small; what is in it then means nothing. Raises CorruptData.
+    None if the room is too small; its content is then undefined. Raises CorruptData.
     """
     try:
         if codec == Compression.NONE:
@@ -98,12 +99,12 @@ def _copy_into(data: Buffer, room: memoryview) -> int | None:
 
 
 def decompress_in_pieces(codec: int, data: Buffer, *, bytes_max: int) -> Iterator[Buffer]:
-    """The same bytes piece by piece, for who looks at few of them: of gzip 64 KiB at a time, of
-    snappy in Java's framing a block. The other codecs are decoded whole: their decoder cannot stop
-    half way, and `bytes_max` bounds its output.
+    """The same bytes in pieces, for readers that need few of them: gzip in 64 KiB, snappy in Java's
+    framing in blocks. The other codecs are decoded at once: their decoder cannot stop half way, and
+    `bytes_max` bounds its output.
 
-    Raises CorruptData, and ExpandsTooFarError where more than `bytes_max` would come out, both not
-    before the piece that it is true of.
+    Raises CorruptData, and ExpandsTooFarError above `bytes_max` of output, both only at the piece
+    that causes it.
     """
     if codec == Compression.GZIP:
         yield from _gzip_pieces(data, bytes_max)
@@ -117,7 +118,7 @@ def decompress_in_pieces(codec: int, data: Buffer, *, bytes_max: int) -> Iterato
 
 
 def _gzip_pieces(data: Buffer, bytes_max: int) -> Iterator[Buffer]:
-    """Of every member: gzip files may be joined."""
+    """The pieces of every member: gzip files may be concatenated."""
     rest, room = bytes(data), bytes_max
     while rest:
         decoder = zlib.decompressobj(_GZIP_WINDOW)
@@ -148,7 +149,8 @@ def _stream(codec: int) -> ModuleType:
 
 
 def _decompress_stream(stream: ModuleType, data: Buffer, bytes_max: int) -> Buffer:
-    """Decode into a guessed output and widen it fourfold while the decoder says it is too short.
+    """Decode into an output of guessed size, enlarged fourfold while the decoder finds it too
+    short.
 
     The formats do not reliably carry the size, and decoding without an output limit is unbounded.
     """
@@ -210,7 +212,7 @@ def _decompress_snappy_into(data: memoryview, room: memoryview) -> int | None:
 
 
 def _snappy_blocks(data: memoryview) -> Iterator[tuple[memoryview, int]]:
-    """Each block and what it says its size is; the whole where there is no framing."""
+    """Each block with its stated size; the whole data if there is no framing."""
     if data[:8] != _XERIAL_HEADER[:8]:
         yield data, cramjam.snappy.decompress_raw_len(data)
         return

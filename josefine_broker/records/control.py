@@ -1,10 +1,10 @@
-"""The markers that end a transaction in a partition (KIP-98): control batches of one record.
+"""Transaction markers in a partition (KIP-98): control batches of one record.
 
 Rules: the key is the record's version and type, two int16; the value its version, int16, and the
 coordinator's epoch, int32; a marker is never compressed and has no sequence. Newer versions may
-append to both, so what lies behind is passed over. Other types of control records are no markers.
+append to both, so later bytes are skipped. Other types of control records are not markers.
 
-Followers read markers on their way to the log, so this has its own few bytes of a record's format.
+Followers read markers on their way to the log, so this module parses the few bytes itself.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ _BODY_BYTES = _RECORD.size - 1
 
 
 class Marker(NamedTuple):
-    """How a transaction ended."""
+    """The end of a transaction."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -61,14 +61,14 @@ def build_marker(
 
 
 def read_marker(batch: Buffer) -> Marker | None:
-    """What a control batch says; None: it ends no transaction. Raises CorruptData."""
+    """The marker in a control batch; None: it ends no transaction. Raises CorruptData."""
     header = parse_header(batch)
     end = header.size_bytes
     if not header.record_count:
-        return None  # compaction has emptied it
+        return None  # compaction emptied it
     try:
         _, pos = _varint(batch, HEADER_BYTES)
-        _, pos = _varint(batch, pos + 1)  # behind the attributes: the timestamp
+        _, pos = _varint(batch, pos + 1)  # after the attributes: the timestamp
         _, pos = _varint(batch, pos)  # and the offset
         key_size, pos = _varint(batch, pos)
         if key_size < _KEY.size or pos + key_size > end:
@@ -85,7 +85,7 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 
 def _varint(batch: Buffer, pos: int) -> tuple[int, int]:
-    """A zig-zag varint and the position behind it. Raises IndexError past the end."""
+    """A zig-zag varint and the position after it. Raises IndexError past the end."""
     n = shift = 0
     while True:
         byte = batch[pos]

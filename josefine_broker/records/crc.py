@@ -10,7 +10,7 @@ from crc32c import crc32c as _crc32c
 __all__ = ["Buffer", "crc32c"]
 
 Buffer = bytes | bytearray | memoryview
-"""Bytes somebody else may own: read it, never keep it."""
+"""Bytes that may belong to other code: read them, never keep them."""
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:

@@ -1,7 +1,7 @@
-"""Reads single records out of one batch, for the few who need them: offsets by timestamp,
-coordinators' own topics, the journal, tests. Never on the broker's produce or fetch path.
+"""Reader of single records in one batch, for the code that needs them: offsets by timestamp,
+coordinators' topics, the journal, tests. Never on the broker's produce or fetch path.
 
-Every length is checked against the bytes that are there: bad input raises CorruptData only.
+Every length is checked against the present bytes: bad input raises CorruptData only.
 """
 
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def read_records(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The records of the one batch that starts `batch` (bytes behind it are ignored).
+    """The records of the batch at the start of `batch` (later bytes are ignored).
 
     Offsets and timestamps are absolute; control batches are read like any other. The checksum is
-    not verified here: `records.batch.verify` does. Raises CorruptData, also past `bytes_max` of
+    not verified here: `records.batch.verify` does. Raises CorruptData, also beyond `bytes_max` of
     decompressed records.
     """
     header = parse_header(batch)
@@ -49,7 +49,7 @@ def read_records(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> I
     except IndexError as error:
         raise CorruptData(f"batch at offset {header.base_offset}: {error}") from error
     if pos != len(body):
-        raise CorruptData(f"{len(body) - pos} bytes behind the last of {header.record_count}")
+        raise CorruptData(f"{len(body) - pos} bytes after the last of {header.record_count}")
 
 
 def _record(body: bytes, pos: int, end: int, base_offset: int, base_timestamp_ms: int) -> Record:

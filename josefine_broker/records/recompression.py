@@ -1,8 +1,8 @@
-"""A record batch with its records compressed by another codec, for `compression.type` of a topic.
+"""Recompression of a record batch by another codec, for `compression.type` of a topic.
 
-Rules: the records keep their bytes, so their offset deltas, timestamps, keys, values and headers
-stay; the batch keeps its offsets, its producer's fields and all attributes but the codec. Only
-length, codec and checksum change. The function is pure: it may run on any thread.
+Rules: the records keep their bytes, so their offset deltas, timestamps, keys, values and headers;
+the batch keeps its offsets, its producer's fields and all attributes except the codec. Only length,
+codec and checksum change. The function is pure: it may run on any thread.
 """
 
 from josefine_broker.records.batch import (
@@ -45,10 +45,9 @@ def in_codec(
     *,
     bytes_max: int,
 ) -> bytearray:
-    """The whole batch of `header` compressed by another codec.
+    """The complete batch of `header` compressed by another codec.
 
-    Raises CorruptData where its records cannot be decompressed, ExpandsTooFarError past `bytes_max`
-    of them.
+    Raises CorruptData if its records cannot be decompressed, ExpandsTooFarError above `bytes_max`.
     """
     packed = batch[HEADER_BYTES : header.size_bytes]
     records = decompress(header.compression, packed, bytes_max=bytes_max)

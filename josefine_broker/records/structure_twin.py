@@ -1,9 +1,9 @@
-"""The structure check of a record batch's records in Python: the twin and oracle of
-`native/record_structure.c`, and its stand-in on platforms that it is not compiled for.
+"""The structure check of a batch's records in Python: reference of `native/record_structure.c`, and
+its replacement on platforms without a binary.
 
 Rules: every read is checked against the end of its record; a varint has at most 5 bytes (32 bits)
-or 10 (64 bits) and no bits beyond; all lengths but -1 (null) are at least 0. Both give the same
-answer for the same bytes. About 1.5 microseconds a record, 250 times as long as the compiled one.
+or 10 (64 bits) and no further bits; all lengths except -1 (null) are at least 0. Both give the same
+result for the same bytes. About 1.5 microseconds per record, 250 times the compiled one's.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ __all__ = ["Fault", "Found", "RecordKeys", "check", "keys_and_times", "look"]
 
 
 class Fault(IntEnum):
-    """Where a record is wrong; the numbers are those of record_structure.c."""
+    """The damaged part of a record; the numbers are those of record_structure.c."""
 
     SOUND = 0
     LENGTH = 1
@@ -34,11 +34,11 @@ class Fault(IntEnum):
 
 
 Found = tuple[int, int, int, int]
-"""Fault, index of the record, smallest and largest timestamp of the sound records. The smallest
-leaves out "no timestamp" (-1)."""
+"""Fault, index of the record, smallest and largest timestamp of the valid records. The smallest
+ignores "no timestamp" (-1)."""
 
 LOW_MS, HIGH_MS = 2**63 - 1, -(2**63)
-"""Of no records."""
+"""The bounds of no records."""
 
 
 class _Broken(Exception):
@@ -46,7 +46,7 @@ class _Broken(Exception):
 
 
 class RecordKeys(NamedTuple):
-    """What decides on one well-formed record."""
+    """The deciding fields of one valid record."""
 
     index: int  # type: ignore[assignment]
     timestamp_ms: int
@@ -56,8 +56,8 @@ class RecordKeys(NamedTuple):
 def check(
     body: Buffer, start: int, count: int, base_ms: int, max_ms: int, needs_key: bool
 ) -> Found | None:
-    """None: `count` well-formed records fill `body` from `start`, and `base_ms` and `max_ms` are
-    their smallest and largest timestamp. "No timestamp" (-1) is never the smallest of several."""
+    """None: `count` valid records fill `body` from `start`, and `base_ms` and `max_ms` are their
+    smallest and largest timestamp. "No timestamp" (-1) is never the smallest of several."""
     found = look(body, start, count, base_ms, needs_key)
     fault, _, low_ms, high_ms = found
     is_none = base_ms == NO_TIMESTAMP_MS and low_ms == LOW_MS
@@ -66,7 +66,7 @@ def check(
 
 
 def look(body: Buffer, start: int, count: int, base_ms: int, needs_key: bool) -> Found:
-    """The first fault, if there is one, and the timestamps up to it."""
+    """The first fault, if any, and the timestamps up to it."""
     data = bytes(memoryview(body)[start:])
     end, pos = len(data), 0
     low_ms, high_ms, first_keyless = LOW_MS, HIGH_MS, -1
@@ -87,7 +87,7 @@ def look(body: Buffer, start: int, count: int, base_ms: int, needs_key: bool) ->
 
 
 def keys_and_times(body: Buffer, start: int, count: int, base_ms: int) -> Iterator[RecordKeys]:
-    """Of records that are well-formed: for the list of those that a topic refuses."""
+    """Keys and times of valid records: for the list of records that a topic refuses."""
     data = bytes(memoryview(body)[start:])
     pos = 0
     for index in range(count):
@@ -99,7 +99,7 @@ def _record(
     data: bytes, pos: int, end: int, index: int, base_ms: int
 ) -> tuple[Fault, int, int, bool]:
     """(fault, where the record ends, timestamp, whether it has a key)."""
-    # The field that is being read: a varint that breaks is that field's fault.
+    # The field being read: a damaged varint is that field's fault.
     field = Fault.LENGTH
     try:
         size, pos = _varint(data, pos, end, 32)
@@ -137,7 +137,7 @@ def _record(
 
 
 def _bytes(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """A length and its bytes, passed over: (length, position behind them)."""
+    """A length and its bytes, skipped: (length, position after them)."""
     size, pos = _varint(data, pos, end, 32)
     if not -1 <= size <= end - pos:
         raise _Broken
@@ -145,7 +145,7 @@ def _bytes(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def _varint(data: bytes, pos: int, end: int, bits: int) -> tuple[int, int]:
-    """A zig-zag varint: (value, position behind it)."""
+    """A zig-zag varint: (value, position after it)."""
     n = shift = 0
     while shift < bits:
         if pos >= end:

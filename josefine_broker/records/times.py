@@ -1,8 +1,8 @@
-"""Offset and timestamp of each record of a batch, and nothing else of it: for lookups by timestamp.
+"""Offset and timestamp of each record of a batch, for lookups by timestamp.
 
-Keys and values are skipped, not copied, and what is compressed is decompressed as far as somebody
-looks: a lookup holds a piece of a batch, not the whole. Every length is checked against the bytes
-that are there: bad input raises CorruptData only.
+Keys and values are skipped, not copied, and compressed data is decompressed only as far as it is
+read: a lookup holds a piece of a batch, not all of it. Every length is checked against the present
+bytes: bad input raises CorruptData only.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ _FIELDS_BYTES_MAX = 5 + 1 + 10 + 10
 
 
 def record_times(batch: Buffer, *, bytes_max: int) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp_ms) of the records of the one batch that starts `batch`, as their producer
+    """(offset, timestamp_ms) of the records of the batch at the start of `batch`, as their producer
     set them.
 
-    Raises CorruptData, and ExpandsTooFarError past `bytes_max` of decompressed records, both not
-    before the record that cannot be read.
+    Raises CorruptData, and ExpandsTooFarError above `bytes_max` of decompressed records, both only
+    at the record that cannot be read.
     """
     header = parse_header(batch)
     check_shape(batch, 0, header)
@@ -32,7 +32,7 @@ def record_times(batch: Buffer, *, bytes_max: int) -> Iterator[tuple[int, int]]:
     data: Buffer = b""
     pos = 0
     for _ in range(header.record_count):
-        while len(data) - pos < _FIELDS_BYTES_MAX:
+        while len(data) - pos < _FIELDS_BYTES_MAX:  # the fields may cross two pieces
             more = next(pieces, None)
             if more is None:
                 break

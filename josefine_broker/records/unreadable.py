@@ -1,7 +1,7 @@
-"""Batches that were stored although their records cannot be read: which one it is, and why.
+"""Stored batches with unreadable records: which batch, and why.
 
-A broker that checks headers alone takes them, and Kafka takes some. For readers, behind an error:
-nothing here is on the way of a batch that can be read.
+A broker that checks only headers accepts them, and Kafka accepts some. Used by readers after an
+error: no code here runs for a readable batch.
 """
 
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ def read_whole_batch(batch: Buffer, header: BatchHeader) -> Iterator[Record]:
 
 
 def unreadable(batch: Buffer, header: BatchHeader, error: Exception) -> UnreadableBatchError:
-    """What is wrong with a batch that was found to be unreadable by `error`."""
+    """The error for a batch that failed to be read with `error`."""
     cause = _cause(batch, header) or str(error)
     return UnreadableBatchError(header.base_offset, header.end_offset, cause)
 
 
 def _cause(batch: Buffer, header: BatchHeader) -> str:
-    """The first record at fault; empty where every one is well-formed."""
+    """The first damaged record; empty if every one is valid."""
     packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     try:
         body = decompress(header.compression, packed, bytes_max=DECOMPRESSED_BYTES_MAX)

@@ -1,5 +1,5 @@
-"""How a command waits: it is a generator that yields parked requests and is resumed with their
-answers. So it is driven by whoever hosts it, and tested without a socket.
+"""The waits of a command: it is a generator that yields parked requests and is resumed with their
+answers. So its host drives it, and tests need no socket.
 """
 
 from collections.abc import Generator
@@ -24,13 +24,13 @@ Work: TypeAlias = Generator[Parked, Any, T]
 
 CLIENT_ID = "josefine-text"
 RETRY_MS = 50
-"""Between two looks for a leader, or for a block that is on its way here."""
+"""Time between two checks for a leader, or for a block that this broker lacks."""
 
 
 def begin(front: Front, broker_id: int, api_key: int, request: Any, deadline_ms: int) -> Any:
-    """Ask a handler, of this broker or another: its answer, or the Parked that will have it.
+    """Call a handler, of this broker or another: its answer, or the Parked that will have it.
 
-    An answer is None where there is none, and nobody knows what became of the request.
+    The answer is None if there is none; then the result of the request is unknown.
     """
     ctx = front.ctx
     if broker_id == ctx.broker_id:
@@ -47,7 +47,7 @@ def begin(front: Front, broker_id: int, api_key: int, request: Any, deadline_ms:
             )
         return promise
 
-    # The other broker takes the request for this one's, which may do everything.
+    # The other broker treats the request as this broker's, which may do everything.
     info, refuse = _info(api_key), SERVED[api_key].refuse
     try:
         return authorized(RULES[api_key], ctx, info, request, refuse, pass_on)
@@ -56,7 +56,7 @@ def begin(front: Front, broker_id: int, api_key: int, request: Any, deadline_ms:
 
 
 def ask_here(front: Front, api_key: int, request: Any) -> Any:
-    """This broker's handler, as a client of the newest version would ask it."""
+    """Call this broker's handler like a client of the newest version."""
     _, handle, refuse = SERVED[api_key]
     try:
         return handle(front.ctx, _info(api_key), request)
@@ -65,13 +65,13 @@ def ask_here(front: Front, api_key: int, request: Any) -> Any:
 
 
 def _info(api_key: int) -> RequestInfo:
-    """Nobody says who they are here."""
+    """The request info of a text client, which has no name."""
     header = RequestHeader(api_key, SERVED[api_key].spec.max_version, 0, CLIENT_ID, 0)
     return RequestInfo(header, ANONYMOUS, "text", TEXT_LISTENER)
 
 
 def may(front: Front, operation: Operation, kind: ResourceType, name: str) -> bool:
-    """Whether whoever says lines here may do that."""
+    """Whether text clients may do this here."""
     asker = asker_of(front.ctx, _info(apis.FETCH))
     return asker is None or asker.may(operation, kind, name)
 
@@ -84,7 +84,7 @@ def check(front: Front, operation: Operation, kind: ResourceType, name: str) -> 
 
 
 def finish(begun: Any) -> Work[Any]:
-    """The answer of what `begin` gave."""
+    """The answer of the result of `begin`."""
     answer = (yield begun) if isinstance(begun, Parked) else begun
     return None if isinstance(answer, Hangup) else answer
 
@@ -106,7 +106,7 @@ def say(front: Front, broker_id: int, line: str, deadline_ms: int) -> Work[str |
 
 
 def pause(front: Front, deadline_ms: int) -> Work[bool]:
-    """A moment, until it is worth a look again; whether there was time for it."""
+    """Wait a moment before the next check; False if the deadline leaves no time."""
     ctx = front.ctx
     now_ms = ctx.clock.monotonic_ms()
     if now_ms >= deadline_ms:
@@ -116,5 +116,5 @@ def pause(front: Front, deadline_ms: int) -> Work[bool]:
 
 
 def deadline_of(front: Front) -> int:
-    """When a command that begins now is given up; monotonic."""
+    """The deadline of a command that starts now; monotonic."""
     return front.ctx.clock.monotonic_ms() + front.settings.timeout_ms

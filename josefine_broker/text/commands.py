@@ -1,4 +1,4 @@
-"""The commands, as a literal table: the only registration. The words are matched in any case."""
+"""The table of commands: the only registration. Command words are case-insensitive."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ Many = Callable[[Front, Client, Sequence[list[str]]], Work[list[str]]]
 
 
 def one(run: One) -> Many:
-    """A command of which each line is served alone."""
+    """A command whose lines are served one by one."""
 
     def run_first(front: Front, client: Client, lines: Sequence[list[str]]) -> Work[list[str]]:
         (fields,) = lines
@@ -26,16 +26,16 @@ def one(run: One) -> Many:
 
 
 class Command(NamedTuple):
-    """A word, and what it does."""
+    """A command word and its function."""
 
     word: str
     usage: str
     fields_max: int
     run: Many
     is_gathered: bool = False
-    """Lines of it that came together are served together."""
+    """Lines that arrived together are served together."""
     is_for_reply: bool = False
-    """Without anybody to read the reply it is not worth doing."""
+    """Skipped if no client is left to read the reply."""
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -65,10 +65,10 @@ COMMANDS: Mapping[str, Command] = {
         Command("@KEEP", "@KEEP topic subscription-id offset", 3, one(subscribing.keep_here)),
     )
 }
-"""Those with an `@` are what brokers say to one another."""
+"""Commands with an `@` are sent by other brokers."""
 
 LINE_FIELDS_MAX = 2**31
-"""No limit: what is behind the word is not looked at."""
+"""No limit: the fields after the word are ignored."""
 
 KNOWN = ", ".join(word for word in COMMANDS if not word.startswith("@"))
 
@@ -83,7 +83,7 @@ HTTP = Command("HTTP", "", LINE_FIELDS_MAX, one(_hang_up))
 HTTP_WORDS = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
 )
-"""A browser that a page made talk to this port: the lines behind are not to be served."""
+"""Requests of a browser that a page directed to this port: the lines after them are not served."""
 
 
 def find(fields: list[str]) -> Command:

@@ -1,13 +1,12 @@
 """CONS topic subscription-id from [to]: the records of the subscription's partition between two
-places, each an offset or a time, read through Fetch on the broker that leads it, as far as replicas
-have confirmed them.
+positions, each an offset or a time, read through Fetch on the leader, up to the high watermark.
 
-Rules: the second place is exclusive; without it the reading ends where the partition did when it
-was asked, so a reply holds what was acknowledged before: a new leader that does not know yet how
-far that is, is asked again. A reply holds a bounded number of records and bytes, at least one
-record if there is one, and says whether there is more; an offset past the end is an empty reply,
-one that is gone begins where the partition does now; a time stands for the first record of that
-time or a later one, else for the end.
+Rules: the second position is exclusive; without it the reading ends at the partition's end when the
+command arrived, so a reply includes everything acknowledged before: a new leader that does not know
+its high watermark yet is asked again. A reply has a bounded number of records and bytes, at least
+one record if there is one, and reports whether there are more. An offset past the end gives an
+empty reply, a deleted offset starts at the current log start. A time means the first record at or
+after it, otherwise the end.
 """
 
 from collections.abc import Iterator
@@ -34,10 +33,10 @@ from josefine_broker.wire.entities import list_offsets as lo
 from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
 BATCH_RECORDS_BYTES_MAX = 16 * 1024 * 1024
-"""Of one batch, decompressed on the broker's thread: about 50 ms."""
+"""Limit of one batch, decompressed on the broker's thread: about 50 ms."""
 
 RECORD_OVERHEAD_BYTES = 64
-"""Of a record's JSON beside its texts."""
+"""JSON around a record's texts."""
 
 OFFSET_MAX = 2**63 - 1
 EARLIEST, LATEST = -2, -1
@@ -53,11 +52,11 @@ LATER = frozenset(
         ErrorCode.kafka_storage_error,
     }
 )
-"""Errors that pass by themselves."""
+"""Retriable errors."""
 
 
 class Place(NamedTuple):
-    """What is read, and until when that is tried."""
+    """The partition that is read, and the deadline."""
 
     topic: str
     partition: int
@@ -69,33 +68,33 @@ class Place(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """A place that is given by number."""
+    """A position by number."""
 
     offset: int
 
 
 class Moment(NamedTuple):
-    """A place that is given by time."""
+    """A position by time."""
 
     timestamp_ms: int
 
 
 @dataclass(slots=True)
 class Room:
-    """What a reply may still hold."""
+    """The remaining room of a reply."""
 
     records: int
     bytes: int
 
     def take(self, size: int) -> bool:
-        """Whether there was room for a record of that size."""
+        """Whether there was room for a record of this size."""
         self.records -= 1
         self.bytes -= size
         return self.records >= 0 and self.bytes >= 0
 
 
 class Page(NamedTuple):
-    """Records that were read, and whether there are more behind them."""
+    """The records that were read, and whether more follow."""
 
     records: list[Record]
     is_more: bool
@@ -141,7 +140,7 @@ def _parse_place(text: str) -> Offset | Moment:
 
 
 def _resolved(front: Front, place: Place, where: Offset | Moment) -> Work[int]:
-    """The offset of a place. Raises TextError."""
+    """The offset of a position. Raises TextError."""
     if isinstance(where, Offset):
         return where.offset
     offset = yield from _listed(front, place, where.timestamp_ms)
@@ -151,7 +150,7 @@ def _resolved(front: Front, place: Place, where: Offset | Moment) -> Work[int]:
 
 
 def read(front: Front, place: Place, offset: int, end: int) -> Work[Page]:
-    """What one reply may hold of the records before `end`. Raises TextError."""
+    """The records before `end` that fit into one reply. Raises TextError."""
     records: list[Record] = []
     room = Room(front.settings.reply_records_max, front.settings.reply_bytes_max)
     while offset < end:
@@ -167,15 +166,16 @@ def read(front: Front, place: Place, offset: int, end: int) -> Work[Page]:
         is_stuck = end_offset == offset and not (yield from pause(front, place.deadline_ms))
         if is_full or is_end or is_stuck:
             return Page(records, is_more=not is_end)
-        offset = end_offset  # a fetch ends where a segment does, or where a new leader knows of
+        # A fetch may end at a segment, or at a new leader's lower high watermark.
+        offset = end_offset
     return Page(records, is_more=False)
 
 
 def take_records(
     part: Any, offset: int, end: int, records: list[Record], room: Room
 ) -> tuple[int, bool]:
-    """Add the records from `offset` to `end`; where they end, and whether one found no room. Raises
-    TextError."""
+    """Add the records from `offset` to `end`; returns where they end, and whether one did not fit.
+    Raises TextError."""
     end_offset = offset
     try:
         for record, after in _records(part, offset):
@@ -193,7 +193,7 @@ def take_records(
 
 
 def _records(part: Any, offset: int) -> Iterator[tuple[Record | None, int]]:
-    """(record, offset behind it); behind each batch (None, its end). Raises CorruptData."""
+    """(record, offset after it); after each batch (None, its end). Raises CorruptData."""
     data = memoryview(b"".join(part.records or ()))
     for pos, header in iter_batches(data):
         if header.end_offset <= offset:
@@ -212,8 +212,7 @@ def _size(record: Record) -> int:
 
 
 def _fetch(front: Front, place: Place, offset: int) -> Work[Any]:
-    """The partition's part of the answer; None: the offset is outside of the log. Raises
-    TextError."""
+    """The partition's part of the answer; None: the offset is outside the log. Raises TextError."""
     size = front.settings.reply_bytes_max
     part = FetchPartition(place.partition, NO_EPOCH, offset, NO_EPOCH, -1, size)
 
@@ -228,8 +227,8 @@ def _fetch(front: Front, place: Place, offset: int) -> Work[Any]:
 
 
 def _listed(front: Front, place: Place, timestamp_ms: int) -> Work[int]:
-    """The offset of a time, or of one of Kafka's two; NOT_FOUND: it is past every record. Raises
-    TextError."""
+    """The offset of a time, or of Kafka's special timestamps; NOT_FOUND: it is past every record.
+    Raises TextError."""
     part = lo.ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp_ms)
     topic = lo.ListOffsetsTopic(name=place.topic, partitions=(part,))
     request = lo.ListOffsetsRequest(replica_id=-1, topics=(topic,))
@@ -239,7 +238,7 @@ def _listed(front: Front, place: Place, timestamp_ms: int) -> Work[int]:
 
 
 def _ask_leader(front: Front, place: Place, api_key: int, request: Any) -> Work[Any]:
-    """An answer without an error that passes by itself. Raises TextError."""
+    """An answer without a retriable error. Raises TextError."""
     why = "nobody leads it"
     while True:
         leader = _leader(front, place)
@@ -264,7 +263,7 @@ def _leader(front: Front, place: Place) -> int:
 
 
 def _code(answer: Any) -> ErrorCode:
-    """Of the one partition, or of the whole answer."""
+    """The error of the one partition, or of the whole answer."""
     if answer is None:
         return ErrorCode.unknown_server_error
     if not answer.topics:

@@ -1,8 +1,8 @@
-"""Which broker decides about a group, and its word, wherever it is.
+"""Commands that a group's coordinator decides, wherever it is.
 
-Rules: a broker that does not coordinate the group says the same to the one that does, in a line
-that begins with `@`; who gets such a line and does not coordinate the group either passes it on to
-nobody.
+Rules: a broker that does not coordinate the group sends the command to the coordinator, in a line
+that starts with `@`; a broker that gets such a line and does not coordinate the group either does
+not forward it.
 """
 
 from collections.abc import Callable
@@ -25,15 +25,15 @@ LATER = frozenset(
         ErrorCode.coordinator_load_in_progress,
     }
 )
-"""Of a coordinator that moves, or whose replicas are away."""
+"""Errors of a coordinator that moves, or whose replicas are offline."""
 NO_TOPIC = f"{GONE}topic"
 
 Decide = Callable[[], Work[str]]
-"""What the coordinator does, here. Raises KafkaError."""
+"""The coordinator's decision, here. Raises KafkaError."""
 
 
 def here(decide: Decide) -> Work[str]:
-    """The reply to another broker's line: decided by this one, or not at all."""
+    """The reply to another broker's line: decided by this broker, or refused."""
     try:
         return (yield from decide())
     except KafkaError as refusal:
@@ -43,7 +43,7 @@ def here(decide: Decide) -> Work[str]:
 def coordinated(
     front: Front, topic: str, group: str, line: str, decide: Decide, *, may_ask: bool = False
 ) -> Work[str]:
-    """The coordinator's reply, wherever it is; with `may_ask` of a strict broker too. Raises
+    """The coordinator's reply, wherever it is; with `may_ask` also from a strict broker. Raises
     TextError."""
     ctx, deadline_ms = front.ctx, deadline_of(front)
     why = "it has no leader"
@@ -69,16 +69,14 @@ def coordinated(
                 return reply
             why = "it is moving"
             if reply != NOT_THE_LEADER:
-                partition_count(
-                    front, topic, Operation.READ
-                )  # it lags behind, unless this broker does
+                partition_count(front, topic, Operation.READ)  # it lags, unless this broker does
                 why = f"it does not know topic '{shown(topic)}' yet"
         if not (yield from pause(front, deadline_ms)):
             return error(f"the coordinator of group {group} did not take it in time: {why}")
 
 
 def _coordinator(front: Front, group: str, deadline_ms: int) -> Work[int]:
-    """The broker that keeps the group's offsets; NO_LEADER: nobody now. Makes their topic."""
+    """The broker with the group's offsets; NO_LEADER: none now. Creates their topic."""
     ctx = front.ctx
     if OFFSETS_TOPIC not in ctx.image.topics:
         try:

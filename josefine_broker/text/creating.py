@@ -1,4 +1,4 @@
-"""CRTP topic [partitions]: makes a topic, as CreateTopics does; `Done` once it is committed."""
+"""CRTP topic [partitions]: creates a topic, like CreateTopics; `Done` once it is committed."""
 
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode
@@ -45,7 +45,7 @@ def create(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     if answer is None:
         return error("nobody knows whether the topic was made")
     (result,) = answer.topics
-    if result.error_code is ErrorCode.topic_already_exists:  # by somebody else, meanwhile
+    if result.error_code is ErrorCode.topic_already_exists:  # by another client, meanwhile
         return _compare(ctx, name, count)
     if result.error_code is not ErrorCode.none:
         return error(result.error_message or result.error_code.name.replace("_", " "))
@@ -61,14 +61,14 @@ def _compare(ctx: Context, name: str, count: int) -> str:
 
 
 def whole_number(text: str) -> int:
-    """What the digits say; -1 for anything else."""
+    """The number in the text; -1 for anything but digits."""
     if not (text.isascii() and text.isdigit()) or len(text) > DIGITS_MAX:
         return -1
     return int(text)
 
 
 def partition_count(front: Front, topic: str, operation: Operation) -> int:
-    """Of a topic that is there, and on which that may be done. Raises TextError."""
+    """Partitions of an existing topic, if the operation on it is allowed. Raises TextError."""
     check(front, operation, ResourceType.TOPIC, topic)
     entry = front.ctx.image.topics.get(topic)
     if entry is None:

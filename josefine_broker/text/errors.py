@@ -1,4 +1,4 @@
-"""What a line of a client is refused with: a sentence, which is the reply."""
+"""The refusal of a client's line: a sentence, which is the reply."""
 
 
 class TextError(Exception):
@@ -6,17 +6,17 @@ class TextError(Exception):
 
 
 GONE = "Error, there is no "
-"""Begins what is said of a subscription, or its topic, that is not there."""
+"""Prefix of replies about a missing subscription or topic."""
 NOT_THE_LEADER = "This is not the leader"
-"""The original's words, of a broker that does not pass commands on."""
+"""The original's text, from a broker that does not forward commands."""
 
 
 def error(reason: str) -> str:
-    """An error line that names what is wrong; never more than a line, whatever is quoted in it."""
+    """An error line that names the problem; always a single line, whatever is quoted in it."""
     return "Error, " + " ".join(reason.split())
 
 
 def shown(text: str, chars_max: int = 80) -> str:
-    """A client's own words inside an error line, printable and not too long."""
+    """A client's text inside an error line, printable and not too long."""
     cut = text if len(text) <= chars_max else f"{text[:chars_max]}…"
     return "".join(each if each.isprintable() else "�" for each in cut)

@@ -1,7 +1,7 @@
-"""A line into its fields: separated by one space; one that holds spaces is in double quotes, in
-which a double quote is written twice (RFC 4180).
+"""The parser of a line into fields: separated by one space; a field with spaces is in double
+quotes, in which a double quote is written twice (RFC 4180).
 
-A field that does not begin with a quote is taken as it is, so JSON without spaces needs no quotes.
+A field that does not start with a quote is taken as it is, so JSON without spaces needs no quotes.
 """
 
 from josefine_broker.text.errors import TextError
@@ -10,7 +10,7 @@ QUOTE = '"'
 
 
 def split_fields(line: bytes) -> list[str]:
-    """The fields; at least one, perhaps empty. Raises TextError naming the field that is wrong."""
+    """The fields; at least one, perhaps empty. Raises TextError naming the invalid field."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -31,7 +31,7 @@ def split_fields(line: bytes) -> list[str]:
 
 
 def _quoted(text: str, at: int, number: int) -> tuple[str, int]:
-    """The field whose content begins at `at`, and where it ended."""
+    """The field whose content starts at `at`, and its end."""
     parts = []
     while True:
         end = text.find(QUOTE, at)
@@ -45,7 +45,7 @@ def _quoted(text: str, at: int, number: int) -> tuple[str, int]:
         at += 1
     if at < len(text) and text[at] != " ":
         raise TextError(
-            f"Error, field {number} goes on behind its closing quote: a field with spaces is put "
+            f"Error, field {number} continues after its closing quote: a field with spaces is put "
             "in double quotes, and its own are written twice"
         )
     return "".join(parts), at

@@ -1,7 +1,7 @@
-"""Bytes into lines, however they are cut on their way, in bounded memory.
+"""The splitter of bytes into lines, however they arrive, in bounded memory.
 
-A line ends with LF; a CR before it is taken off. A line longer than the limit is thrown away as it
-comes, and told once, where it ends: what is behind it is served.
+A line ends with LF; a CR before it is removed. A line longer than the limit is dropped as it
+arrives, and reported once, at its end: the lines after it are served.
 """
 
 COMPACT_BYTES = 65_536
@@ -9,7 +9,7 @@ COMPACT_BYTES = 65_536
 
 
 class LineBuffer:
-    """Mutable: what came and was not taken yet. Holds at most a line and what one read brought."""
+    """Mutable: received bytes not taken yet. Holds at most a line and the bytes of one read."""
 
     __slots__ = ("_data", "_dropped", "_scanned", "_start", "line_bytes_max")
 
@@ -17,11 +17,11 @@ class LineBuffer:
         self.line_bytes_max = line_bytes_max
         self._data = bytearray()
         self._start = 0
-        """Of the line that is next."""
+        """Start of the next line."""
         self._scanned = 0
-        """No LF lies between the start and here."""
+        """There is no LF between the start and this position."""
         self._dropped = 0
-        """Bytes of the next line that are thrown away already."""
+        """Bytes of the next line that were dropped already."""
 
     def __len__(self) -> int:
         return len(self._data) - self._start
@@ -37,7 +37,7 @@ class LineBuffer:
 
     def take(self) -> bytes | None:
         """The next line without its end; None: there is none yet. Raises OverflowError for one that
-        was too long: it is gone then."""
+        was too long; it is dropped then."""
         end = self._data.find(b"\n", self._scanned)
         if end < 0:
             self._scanned = len(self._data)

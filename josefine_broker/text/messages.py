@@ -1,8 +1,8 @@
-"""A message of the text protocol: JSON in, a record in the log, JSON out; and which partition it
-goes to.
+"""A message of the text protocol: JSON in, a record in the log, JSON out; and the choice of its
+partition.
 
 `Body` is the record's value, `Key` its key, `Header` the record header of that name. An empty key
-is none. What is not UTF-8 (a Kafka client may write any bytes) comes out with U+FFFD in its place.
+counts as none. Bytes that are not UTF-8 (a Kafka client may write any) are shown as U+FFFD.
 """
 
 import json
@@ -18,7 +18,7 @@ FNV_OFFSET, FNV_PRIME = 0x811C9DC5, 0x01000193
 
 
 class Message(NamedTuple):
-    """What a client publishes. None: the JSON does not name it."""
+    """A published message. None: the JSON does not have the field."""
 
     header: str | None = None
     key: str | None = None
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 
 def parse_message(text: str) -> Message:
-    """Raises TextError naming what is wrong with the JSON."""
+    """Raises TextError naming the problem in the JSON."""
     try:
         found = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -57,7 +57,7 @@ def parse_message(text: str) -> Message:
 
 
 class _Pairs:
-    """A JSON object as it was written, names that come twice among them."""
+    """A JSON object as it was written, including repeated names."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         self.pairs = pairs
@@ -84,7 +84,7 @@ def ok(data: Sequence[object], *, is_more: bool = False) -> str:
 
 
 def shown_record(record: Record) -> dict[str, object]:
-    """A record as CONS shows it."""
+    """A record in the format of CONS."""
     header = next((value for name, value in record.headers if name == HEADER), None)
     return {
         "Header": _text(header),

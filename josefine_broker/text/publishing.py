@@ -1,9 +1,9 @@
-"""PUBS topic message: into the partition of its key, through Produce on the broker that leads it.
+"""PUBS topic message: writes to the partition of its key, through Produce on the leader.
 
-Rules: messages that came together go together, one batch per partition and one request per leader;
-the order of a partition's messages is that of their lines. What a leader refused without storing it
-is tried again until the deadline; where nobody knows whether it was stored the client is told so,
-and nothing is sent twice.
+Rules: messages that arrived together are sent together, one batch per partition and one request per
+leader; the order of a partition's messages is that of their lines. A batch that a leader refused
+without storing it is retried until the deadline; if it is unknown whether it was stored, the client
+gets that error, and nothing is sent twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,27 +29,27 @@ from josefine_broker.wire.produce import (
 )
 
 BATCH_BYTES_MAX = 512 * 1024
-"""Of a batch of several messages: half of what a topic takes by default."""
+"""Limit of a batch of several messages: half of a topic's default limit."""
 
 TURNS_MAX = 10_000
-"""Topics whose turn is remembered; past that every topic begins anew."""
+"""Topics whose partition turn is remembered; above that every topic starts again."""
 
 NOT_STORED = frozenset(
     {
         ErrorCode.not_leader_or_follower,
         ErrorCode.leader_not_available,
-        ErrorCode.unknown_topic_or_partition,  # its broker may not have heard of it yet
+        ErrorCode.unknown_topic_or_partition,  # its broker may not know it yet
         ErrorCode.unknown_topic_id,
         ErrorCode.not_enough_replicas,
         ErrorCode.kafka_storage_error,
     }
 )
-"""Refusals that pass by themselves, of a batch that is certainly not in the log."""
+"""Retriable refusals of a batch that is certainly not in the log."""
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Messages for one partition, by their place among the lines."""
+    """Messages for one partition, by their position among the lines."""
 
     topic: str
     index: int
@@ -65,7 +65,7 @@ class _Run:
 
     replies: list[str]
     waiting: list[_Chunk]
-    """Not decided yet, in the order of their lines within each partition."""
+    """Undecided chunks, in the order of their lines within each partition."""
 
     def settle(self, chunk: _Chunk, reply: str) -> None:
         for at, _ in chunk.messages:
@@ -74,7 +74,7 @@ class _Run:
 
 
 def publish(front: Front, _client: Client, lines: Sequence[list[str]]) -> Work[list[str]]:
-    """A reply for each of the lines, by their fields."""
+    """A reply for each line, given by its fields."""
     run = _sort(front, lines)
     deadline_ms = deadline_of(front)
     while run.waiting:
@@ -87,7 +87,7 @@ def publish(front: Front, _client: Client, lines: Sequence[list[str]]) -> Work[l
 
 
 def _sort(front: Front, lines: Sequence[list[str]]) -> _Run:
-    """Each message to its partition; what is wrong is answered."""
+    """Assign each message to its partition; invalid lines get their reply."""
     run = _Run([""] * len(lines), [])
     newest: dict[tuple[str, int], _Chunk] = {}
     for at, fields in enumerate(lines):
@@ -131,7 +131,7 @@ def _partition(front: Front, topic: str, message: Message) -> int:
 
 
 def _send(front: Front, run: _Run, deadline_ms: int) -> Work[None]:
-    """One attempt for the first waiting chunk of each partition, at all leaders at once."""
+    """One attempt for the first waiting chunk of each partition, at all leaders concurrently."""
     ctx = front.ctx
     firsts: dict[tuple[str, int], _Chunk] = {}
     for chunk in run.waiting:
@@ -206,7 +206,7 @@ def _settle_one(run: _Run, chunk: _Chunk, part: ProducePartitionResponse) -> Non
 
 
 def _halve(run: _Run, chunk: _Chunk) -> None:
-    """Together they are too large for the topic; perhaps not each."""
+    """Together they are too large for the topic, but perhaps not each half."""
     middle = len(chunk.messages) // 2
     at = run.waiting.index(chunk)
     halves = (chunk.messages[:middle], chunk.messages[middle:])

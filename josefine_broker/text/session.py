@@ -1,8 +1,8 @@
 """One connection of the text protocol: bytes in, reply lines out, in order, one for each line.
 
-A session waits for at most one thing, a parked request of which its host says when it is done
-(`resume`); meanwhile it takes bytes, and serves none. Lines of PUBS that are there together are
-served together. No bytes of a client raise.
+A session waits for at most one thing, a parked request; its host calls `resume` when it is done.
+Meanwhile it accepts bytes and serves none. Adjacent PUBS lines are served together. No bytes of a
+client raise.
 """
 
 from collections.abc import Mapping
@@ -20,24 +20,24 @@ from josefine_broker.text.lines import LineBuffer
 
 GATHERED_LINES_MAX = 500
 GATHERED_BYTES_MAX = 1 << 20
-"""Of lines that are served together."""
+"""Bytes of lines that are served together."""
 
 
 class State(Enum):
-    """What a session is doing."""
+    """The states of a session."""
 
-    IDLE = "idle"  # no command is under way; the next line is served when it is there
+    IDLE = "idle"  # no command is running; the next line is served when it arrives
     RUNNING = "running"  # a command is being served, within one call of its host
-    WAITING = "waiting"  # the command waits for a parked request; bytes are kept, none served
-    CLOSED = "closed"  # nothing more is served; replies that are due still go out
+    WAITING = "waiting"  # the command waits for a parked request; bytes are buffered, none served
+    CLOSED = "closed"  # no more lines are served; pending replies are still sent
 
 
 class Input(Enum):
-    """What happens to a session."""
+    """The inputs of a session."""
 
-    LINE = "line"  # a whole line is there
+    LINE = "line"  # a complete line is available
     WAIT = "wait"  # the command has to wait
-    RESUME = "resume"  # what was waited for is done
+    RESUME = "resume"  # the awaited request is done
     REPLY = "reply"  # the command has its reply
     LEAVE = "leave"  # DISC, HTTP, the end of the client's input, or the connection is gone
 
@@ -51,11 +51,11 @@ TRANSITIONS: Mapping[tuple[State, Input], State] = {
     (State.WAITING, Input.RESUME): State.RUNNING,
     (State.WAITING, Input.LEAVE): State.CLOSED,
 }
-"""What is not here cannot happen."""
+"""An unlisted pair cannot happen."""
 
 
 def next_state(state: State, event: Input) -> State:
-    """Raises Fatal for what cannot happen."""
+    """Raises Fatal for an unlisted pair."""
     found = TRANSITIONS.get((state, event))
     if found is None:
         raise Fatal(f"a text session is {state.value} and got {event.value}")
@@ -63,7 +63,7 @@ def next_state(state: State, event: Input) -> State:
 
 
 class Session:
-    """Mutable: what came and was not served, the command under way, and replies not taken yet."""
+    """Mutable: received but unserved bytes, the running command, and replies not taken yet."""
 
     __slots__ = (
         "_client", "_front", "_is_deserted", "_lines", "_next", "_out", "_work", "has_ended",
@@ -75,12 +75,12 @@ class Session:
         self._client = Client()
         self._lines = LineBuffer(front.settings.line_bytes_max)
         self._next: tuple[Command, list[str]] | str | None = None
-        """A line that was looked at and not served yet: a command, or the refusal of one."""
+        """A parsed line that is not served yet: a command, or its refusal."""
         self._is_deserted = False
         self._out: list[str] = []
         self._work: Work[list[str]] | None = None
         self.has_ended = False
-        """The client sends nothing more: the session closes when it has served what came."""
+        """The client sends nothing more: the session closes when all lines are served."""
         self.state = State.IDLE
         self.waiting: Parked | None = None
 
@@ -93,22 +93,22 @@ class Session:
         return self.state is State.CLOSED
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes came. What the client says after the session closed is nobody's business."""
+        """Take bytes. Bytes after the session closed are ignored."""
         if not self.is_closed:
             self._lines.feed(data)
 
     def desert(self) -> None:
-        """The client is gone: what it said is done as far as that needs no reader."""
+        """The client is gone: run its remaining commands as far as they need no reader."""
         self.has_ended = self._is_deserted = True
 
     def take(self) -> bytes:
-        """The replies that are due, each a line."""
+        """The pending replies, each a line."""
         out, self._out = self._out, []
         return "".join(f"{each}\n" for each in out).encode()
 
     def step(self) -> bool:
-        """Serve the next line, or the next that go together; whether there may be more to do now:
-        else it waits, for bytes or for `waiting`, or is closed."""
+        """Serve the next line, or adjacent lines that go together; returns whether more may be done
+        now. Otherwise it waits for bytes or for `waiting`, or is closed."""
         if self.state is not State.IDLE:
             return False
         line = self._peek()
@@ -131,7 +131,7 @@ class Session:
         return self._go_on(None)
 
     def resume(self) -> bool:
-        """What `waiting` is done; as `step`."""
+        """The request in `waiting` is done; continues like `step`."""
         parked = self.waiting
         assert parked is not None
         assert parked.done
@@ -140,12 +140,12 @@ class Session:
         return self._go_on(parked.response)
 
     def fail(self) -> None:
-        """The command under way ended by an error of ours."""
+        """The running command ended by an error of ours."""
         self._work = None
         self._reply([error("the broker failed on this command")])
 
     def close(self) -> None:
-        """The connection is gone: whatever is under way gets no answer."""
+        """The connection is gone: a running command gets no answer."""
         if self.is_closed:
             return
         work, self._work, self.waiting = self._work, None, None
@@ -186,7 +186,7 @@ class Session:
         self._become(Input.LEAVE if self._client.is_leaving else Input.REPLY)
 
     def _gather(self, command: Command, lines: list[list[str]]) -> None:
-        """More lines of the same command, as far as they are there."""
+        """More adjacent lines of the same command, as far as they have arrived."""
         size = sum(map(len, lines[0]))
         while len(lines) < GATHERED_LINES_MAX and size < GATHERED_BYTES_MAX:
             found = self._peek()

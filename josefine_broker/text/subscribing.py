@@ -1,6 +1,6 @@
 """SUBS, UNSUBS, DISC, and the sign of life in CONS: decided by the group's coordinator alone.
 
-Rules: a grant is told once every in-sync replica has it.
+Rules: a grant is reported once every in-sync replica has it.
 """
 
 import json
@@ -57,7 +57,7 @@ def unsubscribe(front: Front, client: Client, fields: list[str]) -> Work[str]:
 
 
 def disconnect(front: Front, client: Client, _fields: list[str]) -> Work[str]:
-    """DISC: give back what was granted on this connection, and hang up."""
+    """DISC: release the subscriptions granted on this connection, and disconnect."""
     client.is_leaving = True
     for text, topic in list(client.held.items()):
         try:
@@ -70,8 +70,8 @@ def disconnect(front: Front, client: Client, _fields: list[str]) -> Work[str]:
 
 
 def keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
-    """A subscription is alive and stands at `offset`; why it is not, empty: it is. Raises
-    TextError."""
+    """A subscription is alive and its position is `offset`; returns the error, empty if none.
+    Raises TextError."""
     _, _, id_ = _parse_id(front, [topic, text])
     line = f"@KEEP {topic} {text} {offset}"
     reply = yield from coordinated(
@@ -80,7 +80,7 @@ def keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
     return "" if reply == DONE else reply
 
 
-# What other brokers say, with an `@`: the same, decided here or not at all.
+# Lines of other brokers, with an `@`: the same commands, decided here or refused.
 
 
 def subscribe_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
@@ -104,11 +104,11 @@ def keep_here(front: Front, _client: Client, fields: list[str]) -> Work[str]:
     return (yield from here(lambda: _keep(front, topic, text, offset)))
 
 
-# What is decided.
+# Decisions.
 
 
 def _grant(front: Front, topic: str, group: str, wanted: int) -> Work[str]:
-    """Up to `wanted` partitions that nobody holds. Raises KafkaError, TextError."""
+    """Grant up to `wanted` free partitions. Raises KafkaError, TextError."""
     ctx, subscriptions = front.ctx, front.subscriptions
     coordinator_of(ctx, group)
     now_ms = ctx.clock.now_ms()
@@ -151,7 +151,7 @@ def _keep(front: Front, topic: str, text: str, offset: int) -> Work[str]:
 def _held(
     front: Front, topic: str, text: str, *, may_be_late: bool = False
 ) -> tuple[TopicPartition, SubscriptionId, CommittedOffset]:
-    """What this coordinator knows of a subscription. Raises KafkaError, TextError."""
+    """This coordinator's record of a subscription. Raises KafkaError, TextError."""
     id_ = parse_id(text)
     if id_ is not None:
         coordinator_of(front.ctx, id_.group_id)
@@ -172,7 +172,7 @@ def _held(
 def _store(
     front: Front, group: str, offsets: list[tuple[TopicPartition, CommittedOffset]]
 ) -> Work[None]:
-    """Until every in-sync replica has it. Raises KafkaError."""
+    """Store it on every in-sync replica. Raises KafkaError."""
     _check_simple(front, group)
     outcome: list[KafkaError | None] = []
     writing = front.subscriptions.writing
@@ -195,7 +195,7 @@ def _store(
 
 
 def _check_simple(front: Front, group: str) -> None:
-    """Offsets of a group with members are its members'. Raises KafkaError."""
+    """Offsets of a group with members belong to these. Raises KafkaError."""
     if not front.ctx.clients.groups.coordinator.may_hold(group):
         why = f"group '{group}' has members, who are Kafka clients: use another"
         raise KafkaError(ErrorCode.inconsistent_group_protocol, why)
@@ -209,7 +209,7 @@ def _nonce(front: Front) -> str:
     return f"{front.ctx.ports.rng.getrandbits(32):08x}"
 
 
-# What was said.
+# Parsing.
 
 
 def _parse_subscribe(front: Front, fields: list[str]) -> tuple[str, str, int]:
@@ -237,7 +237,7 @@ def _parse_subscribe(front: Front, fields: list[str]) -> tuple[str, str, int]:
 
 
 def _parse_id(front: Front, fields: list[str]) -> tuple[str, str, SubscriptionId]:
-    """(topic, subscription id as text and as what it says). Raises TextError."""
+    """(topic, subscription id as text and parsed). Raises TextError."""
     if len(fields) < 2 or not all(fields[:2]):
         raise TextError(error("topic and subscriptionId are a required field"))
     topic, text = fields[:2]

@@ -1,10 +1,11 @@
-"""Which subscription of a group holds which partition: what stands in the group's committed
-offsets, and when it was last heard of.
+"""The subscriptions of a group: which one holds which partition, by the group's committed offsets,
+and when each was last active.
 
 A subscription is the committed offset of its partition, marked with its id; a commit without the
-mark is nobody's. So it is as durable as an offset, and moves with the group's coordinator. Its
-offset is the one that CONS last named. Who is silent for the session timeout loses the partition.
-Only a group's coordinator grants, and decides in one step: no partition is granted twice.
+mark belongs to none. So it is as durable as an offset, and moves with the group's coordinator. Its
+offset is the one that CONS last named. A subscription that is silent for the session timeout loses
+the partition. Only a group's coordinator grants, and decides in one step: no partition is granted
+twice.
 """
 
 from dataclasses import dataclass, field
@@ -15,14 +16,14 @@ from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.groups.text_groups import holder_in, marked
 
 HEARD_MAX = 10_000
-"""Subscriptions whose last sign of life is remembered in memory; more are looked through."""
+"""Subscriptions whose last activity is remembered in memory; with more the oldest are dropped."""
 
 COMMIT_INTERVAL_MS = 5_000
-"""Between two commits of a subscription's offset, as Kafka's auto.commit.interval.ms."""
+"""Time between two commits of a subscription's offset, as Kafka's auto.commit.interval.ms."""
 
 
 class SubscriptionId(NamedTuple):
-    """`<group>-<partition>-<eight hex digits>`: names where it is kept."""
+    """`<group>-<partition>-<eight hex digits>`: names the place where it is stored."""
 
     group_id: str
     partition: int
@@ -33,7 +34,7 @@ class SubscriptionId(NamedTuple):
 
 
 def parse_id(text: str) -> SubscriptionId | None:
-    """None: no id of ours."""
+    """None: not an id of ours."""
     parts = text.rsplit("-", 2)
     if len(parts) != 3 or not parts[0] or not _is_number(parts[1]) or len(parts[2]) != 8:
         return None
@@ -45,26 +46,26 @@ def _is_number(text: str) -> bool:
 
 
 def held(before: CommittedOffset | None, id_: str, now_ms: int, offset: int) -> CommittedOffset:
-    """What is committed for a partition that `id_` holds from now on; empty: nobody does."""
+    """The committed offset of a partition that `id_` holds from now on; empty: it is free."""
     epoch = -1 if before is None else before.leader_epoch
     return CommittedOffset(offset, epoch, marked(id_), now_ms)
 
 
 @dataclass(slots=True)
 class Subscriptions:
-    """Mutable: what a coordinator knows beside the committed offsets. Times are wall clock."""
+    """Mutable: a coordinator's state in addition to the committed offsets. Times are wall clock."""
 
     session_timeout_ms: int
     started_ms: int
-    """Nobody was silent for longer than this process lives."""
+    """No subscription counts as silent for longer than this process runs."""
     writing: set[tuple[str, TopicPartition]] = field(default_factory=set)
-    """Written, and not committed yet: nobody else decides on them meanwhile."""
+    """Written, and not committed yet: no other decision about them is made meanwhile."""
     heard_ms: dict[str, int] = field(default_factory=dict)
 
     def is_free(
         self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None, now_ms: int
     ) -> bool:
-        """Whether nobody who was heard of lately holds that partition."""
+        """Whether no recently active subscription holds this partition."""
         if (group_id, tp) in self.writing:
             return False
         id_ = "" if committed is None else holder_in(committed.metadata)
@@ -80,7 +81,7 @@ class Subscriptions:
             self.heard_ms = {each: at for each, at in self.heard_ms.items() if at >= oldest_ms}
 
     def is_commit_due(self, committed: CommittedOffset, offset: int, now_ms: int) -> bool:
-        """Whether what CONS says is to be written: that it lives, or where it stands."""
+        """Whether a CONS must be written: as a sign of life, or for its new offset."""
         since_ms = now_ms - committed.commit_time_ms
         has_moved = offset != committed.offset and since_ms >= COMMIT_INTERVAL_MS
         return has_moved or since_ms >= self.session_timeout_ms // 3

@@ -1,8 +1,8 @@
-"""Every API key that this package translates: one literal row, and nothing is said of it twice.
+"""The table of API keys that this package translates: one literal row each.
 
-Number, name and versions stand here alone, and the name says where the shapes are. The codec, the
-client and the broker's table (`api/table.py`, which says who answers) read them from here. A bound
-that differs from Kafka's own has its reason in its row; the tests compare with Kafka's schemas.
+Number, name and versions are defined only here, and the name leads to the shapes. The codec, the
+client and the broker's table of handlers (`api/table.py`) use these rows. A bound that differs from
+Kafka's own has its reason in its row; the tests compare with Kafka's schemas.
 """
 
 import re
@@ -21,12 +21,12 @@ class ApiSpec(NamedTuple):
     # The first version whose headers and bodies are "flexible" (KIP-482): request header v2,
     # response header v1, compact lengths, tagged fields.
     flexible_since: int
-    why: str = ""  # a bound is not Kafka's own
-    is_declined: bool = False  # listed, and refused whatever is asked (`api/declined.py`)
+    why: str = ""  # the reason why a bound is not Kafka's
+    is_declined: bool = False  # listed, and always refused (`api/declined.py`)
 
     @property
     def request(self) -> type:
-        """The shape of a request, whatever its version."""
+        """The shape of a request, the same for all versions."""
         return _mirror(self, "Request") if self.is_declined else _shape(self.name, "Request")
 
     @property
@@ -132,7 +132,7 @@ _ROWS = (
     ApiSpec(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
     ApiSpec(LIST_GROUPS, "ListGroups", 0, 5, 3),
     ApiSpec(SASL_HANDSHAKE, "SaslHandshake", 1, 1, 2,
-            "behind version 0 tokens come without requests around them (KIP-152)"),
+            "after version 0 tokens come without requests around them (KIP-152)"),
     ApiSpec(API_VERSIONS, "ApiVersions", 0, 4, 3),
     ApiSpec(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
     ApiSpec(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
@@ -208,8 +208,8 @@ def is_flexible(api_key: int, api_version: int) -> bool:
 
 @cache
 def _shape(name: str, what: str) -> type:
-    """Loaded when it is asked for: a client needs a few of the shapes, and to make all of them is a
-    third of what a Python process of Spark imports (0.32 of 0.91 s, where it was measured)."""
+    """Loaded on first use: a client needs a few of the shapes, and creating all of them is a third
+    of the imports of a Spark Python process (0.32 of 0.91 s, measured)."""
     file = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     place = "wire" if name in ("Produce", "Fetch") else "wire.entities"
     shape: type = getattr(import_module(f"josefine_broker.{place}.{file}"), name + what)
@@ -218,7 +218,7 @@ def _shape(name: str, what: str) -> type:
 
 @cache
 def _mirror(spec: ApiSpec, what: str) -> type:
-    """Loaded late, as those: the schemas are kio's, a package that takes its time."""
+    """Loaded late like those: the schemas are kio's, a package that is slow to import."""
     schemas = import_module("josefine_broker.base.schemas")
     load = schemas.load_request_schema if what == "Request" else schemas.load_response_schema
     shape: type = import_module("josefine_broker.wire.mirrored").mirrored(

@@ -1,8 +1,8 @@
-"""Whole frames to entities and back: headers, then the body by hand-written code or by plan.
+"""The codec of whole frames: headers, then the body by hand-written code or by plan.
 
-A frame here is what follows the four bytes of its length; what is encoded includes them.
-Errors: bytes that are not what their header says → CorruptData; a key or version outside
-`apis.py` → KafkaError(unsupported_version).
+A frame here starts after the four bytes of its length; encoded output includes them. Errors: bytes
+that do not match their header → CorruptData; a key or version outside `apis.py` →
+KafkaError(unsupported_version).
 """
 
 from struct import Struct
@@ -43,7 +43,7 @@ Entity: TypeAlias = Any
 
 
 class RequestHeader(NamedTuple):
-    """A request header (v1 or v2); `body_offset` is where the body begins in the frame."""
+    """A request header (v1 or v2); `body_offset` is where the body starts in the frame."""
 
     api_key: int
     api_version: int
@@ -55,7 +55,7 @@ class RequestHeader(NamedTuple):
 def parse_request_header(frame: Buffer) -> RequestHeader:
     """The header of any request, supported or not, so that each can be answered.
 
-    Of an unsupported version the tagged fields are not read, since nobody knows if there are any.
+    The tagged fields of an unsupported version are not read: it is unknown whether there are any.
     """
     try:
         api_key, api_version, correlation_id, size = _HEADER.unpack_from(frame)
@@ -78,7 +78,7 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
 def decode_request(header: RequestHeader, frame: memoryview) -> Entity:
     """The request's body in our one shape; records of a Produce are slices of `frame`.
 
-    Bytes behind the body are ignored, as Kafka's parser does: librdkafka 2.16 leaves three behind a
+    Bytes after the body are ignored, as in Kafka's parser: librdkafka 2.16 leaves three after a
     Metadata request for all topics.
     """
     api_key, version = header.api_key, header.api_version

@@ -1,4 +1,4 @@
-"""Fetch, coded by hand: the shapes. See `produce.py` for why.
+"""The shapes of Fetch, coded by hand. See `produce.py` for the reason.
 
 What changed when: 5 log start offset, 7 fetch sessions (KIP-227), 9 leader epochs (KIP-320),
 11 rack and preferred replica (KIP-392), 12 flexible and diverging epochs (KIP-595), 13 topic ids
@@ -20,7 +20,7 @@ NO_HIGH_WATERMARK = 2**63 - 1
 
 
 class FetchPartition(NamedTuple):
-    """A partition and where to read it from; -1 stands for what a version does not carry."""
+    """A partition and its fetch position; -1 means that the version does not carry the field."""
 
     index: int  # type: ignore[assignment]
     current_leader_epoch: LeaderEpoch
@@ -41,7 +41,7 @@ class FetchTopic(NamedTuple):
 
 
 class ForgottenTopic(NamedTuple):
-    """Partitions to take out of an incremental session (KIP-227)."""
+    """Partitions to remove from an incremental session (KIP-227)."""
 
     name: str
     topic_id: UUID | None
@@ -66,7 +66,7 @@ class FetchRequest(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of this producer from this offset on are to be skipped by read_committed."""
+    """read_committed readers skip records of this producer from this offset."""
 
     producer_id: int
     first_offset: int

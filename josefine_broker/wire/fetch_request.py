@@ -47,7 +47,7 @@ _LAYOUTS = {version: _layout(version) for version in range(4, 19)}
 
 
 def _read_partition(buf: Buffer, pos: int, layout: _Layout) -> tuple[FetchPartition, int]:
-    """One partition; -1 stands for what the version does not carry."""
+    """One partition; -1 means that the version does not carry the field."""
     values = list(layout.struct.unpack_from(buf, pos))
     if not layout.with_epoch:
         values.insert(1, -1)
@@ -85,7 +85,7 @@ def _decode_request_flexible(buf: Buffer, pos: int, version: int) -> tuple[Fetch
             numbers = _FLEXIBLE_PARTITION.unpack_from(buf, pos)
             pos += _FLEXIBLE_PARTITION.size
             tags = _NO_PARTITION_TAGS
-            if buf[pos] == 0:
+            if buf[pos] == 0:  # no tags, as in nearly every request
                 pos += 1
             else:
                 tags, pos = _read_partition_tags(buf, pos)

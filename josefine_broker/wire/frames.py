@@ -1,13 +1,13 @@
-"""Bytes of a connection to frames, without I/O; the server's and the client's.
+"""The splitter of a connection's bytes into frames, without I/O; for server and client.
 
-Rules: a frame is handed out as a writable view of memory that nothing else is received into while
-any view of it lives, so its owner may stamp it in place and keep it as long as it likes. Bytes are
-received straight into place; only a frame that does not fit behind its predecessors has its first
+Rules: a frame is handed out as a writable view of memory that is not received into again while any
+view of it exists, so its owner may stamp it in place and keep it as long as it likes. Bytes are
+received straight into place; only a frame that does not fit after its predecessors has its first
 bytes moved. Memory grows with the bytes that arrive, not with the length that a peer claims. After
-a FrameError the stream has no meaning: close the connection.
+a FrameError the stream is undefined: close the connection.
 
-Large chunks are used again (`ChunkPool`): fresh ones cost their zeroing and a page fault per
-4 KiB, which for 1 MB frames was most of the CPU time between socket and file.
+Large chunks are reused (`ChunkPool`): fresh ones cost their zeroing and a page fault per 4 KiB,
+which for 1 MB frames was most of the CPU time between socket and file.
 """
 
 from collections import deque
@@ -18,22 +18,22 @@ from josefine_broker.base.limits import FRAME_BYTES_MAX
 from josefine_broker.base.security import TLS_RECORD
 
 CHUNK_BYTES = 128 * 1024
-"""Room of a connection that sends small frames; many frames share a chunk."""
+"""Chunk size of a connection with small frames; many frames share a chunk."""
 
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
-"""Room of a connection that has sent large frames: four of them, up to this."""
+"""Chunk size of a connection that has sent large frames: four of them, up to this."""
 
 ROOM_BYTES_MIN = 8 * 1024
-"""Less than this at the end of a chunk is not offered: a receive would end up in pieces."""
+"""A smaller rest of a chunk is not offered: the receive would be split into pieces."""
 
 LARGE_BYTES = CHUNK_BYTES // 4
 """Larger frames make a connection's chunk larger than CHUNK_BYTES."""
 
 GROWTH_MAX = 4
-"""A frame's chunk is at most this many times the bytes that have arrived of it."""
+"""A frame's chunk is at most this many times its received bytes."""
 
 POOL_BYTES_MAX = 64 * 1024 * 1024
-"""Chunks kept for use again by all connections that share a pool."""
+"""Chunks kept for reuse by all connections that share a pool."""
 
 TLS_HINT = " (the other side speaks TLS, this one does not)"
 
@@ -42,11 +42,11 @@ _PREFIX = _LENGTH.size
 
 
 class FrameError(CorruptData):
-    """A length prefix that no frame can have."""
+    """An impossible length prefix."""
 
 
 class ChunkPool:
-    """Retired chunks, taken again once no view of them is left. Usable from several threads."""
+    """Retired chunks, reused once no view of them is left. Thread-safe."""
 
     __slots__ = ("_bytes_max", "_retired")
 
@@ -55,20 +55,21 @@ class ChunkPool:
         self._retired: deque[bytearray] = deque()
 
     def take(self, size: int) -> bytearray:
-        """A chunk of `size` bytes that nobody else sees; its content is arbitrary."""
+        """A chunk of `size` bytes without any view; its content is arbitrary."""
         retired = self._retired
         for _ in range(len(retired)):
             try:
                 chunk = retired.popleft()
             except IndexError:
-                break  # another thread was quicker
+                break  # another thread took it
             if len(chunk) == size and _is_unseen(chunk):
                 return chunk
             retired.append(chunk)
         return bytearray(size)
 
     def give(self, chunk: bytearray) -> None:
-        """Retire a chunk; frames in it may still be in use. The oldest go when it is too much."""
+        """Retire a chunk; frames in it may still be in use. Above the limit the oldest are
+        dropped."""
         retired = self._retired
         retired.append(chunk)
         while sum(map(len, tuple(retired))) > self._bytes_max:
@@ -86,7 +87,7 @@ def _is_unseen(chunk: bytearray) -> bool:
 
 
 class FrameBuffer:
-    """Receive buffer of one connection, in the shape of asyncio's BufferedProtocol."""
+    """Receive buffer of one connection, with the interface of asyncio's BufferedProtocol."""
 
     __slots__ = ("_chunk", "_end", "_frame_bytes_max", "_largest", "_pool", "_start", "_view")
 
@@ -103,7 +104,7 @@ class FrameBuffer:
         self._largest = 0  # whole frame of this chunk and the one before
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where to receive; never empty. The hint is ignored, as asyncio allows."""
+        """The memory to receive into; never empty. The hint is ignored, as asyncio allows."""
         pending, room = self._end - self._start, len(self._chunk) - self._end
         if pending >= _PREFIX:
             frame_end = self._start + _PREFIX + _LENGTH.unpack_from(self._view, self._start)[0]
@@ -111,14 +112,14 @@ class FrameBuffer:
                 if room < ROOM_BYTES_MIN or frame_end - self._start <= _usual_size(self._largest):
                     self._make_room()
             elif frame_end - self._end > CHUNK_BYTES:
-                # The next large frame shall begin in a chunk that has room for all of it.
+                # The next large frame should start in a chunk with room for all of it.
                 return self._view[self._end : frame_end]
         elif room < ROOM_BYTES_MIN or (pending == 0 and room <= self._largest):
             self._make_room()
         return self._view[self._end :]
 
     def buffer_updated(self, received: int) -> list[memoryview]:
-        """Take note of received bytes; the frames that they completed, without length prefix.
+        """Account for received bytes; returns the completed frames, without length prefix.
 
         Raises FrameError for a length that is negative or above the limit.
         """
@@ -143,7 +144,7 @@ class FrameBuffer:
         return frames
 
     def allow(self, frame_bytes_max: int) -> None:
-        """Another limit from the next frame on."""
+        """Change the limit from the next frame on."""
         self._frame_bytes_max = frame_bytes_max
 
     @property
@@ -153,7 +154,7 @@ class FrameBuffer:
 
     @property
     def large_bytes(self) -> int:
-        """Memory that the large frame that has begun may take until it is complete; 0: none has."""
+        """Memory that the started large frame may take until it is complete; 0: there is none."""
         if self._end - self._start < _PREFIX:
             return 0
         length: int = _LENGTH.unpack_from(self._view, self._start)[0]
@@ -162,7 +163,7 @@ class FrameBuffer:
         return max(_PREFIX + length, len(self._chunk), _usual_size(self._largest))
 
     def shrink(self) -> None:
-        """Give back room that only large frames need, where what is pending needs less."""
+        """Release memory that only large frames need, if the pending bytes fit into less."""
         pending = self._end - self._start
         if len(self._chunk) <= CHUNK_BYTES or pending > CHUNK_BYTES - ROOM_BYTES_MIN:
             return
@@ -170,7 +171,7 @@ class FrameBuffer:
         self._pool.give(self._move(self._pool.take(CHUNK_BYTES) if pending else bytearray()))
 
     def _make_room(self) -> None:
-        """Move to another chunk, with what is pending of an incomplete frame."""
+        """Move to another chunk, with the bytes of an incomplete frame."""
         pending = self._end - self._start
         size = _usual_size(self._largest)
         if pending >= _PREFIX:
@@ -182,10 +183,10 @@ class FrameBuffer:
         self._largest //= 2  # a connection that has gone back to small frames shrinks
 
     def _move(self, chunk: bytearray) -> bytearray:
-        """Go on in that chunk; the one that was left."""
+        """Continue in this chunk; returns the previous one."""
         pending, left = self._end - self._start, self._chunk
         chunk[:pending] = self._view[self._start : self._end]
-        # Ours was one of the views that keep a retired chunk from being taken again.
+        # Our own view is one of those that keep a retired chunk from being reused.
         self._view = memoryview(chunk)
         self._chunk = chunk
         self._start, self._end = 0, pending
@@ -193,6 +194,6 @@ class FrameBuffer:
 
 
 def _usual_size(frame_bytes: int) -> int:
-    """Chunk size for frames of that size: a power of two, so that chunks fit each other's use."""
+    """Chunk size for frames of this size: a power of two, so that chunks are interchangeable."""
     rounded = 1 << frame_bytes.bit_length()
     return max(CHUNK_BYTES, min(4 * rounded, CHUNK_BYTES_MAX), rounded)

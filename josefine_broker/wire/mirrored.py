@@ -1,7 +1,8 @@
-"""Shapes made from Kafka's schemas, for APIs that are declined whatever they ask.
+"""Shapes generated from Kafka's schemas, for APIs that are always declined.
 
-A shape that handlers work with is a file of `wire/entities/`, for type checkers too. Nobody works
-with these: their requests are read for what the refusal has to name, and every field has a default.
+Shapes for handlers are files of `wire/entities/`, for type checkers too. No handler uses these:
+their requests are read only for the items that the refusal must name, and every field has a
+default.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ _PLAIN: dict[str, tuple[Any, Any]] = {
 
 
 def mirrored(version: type) -> type:
-    """Our shape of one message: the fields of kio's class of its newest version."""
+    """Our shape of one message: the fields of kio's class for its newest version."""
     return dataclasses.make_dataclass(
         version.__name__,
         [_field(field) for field in dataclasses.fields(version)],

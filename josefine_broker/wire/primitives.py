@@ -1,10 +1,10 @@
-"""Kafka's primitive types: read at a position of a buffer, write to the end of a bytearray.
+"""Kafka's primitive types: readers at a position of a buffer, writers to the end of a bytearray.
 
-A reader takes (buffer, position) and returns (value, next position). What is outside the buffer
-or not allowed raises CorruptData or one of `MALFORMED`; the codec turns all of them into
-CorruptData. No reader allocates by a count or length that it has not held against the bytes that
-remain. Strings and counts are read without a call to another reader: most of the time of a small
-request was calls. Types: kafka.apache.org/protocol#protocol_types, KIP-482 for the compact ones.
+A reader takes (buffer, position) and returns (value, next position). Reads beyond the buffer and
+invalid values raise CorruptData or one of `MALFORMED`; the codec turns all of them into
+CorruptData. No reader allocates by a count or length that was not compared with the remaining
+bytes. Strings and counts are read without a call to another reader: calls were most of the time of
+a small request. Types: kafka.apache.org/protocol#protocol_types, KIP-482 for the compact ones.
 """
 
 import struct
@@ -28,14 +28,14 @@ INT64 = Struct(">q")
 FLOAT64 = Struct(">d")
 
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
-"""What running off the end of a buffer, or a string that is not UTF-8, raises in a reader."""
+"""Errors of a reader at the end of a buffer, or for a string that is not UTF-8."""
 
 STRING_BYTES_MAX = 2**15 - 1
-"""In either form, as Kafka reads them: what comes as a compact string must fit where lengths have
-two bytes, an older client's answer or a record of the offsets topic."""
+"""In either form, as Kafka reads them: a compact string must also fit where lengths have two bytes,
+an older client's answer or a record of the offsets topic."""
 
 UUID_CACHE_MAX = 4096
-"""Topic ids kept decoded: parsing one costs a microsecond, and a consumer repeats them."""
+"""Cached topic ids: parsing one costs a microsecond, and a consumer repeats them."""
 
 _ZERO_ID = bytes(16)
 _ERROR_CODES = {int(code): code for code in ErrorCode}
@@ -67,7 +67,7 @@ def read_int64(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_float64(buf: Buffer, pos: int) -> tuple[float, int]:
-    """Eight bytes, IEEE 754; infinite ones and such that are no number among them."""
+    """Eight bytes, IEEE 754, including infinities and NaN."""
     return FLOAT64.unpack_from(buf, pos)[0], pos + 8
 
 
@@ -77,7 +77,7 @@ def read_bool(buf: Buffer, pos: int) -> tuple[bool, int]:
 
 
 def read_error_code(buf: Buffer, pos: int) -> tuple[ErrorCode, int]:
-    """An error code; one that a newer broker made up reads as unknown_server_error."""
+    """An error code; an unknown one of a newer broker reads as unknown_server_error."""
     code = INT16.unpack_from(buf, pos)[0]
     return _ERROR_CODES.get(code, ErrorCode.unknown_server_error), pos + 2
 
@@ -184,7 +184,8 @@ def read_nullable_compact_bytes(buf: Buffer, pos: int) -> tuple[bytes | None, in
 
 
 def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
-    """Length of an array; every element is at least a byte, so more than remain is a lie."""
+    """Length of an array; every element is at least a byte, so a count above the rest is
+    invalid."""
     count = INT32.unpack_from(buf, pos)[0]
     pos += 4
     if count == -1:
@@ -195,7 +196,7 @@ def read_nullable_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
 
 
 def read_nullable_compact_count(buf: Buffer, pos: int) -> tuple[int | None, int]:
-    """Length of a compact array, held against the bytes that remain."""
+    """Length of a compact array, compared with the remaining bytes."""
     count, pos = read_varint(buf, pos)
     if count == 0:
         return None, pos
@@ -244,7 +245,7 @@ def array_reader(item: Reader, *, flexible: bool, nullable: bool) -> Reader:
 
 
 def skip_tags(buf: Buffer, pos: int) -> int:
-    """Step over a tagged section; KIP-482 obliges a reader to ignore tags it does not know."""
+    """Skip a tagged section; KIP-482 obliges a reader to ignore unknown tags."""
     count = buf[pos]
     if count == 0:
         return pos + 1
@@ -350,7 +351,7 @@ def write_string(out: bytearray, value: str | None) -> None:
 
 
 def write_compact_string(out: bytearray, value: str | None) -> None:
-    """As `write_string`, with a varint length."""
+    """Like `write_string`, with a varint length."""
     write_nullable_compact_string(out, value or "")
 
 

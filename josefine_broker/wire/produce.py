@@ -1,9 +1,9 @@
-"""Produce, coded by hand: the shapes.
+"""The shapes of Produce, coded by hand.
 
-kio copies records and refuses a writable buffer, and the broker stamps the base offset in place,
-so this message and Fetch are written out; tests hold both equal to kio byte for byte.
-NamedTuples, not frozen dataclasses: they are three times as quick to make, and the data path
-makes three per batch.
+kio copies records and refuses a writable buffer, but the broker stamps the base offset in place, so
+this message and Fetch are coded by hand; tests compare both with kio byte for byte. NamedTuples,
+not frozen dataclasses: they are three times as fast to create, and the data path creates three per
+batch.
 
 What changed when: 1 throttle time, 2 log append time, 3 transactional id (KIP-98), 5 log start
 offset, 8 record errors (KIP-467), 9 flexible (KIP-482), 10 current leader (KIP-951), 13 topic ids
@@ -36,7 +36,7 @@ class ProduceTopic(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """Records for partitions; acks 0 wants no answer, 1 the leader's, -1 that of the whole ISR."""
+    """Records for partitions; acks 0 needs no answer, 1 the leader's, -1 that of the whole ISR."""
 
     transactional_id: str | None
     acks: int
@@ -45,14 +45,14 @@ class ProduceRequest(NamedTuple):
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch made the broker refuse the batch (KIP-467)."""
+    """The reason why one record of a batch made the broker refuse the batch (KIP-467)."""
 
     batch_index: int
     message: str | None
 
 
 class ProducePartitionResponse(NamedTuple):
-    """Where the records of one partition went, or the error; `leader_*` since version 10."""
+    """Offset of the records of one partition, or the error; `leader_*` since version 10."""
 
     index: int  # type: ignore[assignment]
     error_code: int = 0
@@ -74,7 +74,7 @@ class ProduceTopicResponse(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a new leader is reached (KIP-951)."""
+    """The address of a new leader (KIP-951)."""
 
     node_id: int
     host: str

@@ -1,6 +1,6 @@
 """Produce requests: bytes to `produce.ProduceRequest` and back.
 
-Records come in as slices of the frame, and go out as the very buffers that the caller has.
+Records arrive as slices of the frame, and are sent as the caller's own buffers.
 """
 
 from struct import Struct
@@ -30,7 +30,7 @@ _ONE_PARTITION_LEGACY = Struct(">iii")
 _ONE_FLEXIBLE = Struct(">BhiBB")
 _ONE_PARTITION_FLEXIBLE = Struct(">Bi")
 ONE_BYTES_MIN = 14
-"""Less cannot hold what the two layouts above read first."""
+"""A shorter body cannot hold the fields that the two layouts above read first."""
 _new = tuple.__new__
 
 
@@ -160,7 +160,7 @@ def encode_request(out: bytearray, request: ProduceRequest, version: int) -> lis
         for index, records in topic.partitions:
             out += _INT32.pack(index)
             write_count(out, -1 if records is None else len(records))
-            if records:
+            if records:  # never copied: the caller's buffer is sent between two of ours
                 out = bytearray()
                 buffers += (records, out)
             if flexible:

@@ -39,7 +39,8 @@ def encode_response(out: bytearray, response: ProduceResponse, version: int) -> 
 
 
 def _encode_one(out: bytearray, response: ProduceResponse, flexible: bool) -> bool:
-    """The answer to one stored batch, versions 8 to 12, in one packing; False if it is not that."""
+    """The answer to one stored batch, versions 8 to 12, in one packing; False for any other
+    answer."""
     topics = response.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1 or response.node_endpoints:
         return False
@@ -110,7 +111,7 @@ def _encode_result_rest(out: bytearray, part: ProducePartitionResponse, with_lea
 
 
 class _Legacy(NamedTuple):
-    """What a version before 9 carries: the numbers of a partition, errors, the throttle time."""
+    """The fields of a version before 9: the numbers of a partition, errors, the throttle time."""
 
     numbers: Struct
     with_errors: bool

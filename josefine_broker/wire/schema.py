@@ -1,10 +1,10 @@
-"""From kio's schema of one message version to a reader and a writer of our one shape.
+"""Plans from kio's schema of one message version to a reader and a writer of our shape.
 
-kio is the source of every version's field order, types, nullability and tags. A plan is made
-once per (key, version, direction): fields that both sides know pass through by name, fields
-that only the version knows are read and dropped or written with their default, fields that only
-our shape knows take our default. kio's own reader is not used, because it refuses unknown
-tagged fields (KIP-482 says ignore them) and writable buffers; tests hold both equal.
+kio is the source of every version's field order, types, nullability and tags. A plan is made once
+per (key, version, direction): fields that both sides know are matched by name, fields that only the
+version knows are read and dropped or written with their default, fields that only our shape knows
+get our default. kio's own reader is not used, because it refuses unknown tagged fields (which
+KIP-482 requires to be ignored) and writable buffers; tests compare the results.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ _BYTES: dict[bool, tuple[Reader, Writer]] = {
     False: (p.read_bytes, p.write_bytes),
     True: (p.read_compact_bytes, p.write_compact_bytes),
 }
-"""By flexible; no message here has bytes that may be null, but for records."""
+"""By flexible; no message here has nullable bytes, except for records."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def compile_schema(version: type, shape: type | None) -> tuple[Reader, Writer]:
     """Reader and writer of kio's class `version` in terms of our class `shape`.
 
     Without a shape the reader makes SimpleNamespaces with the version's own fields and the
-    writer takes any objects that have them: the raw material of a shim.
+    writer takes any objects that have them: the input of a shim.
     """
     flexible: bool = version.__flexible__  # type: ignore[attr-defined]
     nested = {} if shape is None else _nested_shapes(shape)
@@ -76,7 +76,7 @@ def compile_schema(version: type, shape: type | None) -> tuple[Reader, Writer]:
 
 
 def _require_defaults(shape: type, carried: set[str]) -> None:
-    """A field that a version does not carry must have a default, or it could not be read."""
+    """A field that a version does not carry must have a default, otherwise it could not be read."""
     for field in dataclasses.fields(shape):
         assert field.name in carried or field.default is not dataclasses.MISSING, (
             f"{shape.__name__}.{field.name} needs a default"
@@ -84,14 +84,14 @@ def _require_defaults(shape: type, carried: set[str]) -> None:
 
 
 def our_name(field: Any) -> str:
-    """Our name of a field of kio's: durations and times say their unit."""
+    """Our name of kio's field: durations and times include their unit."""
     kafka_type = field.metadata.get("kafka_type", "")
     in_ms = kafka_type.startswith(("timedelta", "datetime"))
     return f"{field.name}_ms" if in_ms else str(field.name)
 
 
 def parse_hint(hint: Any) -> tuple[bool, bool, type | None]:
-    """(is an array, may be null, the dataclass that it or each element is)."""
+    """(is an array, is nullable, the dataclass of the field or of each element)."""
     nullable = False
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         inner = [part for part in typing.get_args(hint) if part is not type(None)]
@@ -104,7 +104,7 @@ def parse_hint(hint: Any) -> tuple[bool, bool, type | None]:
 
 
 def _nested_shapes(shape: type) -> dict[str, type]:
-    """Field name → the dataclass that the field, or each of its elements, is."""
+    """Field name → the dataclass of the field, or of each of its elements."""
     hints = typing.get_type_hints(shape)
     structs = {name: parse_hint(hint)[2] for name, hint in hints.items()}
     return {name: struct for name, struct in structs.items() if struct is not None}
@@ -114,7 +114,7 @@ def _field(field: Any, flexible: bool, nested: dict[str, type]) -> _Field:
     name = our_name(field)
     tag = field.metadata.get("tag")
     is_array, nullable, struct = parse_hint(field.type)
-    # A tagged field is left out rather than null, so its value never is.
+    # A tagged field is omitted rather than null, so its value never is null.
     nullable = nullable and tag is None
     default: Any = None
     if struct is not None:
@@ -142,7 +142,7 @@ def _field(field: Any, flexible: bool, nested: dict[str, type]) -> _Field:
 
 
 def _plain(default: Any) -> Any:
-    """A default of kio's in our terms: durations are integers of milliseconds."""
+    """kio's default in our types: durations are integers of milliseconds."""
     if isinstance(default, datetime.timedelta):
         return default // datetime.timedelta(milliseconds=1)
     return default
@@ -173,7 +173,7 @@ def _reader(
     tagged = {f.tag: (f.name, f.read) for f in fields if f.tag is not None}
     if shape is None or tagged:
         return _reader_by_names(fields, flexible, shape, known, tagged)
-    # Of the hot keys. What a frozen dataclass's own constructor does, without its cost: a request
+    # For the hot keys: the effect of a frozen dataclass's constructor without its cost. A request
     # of six fields is read in two thirds of the time.
     setters = {f.name: getattr(shape, f.name).__set__ for f in dataclasses.fields(shape)}
     plain = [(setters.get(f.name, _drop), f.read) for f in fields]
@@ -198,7 +198,7 @@ def _reader(
 
 
 def _drop(entity: Any, value: Any) -> None:
-    """A field that our shape does not have."""
+    """Drop a field that our shape does not have."""
 
 
 def _reader_by_names(
@@ -242,7 +242,7 @@ def _read_tagged(
             name, read_field = tagged[tag]
             values[name], end = read_field(buf, pos)
             if end != pos + size:
-                raise CorruptData(f"tagged field {tag} is not as long as it says")
+                raise CorruptData(f"tagged field {tag} does not have its stated length")
         pos += size
     return pos
 

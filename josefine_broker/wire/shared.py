@@ -1,4 +1,4 @@
-"""What the hand-written Produce and Fetch have in common."""
+"""Code shared by the hand-written Produce and Fetch."""
 
 from collections.abc import Sequence
 from uuid import UUID

@@ -1,9 +1,9 @@
-"""Which reader and writer serve a (key, version): compiled once, with a literal table of shims.
+"""The reader and writer for each (key, version): compiled once, with a literal table of shims.
 
-Most versions of a message differ by fields that came or went: `schema.py` matches those by name.
-A shim stands where the structure changed. It sees the version's own structure as a
-SimpleNamespace and our shape as an entity; `up` makes the second of the first (a request at the
-broker, a response at the client), `down` the reverse.
+Most versions of a message differ by added or removed fields: `schema.py` matches those by name. A
+shim handles a changed structure. It gets the version's own structure as a SimpleNamespace and our
+shape as an entity; `up` makes the second from the first (a request at the broker, a response at the
+client), `down` the reverse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from josefine_broker.wire.schema import compile_schema
 
 
 class Shim(NamedTuple):
-    """A change of structure: the last version that has the old one, and both conversions."""
+    """A change of structure: the last version with the old one, and both conversions."""
 
     last_version: int
     up: Callable[[Any], Any]
@@ -30,14 +30,14 @@ class Shim(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How one version of one message is read into, and written from, our shape."""
+    """The reader and writer of one version of one message, for our shape."""
 
     read: Reader
     write: Writer
 
 
 def _metadata_request_up(raw: Any) -> Any:
-    """Version 0 cannot say null: there, no topics means all of them."""
+    """Version 0 has no null: there, no topics means all of them."""
     topics = tuple(e.metadata.MetadataRequestTopic(name=topic.name) for topic in raw.topics)
     return e.metadata.MetadataRequest(topics=topics or None)
 
@@ -164,7 +164,7 @@ def _leave_group_response_up(raw: Any) -> Any:
 
 
 def _leave_group_response_down(entity: e.leave_group.LeaveGroupResponse) -> Any:
-    """The one member's error is the answer's."""
+    """The single member's error becomes the answer's."""
     codes = (entity.error_code, *(each.error_code for each in entity.members))
     return SimpleNamespace(
         throttle_time_ms=entity.throttle_time_ms,

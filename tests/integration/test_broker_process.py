@@ -195,7 +195,7 @@ def test_a_directory_of_another_broker_id_is_refused(broker: BrokerProcess) -> N
     broker.spawn()
     assert broker.process is not None
     assert broker.process.wait(START_TIMEOUT_S) == 1
-    assert "belongs to broker 1, and broker.id is 2" in broker.output
+    assert "belongs to broker 1, but broker.id is 2" in broker.output
 
 
 def test_port_in_use_is_one_sentence(broker: BrokerProcess, tmp_path: Path) -> None:

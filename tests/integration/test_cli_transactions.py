@@ -216,6 +216,6 @@ def test_what_cannot_be_is_told_in_a_sentence(bootstrap: str) -> None:
 
     assert (odd.code, missing.code, half.code, nobodys.code) == (2, 1, 2, 1)
     assert "give a transactional id, or --topic, --partition and --start-offset" in half.err
-    assert "transactional id 'nobody' is not known" in nobodys.err
+    assert "transactional id 'nobody' is unknown" in nobodys.err
     assert "--longer-than 'soon' is not like" in odd.err
-    assert "transactional id 'nobody' is not known" in missing.err
+    assert "transactional id 'nobody' is unknown" in missing.err

@@ -71,7 +71,7 @@ def test_damaged_metadata_stops_the_start_and_a_damaged_log_only_its_partition(
     shutil.rmtree(broker.data_dir)
     shutil.copytree(whole, broker.data_dir)
     (broker.data_dir / "broker.json").write_text('{"version": 9, "broker_id": 1, "cluster_id": ""}')
-    assert "broker.json has version 9, known is 1" in refusal(broker)
+    assert "broker.json has version 9; this code reads version 1" in refusal(broker)
 
     shutil.rmtree(broker.data_dir)
     shutil.copytree(whole, broker.data_dir)

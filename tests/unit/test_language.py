@@ -21,7 +21,7 @@ WORDS = {
     r"\bsays?\b(?! why)": "reports, states, names, contains",
     r"\bis none of\b|\bof a [a-z]+ that there is not\b": "is not a valid ..., unknown ...",
     r"\bbegins? at\b": "starts at",
-    r"\bgo(es)? on\b|\bwent on\b|\bgoing on\b": "continues",
+    r"(?<!in one )\bgo(es)? on\b|\bwent on\b|\bgoing on\b": "continues",
     r"\bstands?\b(?! for)(?! alone)(?!-)": "is",
     r"\bwhoever\b|\ba third who\b|\bwho leads\b": "the leader, the client, the member",
     r"\bwhat (is|was) (kept|gone)\b": "the cached rows, the lost range",
@@ -34,20 +34,12 @@ WORDS = {
 
 LEFT: dict[str, int] = {
     "josefine_arrow": 40,
-    "josefine_broker": 4,
-    "josefine_broker/api": 100,
-    "josefine_broker/base": 31,
-    "josefine_broker/client": 58,
-    "josefine_broker/compose": 9,
-    "josefine_broker/config": 30,
-    "josefine_broker/host": 207,
-    "josefine_broker/observe": 13,
-    "josefine_broker/records": 24,
-    "josefine_broker/text": 34,
-    "josefine_broker/wire": 22,
+    "josefine_broker/base": 7,
+    "josefine_broker/config": 1,
+    "josefine_broker/host": 2,
+    "josefine_broker/wire": 7,
     "josefine_cli": 54,
     "pipelines": 536,
-    "raft": 94,
 }
 """Folder → hits that are left in it. A folder that is not named has none."""
 
@@ -80,7 +72,8 @@ def test_each_word_is_found() -> None:
     ]  # fmt: skip
 
     assert [len(list(hits_of(text))) for text in odd] == [1] * len(odd)
-    assert list(hits_of("3 offsets behind, dead letters, a name that stands for it")) == []
+    right = "3 offsets behind, dead letters, a name that stands for it, all in one go on the loop"
+    assert list(hits_of(right)) == []
 
 
 @cache

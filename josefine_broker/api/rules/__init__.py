@@ -1,1 +1,1 @@
-"""Who may ask what: the kinds of rules of which `api/access.py` is made."""
+"""The kinds of access rules that `api/access.py` consists of."""

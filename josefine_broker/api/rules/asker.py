@@ -1,8 +1,8 @@
-"""Who asks, and how a request is narrowed to what they may.
+"""The client of a request, and the reduction of the request to what it may do.
 
-A rule is a row of steps. A step looks at a request and says what is left of it, and what is to
-become of its answer: where some of a request is refused, the refusals join the answer of the rest.
-A step raises KafkaError where nothing is left.
+A rule is a row of steps. A step takes a request and returns the permitted part of it, and a
+function for its answer: if a part is refused, the refusals are added to the answer of the rest. A
+step raises KafkaError if no part is left.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ GoOn = Callable[[Any], Any]
 
 
 class Asker(NamedTuple):
-    """One request's client."""
+    """The client of one request."""
 
     ctx: Context
     info: RequestInfo
@@ -43,12 +43,12 @@ class Asker(NamedTuple):
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_topic(self, operation: Operation, topic: Any) -> bool:
-        """Of a topic by name or by id; an id that there is not is the handler's to refuse."""
+        """A topic by name or by id; an unknown id is refused by the handler."""
         name = self.ctx.topic_name(topic.name, topic.topic_id)
         return name is None or self.may(operation, ResourceType.TOPIC, name)
 
     def denied(self, operation: Operation, kind: ResourceType) -> KafkaError:
-        """To be told to this client; counted."""
+        """The refusal for this client; counted."""
         self.authorizer.denied += 1
         message = f"{self.info.principal} may not {operation.name} this {kind.name}"
         return KafkaError(CODES[kind], message)
@@ -58,25 +58,25 @@ class Asker(NamedTuple):
 
 
 Step = Callable[[Asker, Any, Refuse], tuple[Any, After | None]]
-"""(asker, request, refuse) → (what is left of the request, what becomes of its answer); None is
-left where nothing is to be asked: what becomes of None is then the answer."""
+"""(asker, request, refuse) → (permitted part of the request, function over its answer); None as the
+request means that nothing is left to ask: the function makes the answer from None."""
 Rule = tuple[Step, ...]
 
 
 def asker_of(ctx: Context, info: RequestInfo) -> Asker | None:
-    """None: everybody may do everything here."""
+    """None: every client may do everything here."""
     authorizer = ctx.clients.authorizer
     if authorizer is None:
         return None
     authorizer.follow(ctx.image.acls)
-    # As Asker(...), whose generated constructor costs twice as much.
+    # Like Asker(...), whose generated constructor costs twice as much.
     return _new(Asker, (ctx, info, authorizer, host_of(info.client_address)))
 
 
 def authorized(
     rule: Rule, ctx: Context, info: RequestInfo, request: Any, refuse: Refuse, go_on: GoOn
 ) -> Any:
-    """The answer to as much of a request as its client may ask; `go_on` asks. Raises KafkaError."""
+    """The answer to the permitted part of a request; `go_on` serves it. Raises KafkaError."""
     asker = asker_of(ctx, info)
     if asker is None:
         return go_on(request)
@@ -94,7 +94,7 @@ def authorized(
 
 
 def when_answered(answer: Any, after: After) -> Any:
-    """What `after` makes of an answer, now or when it is there."""
+    """Apply `after` to an answer, now or when it arrives."""
     if isinstance(answer, Parked):
         if answer.done:
             return when_answered(answer.response, after)
@@ -106,7 +106,7 @@ def when_answered(answer: Any, after: After) -> Any:
 
 
 def _made(response: Any, after: After) -> Any:
-    """Of an answer that came later there may be none."""
+    """A later answer may be missing."""
     if response is None:
         return None
     if isinstance(response, Hangup):

@@ -1,4 +1,4 @@
-"""The rules of groups that are not like the others: what is committed, and who is described."""
+"""Special access rules of groups: committed offsets, and descriptions."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ GROUP_COORDINATOR = 0
 def coordinators(
     asker: Asker, request: find_coordinator.FindCoordinatorRequest, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """DESCRIBE of each group, or transactional id."""
+    """DESCRIBE on each group, or transactional id."""
     is_group = request.key_type == GROUP_COORDINATOR
     kind = GROUP if is_group else ResourceType.TRANSACTIONAL_ID
     flags = [asker.may(Operation.DESCRIBE, kind, key) for key in request.coordinator_keys]
@@ -43,8 +43,8 @@ def coordinators(
 def fetched_offsets(
     asker: Asker, request: offset_fetch.OffsetFetchRequest, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """DESCRIBE of each group and of each topic; of all that a group has committed, what may be
-    seen."""
+    """DESCRIBE on each group and on each topic; of all committed offsets, those the client may
+    see."""
     flags = [asker.may(Operation.DESCRIBE, GROUP, each.group_id) for each in request.groups]
     refused: tuple[offset_fetch.OffsetFetchResponseGroup, ...] = ()
     if not all(flags):
@@ -60,6 +60,7 @@ def fetched_offsets(
         hidden.append(told)
 
     def after(answer: offset_fetch.OffsetFetchResponse) -> offset_fetch.OffsetFetchResponse:
+        # With null topics the handler returns every topic of the group: hide the others here.
         groups = []
         for found, told in zip(answer.groups, hidden, strict=True):
             seen = (
@@ -91,7 +92,7 @@ def _narrowed(
 def deleted_offsets(
     asker: Asker, request: offset_delete.OffsetDeleteRequest, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """READ of each topic."""
+    """READ on each topic."""
     flags = [asker.may(Operation.READ, TOPIC, topic.name) for topic in request.topics]
     if all(flags):
         return request, None
@@ -124,8 +125,8 @@ def subscribed_topics(
     request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,
     refuse: Refuse,
 ) -> tuple[Any, After | None]:
-    """DESCRIBE of each topic that a member names; those that its expression fits are looked at
-    where it reads them."""
+    """DESCRIBE on each topic that a member names; topics that its expression matches are checked
+    when it reads them."""
     for name in request.subscribed_topic_names or ():
         if not asker.may(Operation.DESCRIBE, TOPIC, name):
             raise asker.denied(Operation.DESCRIBE, TOPIC)
@@ -133,8 +134,8 @@ def subscribed_topics(
 
 
 def described_topics(asker: Asker, request: object, refuse: Refuse) -> tuple[Any, After | None]:
-    """A group of the consumer protocol is told without members where they read what this client
-    may not DESCRIBE (KIP-848)."""
+    """A consumer protocol group is shown without members if they read topics that this client may
+    not DESCRIBE (KIP-848)."""
 
     def after(
         answer: consumer_group_describe.ConsumerGroupDescribeResponse,

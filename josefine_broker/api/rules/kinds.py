@@ -1,5 +1,5 @@
-"""The kinds of steps that most API keys are content with: a request refused as a whole, its items
-one by one, an answer without what its client may not see.
+"""The common kinds of access steps: a request refused as a whole or item by item, an answer without
+the items that its client may not see.
 """
 
 from dataclasses import replace
@@ -10,16 +10,16 @@ from josefine_broker.api.rules.asker import After, Asker, Refuse, Step
 from josefine_broker.base.acls import CLUSTER_NAME, Operation, ResourceType
 
 NOT_ASKED = -(2**31)
-"""Of a field with the operations that a client may do (KIP-430)."""
+"""The value of an authorized-operations field that was not requested (KIP-430)."""
 
 
 def cluster(operation: Operation) -> Step:
-    """Something that concerns all of the cluster."""
+    """An operation on the whole cluster."""
     return whole(operation, ResourceType.CLUSTER)
 
 
 def whole(operation: Operation, kind: ResourceType, field: str = "") -> Step:
-    """The request is about one resource, which `field` names."""
+    """The request is about one resource, named by `field`."""
     name_of = attrgetter(field) if field else lambda _: CLUSTER_NAME
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
@@ -33,8 +33,8 @@ def whole(operation: Operation, kind: ResourceType, field: str = "") -> Step:
 def each(
     operation: Operation, kind: ResourceType, items: str, answers: str, name: str = ""
 ) -> Step:
-    """Each of `items` is about a resource, which its field `name` names, or it is the name; what
-    is refused joins the answer's `answers`."""
+    """Each of `items` is about a resource, named by its field `name`, or is the name itself;
+    refusals are added to the answer's `answers`."""
     name_of = attrgetter(name) if name else str
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
@@ -48,7 +48,7 @@ def each(
 
 
 def each_topic(operation: Operation, items: str, answers: str) -> Step:
-    """As `each`, of topics that come by name or by id."""
+    """Like `each`, for topics by name or by id."""
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
         flags = [asker.may_topic(operation, item) for item in getattr(request, items)]
@@ -70,7 +70,7 @@ def split(
     operation: Operation,
     kind: ResourceType,
 ) -> tuple[Any, After | None]:
-    """The items whose flag is set are left. Raises KafkaError where there are others alone."""
+    """The items whose flag is set. Raises KafkaError if none is."""
     if all(flags):
         return request, None
     error = asker.denied(operation, kind)
@@ -89,7 +89,7 @@ def parted(request: Any, items: str, flags: list[bool]) -> tuple[Any, Any]:
 
 
 def joining(answers: str, refused: Any) -> After:
-    """What was refused, behind what was not."""
+    """Adds the refused items after the others."""
 
     def after(answer: Any) -> Any:
         both = (*getattr(answer, answers), *getattr(refused, answers))
@@ -99,7 +99,7 @@ def joining(answers: str, refused: Any) -> After:
 
 
 def seen(operation: Operation, kind: ResourceType, answers: str, name: str) -> Step:
-    """The answer without what its client may not see; who may do so to the cluster sees all."""
+    """The answer without items its client may not see; a right on the cluster shows all."""
     name_of = attrgetter(name)
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
@@ -117,7 +117,7 @@ def seen(operation: Operation, kind: ResourceType, answers: str, name: str) -> S
 
 
 def with_operations(kind: ResourceType, answers: str, name: str, field: str) -> Step:
-    """The answer says which operations this client may do, where it asked for them."""
+    """The answer lists the operations that this client may do, if requested."""
     name_of, told = attrgetter(name), attrgetter(field)
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:

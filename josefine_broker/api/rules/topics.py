@@ -1,7 +1,7 @@
-"""The rules of topics that are not like the others: Produce, Fetch, Metadata, creation, configs.
+"""Special access rules of topics: Produce, Fetch, Metadata, creation, configs.
 
-A topic that a client may not describe is not shown to it; asked for by name it is told the same
-code whether there is one or not.
+A topic that a client may not describe is hidden from it; a request by name gets the same code
+whether the topic exists or not.
 """
 
 from dataclasses import replace
@@ -24,8 +24,8 @@ CONFIGS_OF_TOPIC = 2
 def produce(
     asker: Asker, request: ProduceRequest, refuse: Refuse
 ) -> tuple[ProduceRequest, After | None]:
-    """WRITE of each topic, and of the transactional id. acks=0 has no answer: as after any other
-    refusal the connection ends."""
+    """WRITE on each topic, and on the transactional id. acks=0 has no answer: as after any other
+    refusal the connection is closed."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         kind = ResourceType.TRANSACTIONAL_ID
@@ -48,8 +48,8 @@ def produce(
 
 
 def fetch(asker: Asker, request: FetchRequest, refuse: Refuse) -> tuple[FetchRequest, After | None]:
-    """Followers are brokers. What consumers may READ is looked at where a partition is read: a
-    session has partitions that the request does not name."""
+    """Followers are brokers. READ of consumers is checked when a partition is read: a session has
+    partitions that the request does not name."""
     if request.replica_id >= 0 and not asker.may_cluster(Operation.CLUSTER_ACTION):
         raise asker.denied(Operation.CLUSTER_ACTION, CLUSTER)
     return request, None
@@ -58,7 +58,7 @@ def fetch(asker: Asker, request: FetchRequest, refuse: Refuse) -> tuple[FetchReq
 def metadata_topics(
     asker: Asker, request: metadata.MetadataRequest, refuse: Refuse
 ) -> tuple[metadata.MetadataRequest, After | None]:
-    """DESCRIBE of each topic; CREATE of those that would be made."""
+    """DESCRIBE on each topic; CREATE on those that would be created."""
     refused: tuple[metadata.MetadataResponseTopic, ...] = ()
     if request.topics is not None:
         flags = [_may_ask_for(asker, topic, request) for topic in request.topics]
@@ -102,7 +102,7 @@ def _with_operations(
 
 
 def topic_partitions(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
-    """DescribeTopicPartitions: DESCRIBE of each topic; of none named, those that may be seen."""
+    """DescribeTopicPartitions: DESCRIBE on each topic; if none is named, all visible ones."""
     if not request.topics:
         names = [n for n in asker.ctx.image.topics if asker.may(Operation.DESCRIBE, TOPIC, n)]
         if not names:
@@ -113,18 +113,18 @@ def topic_partitions(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, A
     left, after = split(
         asker, request, refuse, flags, "topics", "topics", Operation.DESCRIBE, TOPIC
     )
-    return left, after if request.cursor is None else None  # told on the first page
+    return left, after if request.cursor is None else None  # refusals are on the first page
 
 
 def may_create(asker: Asker, name: str) -> bool:
-    """CREATE of the cluster is CREATE of every topic."""
+    """CREATE on the cluster includes CREATE on every topic."""
     return asker.may_cluster(Operation.CREATE) or asker.may(Operation.CREATE, TOPIC, name)
 
 
 def created_topics(
     asker: Asker, request: create_topics.CreateTopicsRequest, refuse: Refuse
 ) -> tuple[create_topics.CreateTopicsRequest, After | None]:
-    """CREATE of each topic; who may not DESCRIBE_CONFIGS is not told them (KIP-525)."""
+    """CREATE on each topic; without DESCRIBE_CONFIGS the answer has no configs (KIP-525)."""
     flags = [may_create(asker, topic.name) for topic in request.topics]
     left, joined = split(asker, request, refuse, flags, "topics", "topics", Operation.CREATE, TOPIC)
 
@@ -154,7 +154,7 @@ def _without_configs(
 
 
 def configs(operation: Operation, answers: str) -> Any:
-    """Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: topics, else the
+    """Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: topics, otherwise the
     cluster's brokers."""
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:

@@ -1,4 +1,4 @@
-"""The rules of transactions that are not like the others: new producers, partitions, topics."""
+"""Special access rules of transactions: new producers, partitions, topics."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,13 +15,13 @@ from josefine_broker.wire.entities import (
 
 TOPIC, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 BROKERS_SINCE = 4
-"""Of AddPartitionsToTxn (KIP-890)."""
+"""Version of AddPartitionsToTxn (KIP-890)."""
 
 
 def new_producer(
     asker: Asker, request: init_producer_id.InitProducerIdRequest, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """WRITE of the transactional id; without one, of any topic, or IDEMPOTENT_WRITE (KIP-679)."""
+    """WRITE on the transactional id; without one, on any topic, or IDEMPOTENT_WRITE (KIP-679)."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not asker.may(Operation.WRITE, TRANSACTIONAL_ID, transactional_id):
@@ -39,7 +39,7 @@ def new_producer(
 def added_partitions(
     asker: Asker, request: add_partitions_to_txn.AddPartitionsToTxnRequest, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """Brokers ask for many transactions; a producer for its own, all of whose topics it may WRITE,
+    """Brokers verify many transactions; a producer adds to its own: it needs WRITE on all topics,
     or none joins."""
     if asker.info.header.api_version >= BROKERS_SINCE:
         if not asker.may_cluster(Operation.CLUSTER_ACTION):
@@ -80,7 +80,7 @@ def _none_joins(
 def topics_of_transactions(
     asker: Asker, request: object, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """Of a transaction those topics are told that its client may DESCRIBE."""
+    """Of a transaction only the topics that its client may DESCRIBE."""
 
     def after(
         answer: describe_transactions.DescribeTransactionsResponse,

@@ -1,1 +1,1 @@
-"""What the files of several API keys share."""
+"""Code shared by the files of several API keys."""

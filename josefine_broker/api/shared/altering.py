@@ -1,8 +1,8 @@
-"""What IncrementalAlterConfigs and AlterConfigs share: checks, one proposal per topic, answers.
+"""Code shared by IncrementalAlterConfigs and AlterConfigs: checks, proposals, answers.
 
-A broker's settings are in its file, so nothing is ever kept for one: taking settings away that it
-has not is done at once, and a change is refused. The throttles of replication are accepted and have
-no effect, for tools that move partitions set them always, and take them away afterwards.
+A broker's settings are in its file, so none is stored for it: deleting a setting that it does not
+have succeeds at once, and a change is refused. The throttles of replication are accepted and have
+no effect, because tools that move partitions always set them, and delete them afterwards.
 """
 
 from collections import Counter
@@ -25,13 +25,13 @@ BROKER_THROTTLES = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""What `kafka-reassign-partitions` sets with --throttle, and clears with --verify; topicctl sets
-them always."""
+"""Settings of `kafka-reassign-partitions --throttle`, which --verify deletes; topicctl always sets
+them."""
 R = TypeVar("R")
 
 
 class Resource(NamedTuple):
-    """What a request names."""
+    """A resource named in a request."""
 
     type: int
     name: str
@@ -40,7 +40,7 @@ class Resource(NamedTuple):
 def results(
     outcomes: Iterable[tuple[Resource, KafkaError | None]], new: Callable[..., R]
 ) -> tuple[R, ...]:
-    """What became of each resource; `new` makes a result of either API, which have equal fields."""
+    """The result of each resource; `new` makes a result of either API, which have equal fields."""
     return tuple(
         new(
             error_code=ErrorCode.none if error is None else error.code,
@@ -61,16 +61,16 @@ def alter_topics(
     *,
     validate_only: bool,
 ) -> object:
-    """Propose `change_of(place in the request, topic)` per topic; `answer` when all settled.
+    """Propose `change_of(position in the request, topic)` per topic; `answer` when all settled.
 
-    `set_on_broker` says what the resource at that place, a broker, is to be given.
+    `set_on_broker` returns the settings for a resource that is a broker.
     """
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
     times = Counter(resources)
     outcomes: list[KafkaError | Proposal | None] = []
     for at, resource in enumerate(resources):
         try:
-            if times[resource] > 1:
+            if times[resource] > 1:  # which of its changes should win is unclear
                 raise KafkaError(ErrorCode.invalid_request, "the resource is named more than once")
             if resource.type == BROKER:
                 _check_broker(ctx, resource.name, set_on_broker(at))
@@ -90,8 +90,7 @@ def alter_topics(
 
 
 def _check_broker(ctx: Context, name: str, assign: Iterable[tuple[str, str | None]]) -> None:
-    """Raises KafkaError unless there is such a broker (empty: all), and nothing is to be set on it
-    but throttles."""
+    """Raises KafkaError unless the broker exists (empty: all), and only throttles are set on it."""
     is_there = not name or (name.isdecimal() and int(name) in ctx.image.brokers)
     if not is_there:
         raise KafkaError(ErrorCode.invalid_request, f"there is no broker '{name}'")

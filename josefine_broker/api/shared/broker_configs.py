@@ -1,8 +1,8 @@
-"""The broker configurations that DescribeConfigs shows: Kafka's names, which tools look for.
+"""The broker configurations that DescribeConfigs shows, under Kafka's names, which tools expect.
 
-A row reads its value from the settings that the broker runs by, so that none is shown that has no
-effect. What only the host knows (listeners, limits of connections) it says under Kafka's name in
-`BrokerSettings.host_configs`; where it says nothing the default holds.
+A row reads its value from the running broker's settings, so none is shown that has no effect.
+Values that only the host knows (listeners, limits of connections) come from
+`BrokerSettings.host_configs` under Kafka's name; if missing there, the default applies.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ _LIST, _STRING, _DOUBLE = ConfigType.LIST, ConfigType.STRING, ConfigType.DOUBLE
 
 
 class BrokerConfig(NamedTuple):
-    """One of them. `default` is Kafka's; None: it has none."""
+    """One configuration. `default` is Kafka's; None: it has none."""
 
     name: str
     type: ConfigType
@@ -34,7 +34,7 @@ class BrokerConfig(NamedTuple):
 
 
 class ShownConfig(NamedTuple):
-    """One of them with its value here."""
+    """One configuration with its value here."""
 
     name: str
     type: ConfigType
@@ -43,14 +43,14 @@ class ShownConfig(NamedTuple):
 
 
 def _from_host(name: str, kind: ConfigType, default: str | None) -> BrokerConfig:
-    """Of which the handlers know nothing but the text."""
+    """A configuration that the handlers know only as text."""
     return BrokerConfig(
         name, kind, default, lambda ctx: ctx.settings.host_configs.get(name, default)
     )
 
 
 def _fixed(name: str, kind: ConfigType, value: str) -> BrokerConfig:
-    """What is so, and cannot be otherwise."""
+    """A value that cannot be changed."""
     return BrokerConfig(name, kind, value, lambda _: value)
 
 
@@ -67,7 +67,7 @@ def _rack(ctx: Context) -> str | None:
 
 
 def _hours(ms: int | None) -> int:
-    """Whole ones; -1 is no limit."""
+    """Whole hours; -1 is no limit."""
     return -1 if ms is None else ms // HOUR_MS
 
 
@@ -172,11 +172,11 @@ BROKER_CONFIGS: tuple[BrokerConfig, ...] = (
 # fmt: on
 
 KAFKA_DEFAULTS = shown(TopicSettings())
-"""Of topic configurations, by their names."""
+"""Defaults of topic configurations, by name."""
 
 
 def broker_configs(ctx: Context) -> Iterator[ShownConfig]:
-    """Of this broker, with its defaults of topics."""
+    """The configurations of this broker, with its topic defaults."""
     for name, kind, default, read in BROKER_CONFIGS:
         value = read(ctx)
         text = str(value).lower() if isinstance(value, bool) else value

@@ -1,7 +1,7 @@
-"""Requests that only another broker can answer, passed on to it for the client.
+"""Forwarding of requests that only another broker can answer.
 
-Rules: a request is passed on once: who gets a forwarded one and cannot answer it either says so;
-without an answer in time the client gets the one that would have sent it there itself.
+Rules: a request is forwarded once: a broker that gets a forwarded one and cannot answer it refuses
+it; without an answer in time the client gets the error that names the other broker.
 """
 
 from typing import Any
@@ -10,13 +10,13 @@ from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.purgatory.promises import Promise
 
 FORWARDED_CLIENT_ID = "josefine-forwarded"
-"""Who sends a forwarded request."""
+"""Client id of forwarded requests."""
 
 
 def forward(
     ctx: Context, info: RequestInfo, request: Any, broker_id: int, failed: object
 ) -> object:
-    """That broker's answer, later; `failed` when it cannot be had."""
+    """The other broker's answer, later; `failed` if it does not arrive."""
     ask = ctx.ports.forward
     if broker_id < 0 or ask is None or info.header.client_id == FORWARDED_CLIENT_ID:
         return failed

@@ -1,4 +1,4 @@
-"""Who leads, said to a client that asked the wrong broker (KIP-951): it need not ask Metadata."""
+"""The current leader, for a client that asked the wrong broker (KIP-951): no Metadata is needed."""
 
 from collections.abc import Iterable
 
@@ -21,14 +21,14 @@ def leader_of(
     if entry is None or entry.leader == NO_LEADER:
         return None
     if entry.leader == ctx.broker_id and not ctx.cluster.is_heard:
-        return None  # not back to where nobody knows who leads now
+        return None  # do not send it back to a broker that does not know the leader
     return entry.leader, entry.leader_epoch
 
 
 def node_endpoints(
     ctx: Context, broker_ids: Iterable[int], listener: str
 ) -> tuple[NodeEndpoint, ...]:
-    """Where these brokers are dialled by clients of that listener."""
+    """Addresses of these brokers for clients of that listener."""
     found = []
     for broker_id in sorted(broker_ids):
         broker = ctx.image.brokers.get(broker_id)

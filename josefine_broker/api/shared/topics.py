@@ -1,7 +1,7 @@
-"""What several handlers share about topics: names, new topics, brokers as clients see them.
+"""Code shared by handlers of topics: names, new topics, brokers as clients see them.
 
-Topic names follow Kafka's rule: letters, digits, `.`, `_`, `-`, at most 249, not `.` or `..`; no
-two differ in `.` and `_` alone, for names of metrics make one of them.
+Topic names follow Kafka's rule: 1 to 249 of a-z A-Z 0-9 `.` `_` `-`, not `.` or `..`; no
+two may differ only in `.` and `_`, because metric names merge them.
 """
 
 import re
@@ -36,17 +36,17 @@ COORDINATORS_TOPIC_CONFIG = (
     ("compression.type", "producer"),
     ("segment.bytes", str(100 * 1024 * 1024)),
 )
-"""As Kafka makes it: a broker's default compression is not for each commit of an offset."""
+"""Like Kafka's: a broker's default compression is not meant for single offset commits."""
 
 LISTED_MS = 3_000
-"""Metadata names a broker for so long after it was fenced. librdkafka drops a broker that is not
-named any more, and then takes the partitions it led for leaderless, though the same answer names
-their new leader: it looks again a second later (measured: a producer's gap of 1.5 to 2.2 s; with
-this 0.4 to 1.0 s). Not longer, for who hangs, and is fenced for it, should be dropped."""
+"""Metadata lists a broker for this long after it was fenced. librdkafka drops a broker that is no
+longer listed, and then treats the partitions it led as leaderless, although the same answer names
+their new leader: it refreshes a second later (measured: a producer's gap of 1.5 to 2.2 s; with this
+0.4 to 1.0 s). Not longer, because a hung broker that was fenced should be dropped."""
 
 ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
-"""Bit fields of KIP-430: every operation there is, since nothing is forbidden to anybody yet."""
+"""Bit fields of KIP-430: every operation there is, because no ACL forbids any."""
 
 
 def check_name(name: str) -> None:
@@ -61,7 +61,7 @@ def check_name(name: str) -> None:
 
 
 class NewNames:
-    """The topic names that one request makes, judged against those that are there."""
+    """The topic names that one request creates, checked against existing ones."""
 
     __slots__ = ("_by_unified", "_image")
 
@@ -75,7 +75,7 @@ class NewNames:
         if name in self._image.topics:
             raise KafkaError(ErrorCode.topic_already_exists, f"topic '{name}' already exists")
         if "." not in name and "_" not in name:
-            return  # another name that becomes this one would be this one
+            return  # only this very name becomes this one
         if self._by_unified is None:
             self._by_unified = {_unified(each): each for each in self._image.topics}
         there = self._by_unified.setdefault(_unified(name), name)
@@ -92,7 +92,7 @@ def _unified(name: str) -> str:
 
 
 def check_not_internal(name: str) -> None:
-    """Raises KafkaError with the codes that Kafka has for what clients may not do to the brokers'
+    """Raises KafkaError with Kafka's codes for operations that clients may not do on the brokers'
     own topics."""
     if name == METADATA_TOPIC:
         raise KafkaError(
@@ -113,9 +113,9 @@ def new_topic(
     assignment: dict[int, tuple[int, ...]] | None = None,
     config: Iterable[tuple[str, str | None]] = (),
 ) -> CreateTopic:
-    """The change that makes a topic; -1 stands for the broker's default (KIP-464).
+    """The change that creates a topic; -1 means the broker's default (KIP-464).
 
-    Raises KafkaError saying what is wrong with the wish.
+    Raises KafkaError naming the invalid part of the request.
     """
     names.take(name)
     pairs = check_configs(config, ctx.settings.topic_defaults)
@@ -128,6 +128,7 @@ def new_topic(
         replicas = check_assignment(ctx.image.brokers, live, assignment)
     else:
         settings = ctx.settings
+        # A random start spreads the leaders of topics with one partition over the brokers.
         replicas = place(
             live,
             settings.default_partitions if partitions == -1 else partitions,
@@ -147,27 +148,28 @@ def new_topic(
 
 
 def live_racks(ctx: Context) -> Mapping[int, str | None]:
-    """The brokers that new replicas go to, each with its rack."""
+    """The brokers that new replicas are placed on, each with its rack."""
     return {key: broker.rack for key, broker in ctx.image.brokers.items() if broker.is_live}
 
 
 def away_racks(ctx: Context) -> Mapping[int, str | None]:
-    """The other registered brokers: they get new replicas only where the live ones are too few."""
+    """The other registered brokers: they get new replicas only if there are too few live ones."""
     return {key: broker.rack for key, broker in ctx.image.brokers.items() if not broker.is_live}
 
 
 def offline_among(live: Collection[int], replicas: Replicas) -> tuple[int, ...]:
-    """Those that are not live, chosen by a person or for want of others: not in sync at birth."""
+    """Replicas that are not live, chosen by a person or for lack of others: initially not in
+    sync."""
     return tuple(sorted({each for ids in replicas for each in ids if each not in live}))
 
 
 def submit_offsets_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
-    """The change that makes `__consumer_offsets`; none when it is there."""
+    """The change that creates `__consumer_offsets`; none if it exists."""
     return _submit_internal(ctx, OFFSETS_TOPIC, ctx.settings.offsets.partitions, deadline_ms)
 
 
 def submit_transactions_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
-    """The change that makes `__transaction_state`; none when it is there."""
+    """The change that creates `__transaction_state`; none if it exists."""
     partitions = ctx.settings.offsets.transactions.partitions
     return _submit_internal(ctx, TRANSACTIONS_TOPIC, partitions, deadline_ms)
 
@@ -189,9 +191,9 @@ def _submit_internal(ctx: Context, name: str, partitions: int, deadline_ms: int)
 def reachable_brokers(
     ctx: Context, listener: str, *, with_fenced: bool = False
 ) -> Sequence[tuple[BrokerEntry, Endpoint]]:
-    """The brokers that have the listener a client came through, with where it dials them.
+    """The brokers with the client's listener, and where it dials them.
 
-    One that is about to stop is among them: it serves until its leaderships have moved.
+    One that is shutting down is included: it serves until its leaderships have moved.
     """
     brokers = (ctx.image.brokers[broker_id] for broker_id in sorted(ctx.image.brokers))
     found = (
@@ -205,8 +207,8 @@ def reachable_brokers(
 def just_fenced_brokers(
     ctx: Context, listener: str, reachable: Collection[int]
 ) -> Sequence[tuple[BrokerEntry, Endpoint]]:
-    """Those that were fenced a moment ago, to be named behind the others in Metadata. They lead
-    nothing; see LISTED_MS."""
+    """Brokers fenced a moment ago, listed after the others in Metadata. They lead nothing; see
+    LISTED_MS."""
     now_ms = ctx.clock.monotonic_ms()
     return [
         (broker, endpoint)

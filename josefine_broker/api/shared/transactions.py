@@ -1,4 +1,4 @@
-"""What the handlers of transactions share."""
+"""Code shared by the handlers of transactions."""
 
 from contextlib import suppress
 
@@ -12,25 +12,26 @@ from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.transactions.values import Producer
 
 FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
-"""By key: the version since which a client knows PRODUCER_FENCED (KIP-588)."""
+"""By key: the first version whose clients know PRODUCER_FENCED (KIP-588)."""
 
 
 ABORTABLE_SINCE = {0: 11, 24: 5, 28: 4}
-"""By key: the version since which a client knows TRANSACTION_ABORTABLE (KIP-890)."""
+"""By key: the first version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 ADDS_SINCE = {0: 12, 28: 5}
-"""By key: the version since which who is written to tells the transaction's coordinator, not the
-producer (KIP-890)."""
+"""By key: the first version in which the broker that is written to, not the producer, informs the
+transaction's coordinator (KIP-890)."""
 
 
 def producer_of(producer_id: int, epoch: int) -> Producer:
-    """As the coordinator has it."""
+    """The producer in the coordinator's form."""
     return Producer(ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 def new_producer_id(ctx: Context) -> ProducerId | None:
-    """If there is none now there will be: who is told None asks again."""
+    """A new id; None if there is none yet: the client then retries, and an allocation is
+    started."""
     taken = ctx.clients.producer_ids.take()
     if taken is not None:
         return ProducerId(taken)
@@ -38,13 +39,13 @@ def new_producer_id(ctx: Context) -> ProducerId | None:
         broker_id=ctx.broker_id, first_id=ctx.image.next_producer_id, count=BLOCK_IDS
     )
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
-    with suppress(KafkaError):  # nobody decides now; the same question comes again
+    with suppress(KafkaError):  # no controller now; the client will retry
         answer_when_settled(ctx, [submit_change(ctx, change, deadline_ms)], deadline_ms, tuple)
     return None
 
 
 def told_to(info: RequestInfo, code: ErrorCode) -> ErrorCode:
-    """The error as this version of the request is told it."""
+    """The error in this version of the request."""
     header = info.header
     is_old = header.api_version < FENCED_SINCE[header.api_key]
     if code is ErrorCode.producer_fenced and is_old:
@@ -53,14 +54,14 @@ def told_to(info: RequestInfo, code: ErrorCode) -> ErrorCode:
 
 
 def adds_partitions(info: RequestInfo) -> bool:
-    """Whether what is written by this request joins the transaction by that."""
+    """Whether writing by this request adds the partition to the transaction."""
     version: int = info.header.api_version
     return version >= ADDS_SINCE[info.header.api_key]
 
 
 def abortable(info: RequestInfo, code: ErrorCode) -> ErrorCode:
-    """The error as this version of the request is told it: INVALID_TXN_STATE to who does not know
-    that a transaction can be given up."""
+    """The error in this version of the request: INVALID_TXN_STATE for clients that do not know
+    TRANSACTION_ABORTABLE."""
     header = info.header
     is_old = header.api_version < ABORTABLE_SINCE[header.api_key]
     return (
@@ -69,8 +70,8 @@ def abortable(info: RequestInfo, code: ErrorCode) -> ErrorCode:
 
 
 def check_transactions(ctx: Context) -> None:
-    """Raises KafkaError while a broker of this cluster may not know transactions yet: as a broker
-    of before would be refused, which clients take as final and show as what it is."""
+    """Raises KafkaError while a broker of this cluster may not know transactions yet, with the
+    error of an older broker, which clients treat as final and show as it is."""
     if not ctx.image.serves_transactions:
         raise KafkaError(
             ErrorCode.unsupported_version,

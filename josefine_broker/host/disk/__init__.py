@@ -1,1 +1,1 @@
-"""The data directory and its files: whose it is, what is open, how far it is synced."""
+"""The data directory and its files: identity, open descriptors, synced positions."""

@@ -1,9 +1,9 @@
-"""The data directory as a whole: whose it is, one broker at a time, where that broker listens.
+"""The data directory: its lock, the identity of its broker, and the addresses it listens on.
 
-The lock is an flock on `.lock`: it dies with its process, so kill -9 leaves nothing to clean up.
+The lock is an flock on `.lock`: it ends with its process, so kill -9 leaves nothing to clean up.
 `broker.json` carries a checksum of its fields (`crc32c`): a flipped bit in the broker or cluster id
-must not make the data another broker's. Files of older versions have none; they are read as they
-are, and get one at the first start.
+must not make the data another broker's. Files of older versions have no checksum; they are read
+without one, and get one at the first start.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DataDirError(Exception):
 
 
 class DataDirLock:
-    """Holds the directory for this process until `release`."""
+    """The lock of the directory, held for this process until `release`."""
 
     def __init__(self, directory: Path) -> None:
         """Create the directory if missing and take its lock. Raises DataDirError."""
@@ -69,20 +69,21 @@ class DataDirLock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose data this is. `cluster_id` is empty until the birth of the broker's cluster is
-    committed: one that is not may die, and who believed it would be locked out for ever."""
+    """The owner of the data. `cluster_id` is empty until the birth of the broker's cluster is
+    committed: an uncommitted birth may be lost, and a broker that stored its id would be locked out
+    for ever."""
 
     broker_id: int
     cluster_id: str
 
 
 def claim(directory: Path, broker_id: int) -> Identity:
-    """The identity written in the directory, or a new one when there is none.
+    """The identity stored in the directory, or a new one if there is none.
 
-    A cluster id that is not marked as committed was noted by an older version, which did not wait
-    for that: it counts as none, and the metadata tells it again. Raises DataDirError when the data
-    is another broker's: serving it under a wrong id would break every assignment that names this
-    broker.
+    A cluster id without the mark "committed" was stored by an older version, which did not wait for
+    the commit: it is ignored, and the metadata supplies it again. Raises DataDirError when the data
+    belongs to another broker: serving it under a wrong id would break every assignment that names
+    this broker.
     """
     path = directory / IDENTITY_FILE
     try:
@@ -96,11 +97,13 @@ def claim(directory: Path, broker_id: int) -> Identity:
     except CorruptData as error:
         raise DataDirError(f"{path} is damaged: {error}. {_way_out(broker_id)}") from None
     if plain["version"] != IDENTITY_VERSION:
-        raise DataDirError(f"{path} has version {plain['version']}, known is {IDENTITY_VERSION}")
+        raise DataDirError(
+            f"{path} has version {plain['version']}; this code reads version {IDENTITY_VERSION}"
+        )
     owner = plain["broker_id"]
     if owner != broker_id:
         raise DataDirError(
-            f"data directory {directory} belongs to broker {owner}, and broker.id is {broker_id}"
+            f"data directory {directory} belongs to broker {owner}, but broker.id is {broker_id}"
         )
     identity = Identity(owner, plain["cluster_id"] if plain.get("committed") is True else "")
     if _CHECKSUM_FIELD not in plain and plain.get("committed") is True:
@@ -110,7 +113,7 @@ def claim(directory: Path, broker_id: int) -> Identity:
 
 
 def _read_identity(data: bytes) -> dict[str, Any]:
-    """The fields of `broker.json`. Raises CorruptData naming what is wrong with them."""
+    """The fields of `broker.json`. Raises CorruptData naming the damaged field."""
     try:
         plain = json.loads(data)
     except ValueError as error:  # also of bytes that are not UTF-8
@@ -122,16 +125,16 @@ def _read_identity(data: bytes) -> dict[str, Any]:
     if _CHECKSUM_FIELD in plain and checksum != _checksum(fields):
         raise CorruptData(f"its checksum does not match its fields ({_CHECKSUM_FIELD})")
     if fields.get("version") != IDENTITY_VERSION and isinstance(fields.get("version"), int):
-        return plain  # of another version: what else it has is not known here
-    # Without a checksum (an older version's file, or one whose checksum lost its name) only the
-    # fields themselves can tell: none is missing, unknown or of another type.
+        return plain  # another version: its other fields are unknown here
+    # Without a checksum (an older version's file, or one whose checksum key was damaged) only the
+    # fields themselves can be checked: none is missing, unknown or of another type.
     for key in ("version", "broker_id", "cluster_id"):
         if key not in fields:
             raise CorruptData(f"its field {key!r} is missing")
     for key, value in fields.items():
         expected = _IDENTITY_FIELDS.get(key)
         if expected is None:
-            raise CorruptData(f"its field {key!r} is not known")
+            raise CorruptData(f"its field {key!r} is unknown")
         if type(value) is not expected:
             raise CorruptData(f"its field {key!r} is {value!r}, expected {expected.__name__}")
     return plain
@@ -151,8 +154,8 @@ def _way_out(broker_id: int) -> str:
 
 
 def check_metadata(directory: Path, identity: Identity) -> None:
-    """Raises DataDirError when the metadata is gone, and with it the votes and promises of a broker
-    that was once in a cluster: it must not come back as if it had made none."""
+    """Raises DataDirError when the metadata is missing, and with it the votes and acknowledgements
+    of a broker that was in a cluster before: it must not return as if it had made none."""
     metadata = directory / METADATA_DIR
     if identity.cluster_id and not any(metadata.glob("*.seg")):
         raise DataDirError(
@@ -163,12 +166,12 @@ def check_metadata(directory: Path, identity: Identity) -> None:
 
 
 def belong(directory: Path, identity: Identity, cluster_id: str) -> Identity:
-    """Note the cluster's id once it is committed. Raises DataDirError when it is another one's."""
+    """Store the cluster's id once it is committed. Raises DataDirError if it differs."""
     if identity.cluster_id == cluster_id:
         return identity
     if identity.cluster_id:
         raise DataDirError(
-            f"data directory {directory} belongs to cluster {identity.cluster_id}, and its"
+            f"data directory {directory} belongs to cluster {identity.cluster_id}, but its"
             f" metadata to cluster {cluster_id}"
         )
     identity = Identity(identity.broker_id, cluster_id)
@@ -198,24 +201,24 @@ def _write_identity(directory: Path, identity: Identity) -> None:
 
 
 def write_addresses(directory: Path, addresses: Mapping[str, object]) -> None:
-    """Tell scripts where the broker listens; replaced atomically so that a reader sees it whole."""
+    """Publish the listeners' addresses for scripts, by an atomic replacement of the file."""
     temporary = directory / f"{ADDRESSES_FILE}.tmp"
     temporary.write_text(json.dumps(addresses, indent=2) + "\n", encoding="utf-8")
     temporary.replace(directory / ADDRESSES_FILE)
 
 
 def remove_addresses(directory: Path) -> None:
-    """Nobody listens here; missing is fine."""
+    """Remove the published addresses; a missing file is fine."""
     (directory / ADDRESSES_FILE).unlink(missing_ok=True)
 
 
 def new_cluster_id() -> str:
-    """22 characters, in the form of Kafka's own cluster ids."""
+    """22 characters, the format of Kafka's own cluster ids."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
 
 
 def boot_id() -> str:
-    """Another after each start of the machine; empty where the system does not tell."""
+    """Changes at each start of the machine; empty where the system does not provide one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

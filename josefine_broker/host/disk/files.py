@@ -1,9 +1,9 @@
-"""Real files below one root directory: the `Files` port, and small checksummed files upon it.
+"""Real files below one root directory: the `Files` port, and small checksummed files.
 
 Rules: an append is one `pwrite` of the caller's buffer (`pwritev` for several), never a copy; a
-short write goes on where it stopped; a `rename` is durable when it returns, unless it need not be;
-descriptors are shared by all files (`open_files.py`).
-The simulated twin with power loss is `tests/simulation/memory_files.py`.
+short write continues where it stopped; a `rename` is durable when it returns, unless
+`durable=False`; all files share a bounded set of descriptors (`open_files.py`). The simulated
+counterpart with power loss is `tests/simulation/memory_files.py`.
 """
 
 import os
@@ -50,7 +50,7 @@ class RealFiles:
             return []
 
     def make_directory(self, directory: str) -> None:
-        """No error when it is there; durable once its parent is synced."""
+        """An existing directory is no error; durable once its parent is synced."""
         path = self._path(directory)
         try:
             os.mkdir(path)
@@ -65,7 +65,7 @@ class RealFiles:
             _sync_directory(os.path.dirname(self._path(new)))
 
     def remove(self, path: str) -> None:
-        """No error when it is not there."""
+        """A missing file is no error."""
         try:
             os.unlink(self._path(path))
         except FileNotFoundError:
@@ -89,7 +89,7 @@ def _sync_directory(path: str) -> None:
 def write_checked(files: Files, path: str, kind: int, version: int, payload: bytes) -> None:
     """Replace a small file atomically and durably, with its kind, version and checksum.
 
-    Raises OSError; then nothing is left of it, for a full disk has no room for that.
+    Raises OSError; then nothing of the new file is left, because a full disk has no room for it.
     """
     temporary = f"{path}.tmp"
     files.remove(temporary)
@@ -109,9 +109,9 @@ def write_checked(files: Files, path: str, kind: int, version: int, payload: byt
 
 
 def read_checked(files: Files, path: str, kind: int, version: int) -> bytes | None:
-    """The payload that `write_checked` wrote; None when there is no file.
+    """The payload that `write_checked` wrote; None when the file is missing.
 
-    Raises CorruptData when it is damaged, of another kind, or newer than this code knows.
+    Raises CorruptData when it is damaged, of another kind, or of a newer version.
     """
     try:
         file = files.open(path)
@@ -122,13 +122,13 @@ def read_checked(files: Files, path: str, kind: int, version: int) -> bytes | No
     finally:
         file.close()
     if len(data) < _CHECKED_HEAD.size:
-        raise CorruptData(f"{path}: {len(data)} bytes are no checked file")
+        raise CorruptData(f"{path}: {len(data)} bytes, too short for a checked file")
     magic, found_kind, found_version, size, crc = _CHECKED_HEAD.unpack_from(data)
     payload = data[_CHECKED_HEAD.size :]
     if magic != _CHECKED_MAGIC or found_kind != kind or size != len(payload):
         raise CorruptData(f"{path}: magic {magic!r}, kind {found_kind}, {size} bytes")
     if found_version != version:
-        raise CorruptData(f"{path}: format version {found_version}, this code knows {version}")
+        raise CorruptData(f"{path}: format version {found_version}; this code reads {version}")
     if crc32c(payload) != crc:
         raise CorruptData(f"{path}: its checksum does not match")
     return payload

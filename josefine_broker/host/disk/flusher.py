@@ -1,4 +1,4 @@
-"""The one thread that does the slow part of the disk's work: jobs, one after another, in order."""
+"""The flusher: one thread for slow disk work that runs jobs one after another, in order."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,7 +7,7 @@ from threading import Semaphore
 Job = Callable[[], None]
 
 JOBS_MAX = 256
-"""Disk jobs waiting for the flusher; past that the caller waits, which slows producers down."""
+"""Disk jobs waiting for the flusher; beyond that `submit` blocks, which slows producers down."""
 
 
 def run_now(job: Job) -> None:
@@ -16,16 +16,16 @@ def run_now(job: Job) -> None:
 
 
 class Flusher:
-    """Runs disk jobs one after another on a thread of its own."""
+    """Runs disk jobs one after another on its own thread."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
-        """`on_error` hears of a job that raised, on the flusher's thread."""
+        """`on_error` is called with the error of a failed job, on the flusher's thread."""
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flusher")
         self._room = Semaphore(JOBS_MAX)
         self._on_error = on_error
 
     def submit(self, job: Job) -> None:
-        """Run `job` soon; waits while too many are waiting."""
+        """Run `job` soon; blocks while too many jobs wait."""
         self._room.acquire()
         self._pool.submit(job).add_done_callback(self._done)
 
@@ -36,5 +36,5 @@ class Flusher:
             self._on_error(error)
 
     def stop(self) -> None:
-        """Finish every job that was submitted."""
+        """Finish every submitted job."""
         self._pool.shutdown(wait=True)

@@ -1,16 +1,17 @@
-"""Files that are open for as long as they are used, and how many of them have a descriptor.
+"""Files that stay open while they are used, with a bound on those that have a descriptor.
 
-Rules: of the files opened by the thread that made the set at most `open_max` have a descriptor; one
-that has none gets it back at its next use, by its path, and only if that still is the same file.
-Who goes is found by the clock algorithm: one not used since the hand last passed, and of the next
-few rather one without unsynced writes. One with such writes is not synced first: thousands of logs
-written in turn would make the event loop wait for as many syncs (17 s, measured). It is opened
-again for its sync, and Linux (since 4.17) tells a failed write-back that nobody was told of to the
-next who opens the file, while it remembers the inode. After a failed sync a file refuses every
-further one, and writes once it has lost its descriptor (fsyncgate, 2018).
+Rules: of the files opened by the thread that created the set at most `open_max` have a descriptor.
+A file without one is reopened by path at its next use, if the path still leads to the same file.
+The clock algorithm selects the file to evict: one that was not used since the hand last passed, and
+among the next few preferably one without unsynced writes. A file with unsynced writes is not synced
+first: thousands of logs written in turn would make the event loop wait for as many syncs (17 s,
+measured). It is reopened for its sync; since Linux 4.17 the kernel reports a write-back error that
+no one has seen yet to the next open of the file, as long as it keeps the inode. After a failed sync
+a file refuses every further sync, and every write once it has lost its descriptor (fsyncgate,
+2018).
 
-One thread owns the set, evicts, reads and writes; so a read or write needs no lock, and costs one
-look whether there is a descriptor. Other threads may `sync`; what they open is theirs to close.
+One thread owns the set, evicts, reads and writes; so reads and writes need no lock and cost one
+check for a descriptor. Other threads may call `sync`; they close the descriptors they open.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _IOV_MAX = 1024
 """Linux's UIO_MAXIOV: more buffers in one call is EINVAL."""
 
 LOOKED_AT_MAX = 32
-"""Files not used lately among which one without unsynced writes is looked for."""
+"""Files not used recently that are searched for one without unsynced writes."""
 
 _NONE = -1
-"""Instead of a descriptor: closed by the set, or failed."""
+"""In place of a descriptor: the set closed it, or a sync failed."""
 
 
 class RealFile:
-    """One file; its size is kept here, for this process is the only writer."""
+    """One file; its size is cached here, because this process is the only writer."""
 
     __slots__ = (
         "_among", "_failure", "_fd", "_inode", "_is_closed", "_path", "_size", "_syncs",
@@ -46,14 +47,14 @@ class RealFile:
         self._path = path
         self._among = among
         self.is_dirty = False
-        """Written since the last sync began."""
+        """Written to since the last sync started."""
         self.is_used = True
-        """Read or written since the clock's hand last passed."""
+        """Read or written since the clock hand last passed."""
         self._is_closed = False
         self._failure: OSError | None = None
-        """Of the first sync that failed."""
+        """The error of the first failed sync."""
         self._syncs = 0
-        """Under way with the descriptor, on any thread; the set's lock guards both."""
+        """Running syncs that use the descriptor, on any thread; guarded by the set's lock."""
         among.make_room()
         self._fd = fd = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o644)
         among.enter(self)
@@ -61,7 +62,7 @@ class RealFile:
         self._size, self._inode = stat.st_size, stat.st_ino
 
     def write_at_end(self, buffers: Sequence[Buffer]) -> int:
-        """Append all buffers; on OSError the file may hold a part of them past the old size."""
+        """Append all buffers; after an OSError a part of them may be past the old size."""
         fd = self._fd
         if fd < 0:
             fd = self._again()
@@ -102,15 +103,15 @@ class RealFile:
         if fd < 0:
             self._check_writable()
             if size == self._size:
-                return  # what failed was to get a descriptor: nothing is to be cut
+                return  # only reopening failed: there is nothing to cut
             fd = self._again()
         self.is_dirty = self.is_used = True
         os.ftruncate(fd, size)
         self._size = size
 
     def sync(self) -> None:
-        """Make every byte written so far durable; on any thread, but on one at a time. After a
-        failure no later one succeeds."""
+        """Make every byte written so far durable; on any thread, but one at a time. After a failure
+        every later call fails."""
         with self._among.lock:
             self._check_writable()
             fd = self._fd
@@ -136,7 +137,7 @@ class RealFile:
                     os.close(fd)
 
     def close(self) -> None:
-        """A sync under way on another thread closes it in the end."""
+        """If a sync runs on another thread, that thread closes the file at its end."""
         with self._among.lock:
             self._among.forget(self)
             fd, self._fd = self._fd, _NONE
@@ -145,7 +146,7 @@ class RealFile:
             self._is_closed = True
 
     def evict(self) -> bool:
-        """For the set, which holds its lock: give the descriptor back, unless it is needed."""
+        """For the set, which holds its lock: release the descriptor, unless it is needed."""
         if self._syncs or self._fd < 0:
             return False
         os.close(self._fd)
@@ -153,7 +154,7 @@ class RealFile:
         return True
 
     def _again(self, *, for_reading: bool = False) -> int:
-        """A descriptor for a file that has none. Raises OSError."""
+        """Reopen a file without a descriptor. Raises OSError."""
         if for_reading:
             self._check_open()
         else:
@@ -167,7 +168,7 @@ class RealFile:
         fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         if os.fstat(fd).st_ino != self._inode:
             os.close(fd)
-            raise OSError(errno.ESTALE, f"{self._path} is another file than the one written")
+            raise OSError(errno.ESTALE, f"{self._path} was replaced by another file")
         return fd
 
     def _check_writable(self) -> None:
@@ -198,23 +199,23 @@ def _write_rest(fd: int, buffers: Sequence[Buffer], skip: int, position: int) ->
 
 
 class OpenFiles:
-    """The bounded set. See the module."""
+    """The bounded set of open files. See the module."""
 
     def __init__(self, open_max: int | None) -> None:
         """`open_max` None: no bound."""
         self.lock = Lock()
-        """Guards which file has which descriptor, and the next."""
+        """Guards the descriptors and the clock hand."""
         self.syncs = Latencies()
         self._open_max = open_max
         self._owner = get_ident()
         self._ring: dict[RealFile, None] = {}
-        """Those with a descriptor, in the order of the clock's hand."""
+        """Files with a descriptor, in the order of the clock hand."""
 
     def __len__(self) -> int:
         return len(self._ring)
 
     def make_room(self) -> None:
-        """For one more."""
+        """Evict a file if the set is full."""
         if self._open_max is None or get_ident() != self._owner:
             return
         if len(self._ring) >= self._open_max:
@@ -223,13 +224,13 @@ class OpenFiles:
                     self._evict_one()
 
     def enter(self, file: RealFile) -> None:
-        """It has a descriptor."""
+        """Add a file that has a descriptor now."""
         if get_ident() == self._owner:
             with self.lock:
                 self._ring[file] = None
 
     def forget(self, file: RealFile) -> None:
-        """The lock is held."""
+        """Remove a file. The lock is held."""
         self._ring.pop(file, None)
 
     def _evict_one(self) -> None:
@@ -248,6 +249,6 @@ class OpenFiles:
             del ring[file]
             ring[file] = None
         for file in unused:
-            if file.evict():  # else another thread is just syncing it
+            if file.evict():  # otherwise another thread is syncing it
                 ring.pop(file, None)
                 return

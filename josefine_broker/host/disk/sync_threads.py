@@ -1,7 +1,7 @@
-"""The threads that sync logs for group commit, beside the event loop.
+"""Threads that sync logs for group commit, outside the event loop.
 
-Syncs of several files together cost a journaling file system hardly more than one, so a few threads
-run them side by side. Their results return to the loop in one turn for all that finished meanwhile.
+Several syncs together cost a journaling file system hardly more than one, so a few threads run them
+concurrently. Results return to the loop in one turn for all syncs finished by then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Lock
 from josefine_broker.host.disk.flusher import Job
 
 THREADS = 4
-"""A thousand logs with one new batch each took as long with 16: the disk is the bound then."""
+"""A thousand logs with one new batch each took as long with 16: then the disk is the limit."""
 
 
 class SyncThreads:
@@ -23,29 +23,29 @@ class SyncThreads:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]
     ) -> None:
-        """`on_error` hears of a job that raised, on the job's thread."""
+        """`on_error` is called with the error of a failed job, on the job's thread."""
         self._loop = loop
         self._on_error = on_error
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="sync")
         self._finished: list[Callable[[], None]] = []
         self._lock = Lock()
-        """Held for `_finished`."""
+        """Guards `_finished`."""
         self._is_stopped = False
 
-    def submit(self, job: Job, done: Callable[[], None], behind: Job) -> None:
-        """Run `job` soon, then `done` on the loop and `behind` on the thread; nothing after `stop`
-        has begun: the logs are about to be closed, which syncs them."""
+    def submit(self, job: Job, done: Callable[[], None], afterwards: Job) -> None:
+        """Run `job` soon, then `done` on the loop and `afterwards` on the thread. Nothing runs
+        after `stop` has started: closing the logs syncs them."""
         if not self._is_stopped:
-            self._pool.submit(self._run, job, done, behind)
+            self._pool.submit(self._run, job, done, afterwards)
 
-    def _run(self, job: Job, done: Callable[[], None], behind: Job) -> None:
+    def _run(self, job: Job, done: Callable[[], None], afterwards: Job) -> None:
         self._try(job)
         with self._lock:
             is_first = not self._finished
             self._finished.append(done)
-        if is_first:  # the loop is woken once for all that finish until it comes to them
+        if is_first:  # wake the loop once for all jobs that finish before it runs
             self._loop.call_soon_threadsafe(self._take)
-        self._try(behind)
+        self._try(afterwards)
 
     def _try(self, job: Job) -> None:
         try:
@@ -60,6 +60,6 @@ class SyncThreads:
             done()
 
     def stop(self) -> None:
-        """Wait for every sync that was submitted. On another thread than the loop's."""
+        """Wait for every submitted sync. Not to be called on the loop's thread."""
         self._is_stopped = True
         self._pool.shutdown(wait=True)

@@ -1,13 +1,14 @@
-"""How far a log is known to be synced: a few bytes in its directory, `synced.checkpoint`.
+"""The synced range of a log: a few bytes in its directory, `synced.checkpoint`.
 
-What lies within it was confirmed as durable, so no crash can have taken it: where it is damaged or
-missing, the disk or a person did it, and recovery must not cut there as it cuts an unsynced tail.
+Data within the range was confirmed as durable, so no crash can have lost it. If it is damaged or
+missing, the disk or a person is the cause, and recovery must not cut there as it cuts an unsynced
+tail.
 
-Rules: an entry is appended behind each sync, and not synced itself, so it costs no fsync: it
-outlives a killed process, mostly a loss of power too, and an older one is as true. The last whole
-entry counts. Before the log is cut below it, or loses its first segment, the mark gives way first,
-durably. A mark that cannot be read, or written, is as good as none: it protects, and promises
-nothing by itself.
+Rules: an entry is appended after each sync and not synced itself, so it costs no fsync. It survives
+a killed process and usually a power loss, and an older entry is still true. The last complete entry
+counts. Before the log is cut below the mark, or loses its first segment, the mark is lowered,
+durably. An unreadable or unwritable mark counts as none: it only protects, and promises nothing
+itself.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ SYNCED_MARK_FILE = "synced.checkpoint"
 _ENTRY = Struct("<qqI")
 """Start offset, end offset, checksum."""
 _VERSION = b"synced 1"
-"""Goes into the checksum: an entry of another format is none."""
+"""Part of the checksum: an entry of another format is invalid."""
 ENTRIES_MAX = 200
-"""Then the file is begun anew: it fits into one block of the disk."""
+"""Then the file is rewritten: it stays within one disk block."""
 
 
 class SyncedRange(NamedTuple):
-    """Offsets that were synced and not removed since, from the log start on if that is later."""
+    """Offsets that were synced and not removed since; the log start may be later than `start`."""
 
     start: int
     end: int
@@ -50,7 +51,7 @@ class SyncedMark:
         self._entries = ENTRIES_MAX
 
     def read(self) -> SyncedRange:
-        """What the file says. Raises OSError other than of a file that is not there."""
+        """The last valid entry. Raises OSError, except for a missing file."""
         self._stored = self._read()
         return self._stored
 
@@ -73,25 +74,25 @@ class SyncedMark:
         return NOTHING_KNOWN
 
     def raise_to(self, end_offset: int) -> None:
-        """All before it was synced just now. A mark that cannot be written stays where it was."""
+        """Everything before `end_offset` was synced. A failed write leaves the mark as it was."""
         known = self._stored or self.read()
         if end_offset <= known.end:
             return
         try:
             self._append(SyncedRange(known.start, end_offset))
         except OSError:
-            self._entries = ENTRIES_MAX  # half of an entry may be there: begin the file anew
+            self._entries = ENTRIES_MAX  # a part of an entry may be in the file: rewrite it
 
     def lower_to(self, end_offset: int) -> None:
-        """The log is going to be cut, there or behind it. Durable. Raises OSError."""
+        """Lower the mark, durably, before the log is cut at or after it. Raises OSError."""
         known = self._stored or self.read()
         if end_offset < known.end:
             self._append(SyncedRange(min(known.start, end_offset), end_offset), durable=True)
 
     def begin_at(self, start_offset: int) -> None:
-        """What lies before it is going to be removed, and no log start can be stored: the disk is
-        full. The block that the mark is in is its own; where even that is not, there is none any
-        more, durably. Raises OSError."""
+        """Offsets before `start_offset` are about to be removed while the disk is too full to store
+        a log start. The mark's file already owns a disk block; if even that cannot be written, the
+        mark is removed, durably. Raises OSError."""
         known = self._stored or self.read()
         if start_offset <= known.start:
             return
@@ -117,7 +118,7 @@ class SyncedMark:
         if begins_anew:
             self._files.rename(path, self._path, durable=durable)
             self._entries = 0
-        elif durable:  # an earlier rename may not be, and the file before it said more
+        elif durable:  # an earlier rename may not be durable, and the old file has a higher mark
             self._files.sync_directory(self._path.rpartition("/")[0])
         self._entries += 1
         self._stored = entry

@@ -1,10 +1,10 @@
-"""The log cleaner: which log is cleaned next, one at a time, beside the broker's thread.
+"""The log cleaner: selects the next log to clean, one at a time, outside the broker's thread.
 
-Rules: looked at every `backoff_ms`, and at once again behind a pass; the dirtiest log that is due
-goes first. A pass works on a thread of its own and asks this one for each change of the log
-(`log/cleaning_pass.py`). A log for which the disk has no room, or that the disk lets nobody read,
-is tried again later and later; one that is not what was written is left alone until the broker is
-started again, for its other replicas have it whole: health and metrics name it.
+Rules: logs are checked every `backoff_ms`, and again right after a pass; the dirtiest log that is
+due goes first. A pass runs on its own thread and asks the broker's thread for each change of the
+log (`log/cleaning_pass.py`). A log without enough disk space, or with a read error, is retried with
+growing delays. A damaged log is left alone until the broker restarts, because its other replicas
+are intact; health and metrics name it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from josefine_broker.host.log.pace import Pace
 
 TRY_AGAIN_MS_MIN = 60_000
 TRY_AGAIN_MS_MAX = 3_600_000
-"""A log that could not be cleaned is tried again after twice the time of before, up to this."""
+"""A failed log is retried after twice the previous delay, up to this."""
 
 T = TypeVar("T")
 Breathe = Callable[[], None]
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The configuration as far as the cleaner needs it; defaults as Kafka's, but for the map."""
+    """The configuration of the cleaner; defaults as Kafka's, except for the map."""
 
     backoff_ms: int = 15_000
     map_bytes_max: int = 64 * 1024 * 1024
@@ -45,7 +45,7 @@ class CleanerSettings:
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What `/metrics` tells of all passes since the start. Written on the broker's thread."""
+    """Metrics over all passes since the start. Written on the broker's thread."""
 
     passes: int = 0
     passes_failed: int = 0
@@ -56,19 +56,19 @@ class CleanerStats:
     records_removed: int = 0
     tombstones_removed: int = 0
     records_without_key: int = 0
-    """Kept, each time that a pass meets them; as are"""
+    """Kept records, counted again in each pass; so are the"""
     batches_left_alone: int = 0
     seconds: float = 0.0
     map_bytes: int = 0
-    """Of the pass under way, or else the last one."""
+    """Memory of the running pass, or of the last one."""
     ratio_max: float = 0.0
-    """Of the dirtiest log, when they were last looked at."""
+    """Ratio of the dirtiest log at the last check."""
     due: int = 0
-    """Logs that were to be cleaned then."""
+    """Logs that were due at that check."""
 
 
 class Candidate(NamedTuple):
-    """A log whose topic is compacted, with its deciding part."""
+    """A log whose topic is compacted, with its decision logic."""
 
     tp: TopicPartition
     partition: Partition
@@ -76,7 +76,7 @@ class Candidate(NamedTuple):
 
 
 class WorkerPort(Protocol):
-    """A thread beside the broker's, as `host/worker.py` has it."""
+    """A worker thread, as in `host/worker.py`."""
 
     def submit(
         self,
@@ -88,12 +88,12 @@ class WorkerPort(Protocol):
         ...
 
     def on_loop(self, ask: Callable[[], T]) -> T:
-        """From within a job: done on the broker's thread."""
+        """From within a job: run this on the broker's thread."""
         ...
 
 
 class _Trouble(NamedTuple):
-    """Why a log is not cleaned."""
+    """The reason why a log is not cleaned."""
 
     log: PartitionLog
     reason: str
@@ -116,7 +116,7 @@ class Cleaner:
         may_clean: Callable[[], bool] = lambda: True,
         room_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`candidates` gives None where others may run; `room_bytes` is asked on the worker's
+        """`candidates` yields None where other work may run; `room_bytes` is called on the worker's
         thread."""
         self.stats = CleanerStats()
         self._files = files
@@ -132,11 +132,11 @@ class Cleaner:
 
     @property
     def damaged(self) -> dict[TopicPartition, str]:
-        """Logs that are not what was written, as a pass found out, and why."""
+        """Logs that a pass found damaged, with the reason."""
         return {tp: each.reason for tp, each in self._troubles.items() if each.is_damage}
 
     def step(self) -> Iterator[object]:
-        """Periodic, in steps: begin a pass if one is due."""
+        """Periodic, in steps: start a pass if one is due."""
         now_ms = self._clock.monotonic_ms()
         if self._under_way is not None or now_ms < self._next_look_ms or not self._may_clean():
             return
@@ -159,19 +159,20 @@ class Cleaner:
             self._begin(*found[chosen])
 
     def _forget_troubles(self, seen: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Of logs that are gone, and of those that were opened anew."""
+        """Drop the troubles of logs that are gone or were reopened."""
         for tp, trouble in list(self._troubles.items()):
             if seen.get(tp) is not trouble.log:
                 del self._troubles[tp]
 
     def _dirt_of(self, candidate: Candidate) -> Dirt | None:
-        """What is to be cleaned of it now; None: nothing."""
+        """The dirty part of the log; None: nothing is to be cleaned."""
         its_log, config = candidate.log, candidate.log.config
         if its_log.failure or self._waits(candidate.tp):
             return None
         now_ms = self._clock.now_ms()
         if config.max_compaction_lag_ms is not None:
             try:
+                # Only full segments are cleaned: without a roll an idle log would exceed the lag.
                 its_log.roll_if_older(config.max_compaction_lag_ms, now_ms)
             except KafkaError:
                 return None
@@ -208,7 +209,7 @@ class Cleaner:
         its_log, clock = candidate.log, self._clock
         producers = candidate.partition.producers
         if candidate.partition.last_stable_offset < dirt.end:
-            return  # cut since it was looked at
+            return  # truncated since the check
         pass_ = self._under_way = CleaningPass(
             self._files,
             its_log,
@@ -274,11 +275,11 @@ class Cleaner:
             self._failed(tp, candidate.log, error)
 
     def _failed(self, tp: TopicPartition, its_log: PartitionLog, error: Exception | None) -> None:
-        """It is tried again later; what is damaged is not."""
+        """Retry later, except when the log is damaged."""
         before = self._troubles.get(tp)
         wait_ms = TRY_AGAIN_MS_MIN if before is None else 2 * before.wait_ms
         wait_ms = min(wait_ms, TRY_AGAIN_MS_MAX)
-        reason = "it changed meanwhile, or the disk is full" if error is None else str(error)
+        reason = "the log changed meanwhile, or the disk is full" if error is None else str(error)
         is_damage = isinstance(error, CorruptData)
         self._troubles[tp] = _Trouble(
             its_log, reason, is_damage, self._clock.monotonic_ms() + wait_ms, wait_ms

@@ -1,16 +1,15 @@
-"""One pass of the log cleaner over one log, on a thread of its own.
+"""One pass of the log cleaner over one log, on its own thread.
 
-Rules: what it needs of the log is taken from it when the pass begins, as values; it reads the
-segments' files by handles of its own, and writes only files that nobody knows yet. The log is
-changed on its own thread alone (`on_loop`), a group of segments at a time, in their order, and only
-where it still is what was read: it may be appended to, rolled, cut, shortened, closed or deleted
-meanwhile, and led by another broker. Whatever was written for nothing is removed.
+Rules: when the pass starts it copies everything it needs of the log as values; it reads the segment
+files through its own handles, and writes only files that no other code knows yet. The log itself is
+changed only on its own thread (`on_loop`), one group of segments at a time, in order, and only
+where it still is what was read: meanwhile it may be appended to, rolled, truncated, shortened,
+closed or deleted, and another broker may lead it. Files written in vain are removed.
 
-A segment's checksum, over all its bytes, is compared before anything made of them counts: damage is
-never written anew with a right checksum, and no key is given up for an offset that is not true.
-
-The handles stay open until the segments were replaced: so it is this thread on which the kernel
-gives back what they occupied, a second for large ones.
+The checksum over all bytes of a segment is compared before any result made from it counts: damage
+is never rewritten under a valid checksum, and no key is dropped for a wrong offset.
+The handles stay open until the segments are replaced, so that the kernel frees their blocks on this
+thread: a second for large segments.
 """
 
 from __future__ import annotations
@@ -41,38 +40,38 @@ from josefine_broker.records.batch import BatchHeader, parse_header
 from josefine_broker.records.crc import Buffer, crc32c
 
 WRITE_BYTES = 1024 * 1024
-"""Written at once."""
+"""Bytes written at once."""
 
 STEPS_PER_BATCH = 2
-"""A batch costs as much as two records, beside its own."""
+"""A batch costs as much as two records, in addition to its own."""
 
 T = TypeVar("T")
 OnLoop = Callable[[Callable[[], T]], T]
 
 
 def _do_nothing() -> None:
-    """For who is alone."""
+    """The callback of a pass that runs alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What a pass is given to work with."""
+    """The callbacks of a pass."""
 
     on_loop: Callable[[Callable[[], bool]], bool] = lambda ask: ask()
-    """Does something on the log's own thread."""
+    """Runs a callable on the log's own thread."""
     breathe: Callable[[], None] = _do_nothing
-    """Called every millisecond or so; raises KafkaError when nobody wants the pass any more."""
+    """Called about every millisecond; raises KafkaError when the pass is no longer wanted."""
     moved: Callable[[int], None] = lambda size_bytes: None
-    """So many bytes were read or written: waits where that is too fast."""
+    """Called with bytes read or written: waits when that is too fast."""
     room_bytes: Callable[[], int | None] = lambda: None
-    """What may be written to the disk; None: no matter."""
+    """Bytes that may be written to the disk; None: unlimited."""
     forget_aborted: Callable[[Collection[AbortedRange]], None] = lambda gone: None
-    """On the log's own thread: nothing is left of these transactions but, perhaps, the marker."""
+    """On the log's own thread: only the markers of these transactions can be left."""
 
 
 @dataclass(slots=True)
 class PassReport:
-    """What a pass did."""
+    """The result of a pass."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -82,12 +81,12 @@ class PassReport:
     map_bytes: int = 0
     keys: int = 0
     is_whole: bool = False
-    """It came as far as it could remember keys; else it was broken off."""
+    """It came as far as the key map allowed; otherwise it was aborted."""
     tally: Tally = field(default_factory=Tally)
 
 
 class CleaningPass:
-    """See the module. Made on the log's thread, run once on another."""
+    """See the module. Created on the log's thread, run once on another."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class CleaningPass:
         now_ms: int,
         map_bytes_max: int,
     ) -> None:
-        """`dirt`: as `cleaning.dirt_of` found it in the log's `sealed` segments."""
+        """`dirt`: the result of `cleaning.dirt_of` for the log's `sealed` segments."""
         self.report = PassReport()
         self._files = files
         self._log = log
@@ -110,7 +109,7 @@ class CleaningPass:
         self._producers = producers
         self._transactions = transactions
         self._may_lose_markers = not log.awaits_snapshots
-        """Else one from before may be stored yet that counts on them."""
+        """Otherwise an older stored snapshot may still depend on them."""
         self._now_ms = now_ms
         self._map_bytes_max = map_bytes_max
         self._cuts = log.cleaning.cuts
@@ -119,15 +118,15 @@ class CleaningPass:
         self._breath = Breath()
 
     def run(self, hands: Hands) -> None:
-        """Raises CorruptData where a segment is not what was written, OSError, and KafkaError that
-        `breathe` raises or that the log answers with. The log then is as before, or as after."""
+        """Raises CorruptData for a damaged segment, OSError, and KafkaError from `breathe` or from
+        the log. Then each group of segments is either unchanged or replaced."""
         self._hands, self._breath = hands, Breath(hands.breathe)
         cleaning, cuts = self._log.cleaning, self._cuts
         try:
             end_offset = self._clean_all()
         except CorruptData:
             if hands.on_loop(lambda: cleaning.was_cut_since(cuts)):
-                return  # what it read was going, or another log's
+                return  # the data it read is being removed, or belongs to another log
             raise
         if end_offset is None:
             return
@@ -136,7 +135,7 @@ class CleaningPass:
             cleaning.store()
 
     def _clean_all(self) -> int | None:
-        """How far it came; None: the log changed meanwhile, or there is no room."""
+        """The offset it reached; None: the log changed meanwhile, or the disk is full."""
         dirt, report = self._dirt, self.report
         transactions = self._known_transactions()
         latest = KeyOffsets(self._map_bytes_max, dirt.end - dirt.first_dirty)
@@ -164,17 +163,17 @@ class CleaningPass:
             latest.close()
 
     def _known_transactions(self) -> CleanedTransactions:
-        """With what the stored snapshots count on. Raises OSError."""
+        """Transactions of the stored snapshots included. Raises OSError."""
         found = CleanedTransactions(self._transactions, may_lose=self._may_lose_markers)
         state = self._log.state
         for offset in state.snapshot_offsets():
             snapshot = state.snapshot(offset)
-            with suppress(CorruptData):  # then no start begins from it
+            with suppress(CorruptData):  # a start does not use a damaged snapshot
                 found.counts_on(snapshot or b"", offset)
         return found
 
     def _forget_aborted(self, gone: Collection[AbortedRange]) -> None:
-        """What was cleaned so far is in the log."""
+        """The cleaned part is in the log now: drop its aborted ranges."""
         cleaning, cuts, hands = self._log.cleaning, self._cuts, self._hands
 
         def forget() -> bool:
@@ -186,7 +185,7 @@ class CleaningPass:
             hands.on_loop(forget)
 
     def _note_all_keys(self, latest: KeyOffsets, transactions: CleanedTransactions) -> int:
-        """Where each key of the dirty part was written last; how far there was room for them."""
+        """Map each key of the dirty part to its last offset; return how far the map sufficed."""
         first_dirty, end_offset, is_full = self._dirt.first_dirty, self._dirt.first_dirty, False
         for summary in self._summaries:
             if summary.end_offset <= first_dirty or is_full:
@@ -195,7 +194,7 @@ class CleaningPass:
                 file = self._open(summary, stack)
                 for _, header, batch in self._batches(file, summary):
                     if header.end_offset <= first_dirty or is_full:
-                        continue  # read for the checksum alone
+                        continue  # read only for the checksum
                     is_full = not note_keys(latest, batch, header, self._breath, transactions)
                     if not is_full:
                         end_offset = header.end_offset
@@ -211,7 +210,7 @@ class CleaningPass:
     def _batches(
         self, file: File, summary: SegmentSummary
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Each batch, and in the end whether they were what was written. Raises CorruptData."""
+        """Each batch; at the end the segment's checksum is verified. Raises CorruptData."""
         moved, crc, end_offset = self._hands.moved, 0, summary.base_offset
         path = f"{stem_of(self._directory, summary.base_offset)}{LOG_SUFFIX}"
         for position, header, batch in walk_batches(file, 0, summary.log_bytes):
@@ -219,7 +218,7 @@ class CleaningPass:
             moved(len(batch))
             crc = crc32c(batch, crc)
             if not end_offset <= header.base_offset < header.end_offset <= summary.end_offset:
-                raise CorruptData(f"{path}: a batch at offset {header.base_offset}")
+                raise CorruptData(f"{path}: unexpected batch at offset {header.base_offset}")
             end_offset = header.end_offset
             yield position, header, batch
         if crc != summary.log_crc:
@@ -228,11 +227,11 @@ class CleaningPass:
             )
 
     def _clean(self, group: Sequence[SegmentSummary], judge: BatchFilter) -> bool:
-        """One group of segments; False: the log has changed, or there is no room."""
+        """Clean one group of segments; False: the log changed, or the disk is full."""
         report, size_bytes = self.report, sum(each.log_bytes for each in group)
         room = self._hands.room_bytes()
         if room is not None and room < size_bytes:
-            raise OSError(errno.ENOSPC, f"{size_bytes} bytes are to be cleaned, {room} are free")
+            raise OSError(errno.ENOSPC, f"{size_bytes} bytes to clean, but only {room} are free")
         with ExitStack() as stack:
             writer = stack.enter_context(_Writer(self._files, self._directory, group, self._config))
             for summary in group:
@@ -257,7 +256,8 @@ class CleaningPass:
         writer: _Writer,
         stack: ExitStack,
     ) -> None:
-        """Write what stays of one segment; nothing as long as all of one that is alone does."""
+        """Write the kept records of one segment; nothing as long as all of a single one are
+        kept."""
         file = self._open(summary, stack)
         for position, header, batch in self._batches(file, summary):
             is_last = header.end_offset == writer.end_offset
@@ -284,7 +284,7 @@ def _grouped(
 
 
 class _Writer:
-    """Writes the cleaned segment of a group; what was not taken in is removed in the end."""
+    """Writes the cleaned segment of a group; at exit removes a file that was not installed."""
 
     def __init__(
         self, files: Files, directory: str, group: Sequence[SegmentSummary], config: LogConfig
@@ -292,7 +292,7 @@ class _Writer:
         first, last = group[0], group[-1]
         self.end_offset = last.end_offset
         self.is_begun = len(group) > 1
-        """Something is to be written; else all batches stayed so far."""
+        """A batch was dropped or changed, so a file is needed; otherwise all were kept so far."""
         self._files = files
         self._interval_bytes = config.index_interval_bytes
         self._parts: list[Buffer] = []
@@ -311,11 +311,11 @@ class _Writer:
         if self._file is not None:
             self._file.close()
         if self.is_begun:
-            with suppress(OSError):  # a start removes it, too
+            with suppress(OSError):  # a start removes it too
                 self._files.remove(self._path)
 
     def add(self, batch: Buffer) -> None:
-        """The next batch that stays. Raises OSError."""
+        """Add the next kept batch. Raises OSError."""
         header = parse_header(batch)
         self._segment.account(
             batch, header.base_offset, header.leader_epoch, header, self._interval_bytes
@@ -333,9 +333,9 @@ class _Writer:
         self._parts, self._parts_bytes = [], 0
 
     def finish(self) -> Segment:
-        """Make it durable. Raises OSError."""
+        """Make the segment durable. Raises OSError."""
         self._write()
         assert self._file is not None
         self._file.sync()
-        assert self._segment.end_offset == self.end_offset, "the last batch of a segment stays"
+        assert self._segment.end_offset == self.end_offset, "the last batch of a segment is kept"
         return self._segment

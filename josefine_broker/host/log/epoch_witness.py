@@ -1,10 +1,10 @@
-"""Whether a batch says the leader epoch that wrote it, as the checkpoint remembers.
+"""A check of the leader epochs in batches against the stored checkpoint.
 
-The epoch of a batch lies outside its checksum, so a flipped bit of it shows only where epochs do
-not grow. But an epoch has one leader, whose log ended at one offset when it began: what the
-checkpoint says of the begin of an epoch holds for every log that has a batch of it. The checkpoint
-may be older than the log, and knows nothing of epochs that came later; of one that it knows and a
-truncation took away there is no batch. Its first epoch begins where the log began, or before.
+The epoch of a batch is outside its checksum, so a flipped bit in it shows only where epochs
+decrease. But an epoch has one leader, whose log ended at one offset when the epoch started: the
+start offset in the checkpoint holds for every log with a batch of that epoch. The checkpoint may be
+older than the log and lack later epochs; an epoch that it lists and a truncation removed has no
+batch. Its first epoch starts at the log start or earlier.
 """
 
 from josefine_broker.base.errors import CorruptData
@@ -14,26 +14,26 @@ from josefine_broker.records.batch import BatchHeader
 
 
 class EpochWitness:
-    """The stored leader epochs of one log, as far as they can be read."""
+    """The stored leader epochs of one log, if readable."""
 
     __slots__ = ("_begins", "_first", "_may_have_holes")
 
     def __init__(self, state: LogState, *, may_have_holes: bool) -> None:
-        """Where the log `may_have_holes` an epoch's first batches may have been cleaned away."""
+        """`may_have_holes`: an epoch's first batches may have been cleaned away."""
         self._may_have_holes = may_have_holes
         self._begins: dict[int, int] = {}
         self._first: int | None = None
         try:
             stored = state.leader_epochs()
             starts = LeaderEpochs.from_bytes(stored).starts if stored else ()
-        except CorruptData:  # told when the epochs are read from the batches again
+        except CorruptData:  # logged when the epochs are rebuilt from the batches
             starts = ()
         if starts:
             self._begins, self._first = dict(starts), starts[0].epoch
 
     def check(self, header: BatchHeader, last_epoch: int | None) -> None:
-        """A batch behind one of `last_epoch`; None: behind what is not known. Raises CorruptData,
-        for this batch or the one before."""
+        """Check a batch that follows one of `last_epoch`; None: the previous batch is unknown.
+        Raises CorruptData, for this batch or the one before."""
         epoch = header.leader_epoch
         began = self._begins.get(epoch)
         if began is None:

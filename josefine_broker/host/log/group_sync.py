@@ -1,12 +1,12 @@
-"""Group commit: one sync of a log for all that was appended to it while the last one ran.
+"""Group commit: one sync of a log for all appends that arrived during the previous sync.
 
-Rules: a log whose appends count once they are durable (`flush.messages=1`) asks for a sync; the
-sync starts after the turn of the event loop in which it asked, elsewhere (`submit`), so that it
-covers every append of that turn and no append waits for a disk. A log has one sync at a time: what
-is appended meanwhile is covered by its next one. Different logs are synced side by side. After each
-sync, also one that failed, `on_synced` hears of it on the logs' own thread.
+Rules: a log whose appends count once they are durable (`flush.messages=1`) asks for a sync. The
+sync starts after the current turn of the event loop, on another thread (`submit`), so that it
+covers every append of that turn and no append waits for a disk. A log has one sync at a time: its
+next one covers the appends that arrive meanwhile. Different logs are synced concurrently. After
+each sync, even a failed one, `on_synced` is called on the logs' own thread.
 
-Nothing is decided here: how far a log is durable, and whether it failed, is `log_sync.py`'s.
+Nothing is decided here: `log_sync.py` tracks how far a log is durable and whether it failed.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from josefine_broker.host.disk.flusher import Job
 
 
 class GroupedLog(Protocol):
-    """What of a log is used here."""
+    """The part of a log that is used here."""
 
     def begin_group_sync(self) -> Job:
-        """The next sync covers what is appended until it runs; what is appended later asks anew."""
+        """The next sync covers appends until it runs; later appends ask again."""
         ...
 
     def note_group_sync(self) -> None:
-        """Behind each sync, elsewhere too: nobody waits for it."""
+        """Called after each sync on its thread; nothing waits for it."""
         ...
 
 
 Submit = Callable[[Job, Callable[[], None], Job], None]
-"""Run the first job elsewhere; whatever it raised, have the second one called on the logs' thread;
-then run the third, elsewhere again."""
+"""Run the first job on another thread; whatever it raised, call the second on the logs' thread;
+then run the third on that other thread."""
 
 
 def _nobody(tp: TopicPartition) -> None:
-    """Nobody is to hear of it."""
+    """The default callback: does nothing."""
 
 
 class GroupSync:
-    """Which logs wait for a sync, and which have one under way. On the logs' thread."""
+    """The logs that wait for a sync, and those being synced. On the logs' thread."""
 
     __slots__ = ("_again", "_running", "_soon", "_submit", "_wanted", "on_synced")
 
     def __init__(self, soon: Callable[[Callable[[], None]], object], submit: Submit) -> None:
-        """`soon` calls after the turn of the event loop that is under way."""
+        """`soon` schedules a call after the current turn of the event loop."""
         self._soon = soon
         self._submit = submit
         self._wanted: dict[GroupedLog, TopicPartition] = {}
-        """To be started after this turn."""
+        """Syncs to start after this turn."""
         self._running: set[GroupedLog] = set()
         self._again: dict[GroupedLog, TopicPartition] = {}
-        """Of those that are running: to be started once more."""
+        """Logs being synced that need another sync."""
         self.on_synced: Callable[[TopicPartition], None] = _nobody
 
     def want(self, tp: TopicPartition, log: GroupedLog) -> None:
-        """`log` has appends that no sync under way may cover."""
+        """`log` has appends that a running sync may not cover."""
         if log in self._running:
             self._again[log] = tp
             return

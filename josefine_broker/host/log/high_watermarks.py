@@ -1,11 +1,11 @@
-"""The high watermarks of all replicas in one file, for the start after a crash.
+"""The checkpoint file of the replicas' high watermarks, for the start after a crash.
 
-Rules: a stale value is harmless (a leader passes it when its followers fetch, a follower when its
-leader answers). A value past the log's end says that the log lost records, and a partition that is
-named here, and has no directory, that it is missing: only logs with records are named, and the file
-is renamed into the directory that theirs are in, so it is never durable before they are. Without
-the file nobody can tell a log that was lost from one that never was written to, so it is made once
-there is a broker. The file has a version and a checksum and is replaced atomically.
+Rules: a stale value is harmless (a leader moves past it when its followers fetch, a follower when
+its leader answers). A value past the log's end proves that the log lost records. A partition in the
+file without a directory is missing: only logs with records are listed, and the file is renamed in
+the parent directory of the logs, so it is never durable before they are. Without the file a lost
+log cannot be distinguished from one that was never written, so it is created as soon as there is a
+broker. The file has a version and a checksum and is replaced atomically.
 """
 
 import logging
@@ -27,14 +27,14 @@ Key = tuple[UUID, int]
 
 
 class HighWatermarks:
-    """What the last checkpoint said, and the next one."""
+    """The values of the last checkpoint, and the next one."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._stored = b""
         self._known: dict[Key, int] = {}
         self.is_there = False
-        """The file could be read when this process began, or was written since."""
+        """The file was readable when this process started, or was written since."""
         try:
             stored = read_checked(files, FILE, KIND, VERSION)
             self.is_there = stored is not None
@@ -49,18 +49,18 @@ class HighWatermarks:
             log.warning("high watermarks unknown", extra={"reason": error})
 
     def get(self, topic_id: UUID, index: int) -> int:
-        """That of one partition when it was last stored, 0 when it was not."""
+        """The stored value of one partition, 0 if it has none."""
         return self._known.get((topic_id, index), 0)
 
     def __iter__(self) -> Iterator[Key]:
-        """The partitions that were here when it was last stored."""
+        """The partitions in the last checkpoint."""
         return iter(self._known)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._known
 
     def due(self, current: Mapping[Key, int]) -> Callable[[], None] | None:
-        """The job that stores `current`; None when the file says it already."""
+        """The job that stores `current`; None when the file has these values already."""
         self._known = dict(current)
         payload = b"".join(
             _ENTRY.pack(topic_id.bytes, index, offset)

@@ -1,13 +1,13 @@
-"""The sparse index of one segment: which batch starts where, and the newest timestamp before it.
+"""The sparse index of one segment: batch positions, and the newest timestamp before each.
 
-One entry per `index_interval_bytes` of log. While a segment is written its index lives in memory
-only. It is stored once the segment is synced (roll, close) as two immutable files, each with a
-version and a checksum and naming the log bytes that it describes:
+One entry per `index_interval_bytes` of log. While a segment is written its index is in memory only.
+It is stored once the segment is synced (roll, close) as two immutable files, each with a version, a
+checksum and the number of log bytes that it describes:
 
 - `<base>.index`: relative offset and position of a batch, 4 bytes each, little-endian;
 - `<base>.timeindex`: the largest timestamp of all batches before that batch, 8 bytes.
 
-So a stored index that fits its log says two things: lookups need no scan, and the log was synced
+So a stored index that fits its log proves two things: lookups need no scan, and the log was synced
 up to `log_bytes`. One that is missing, damaged or of another length is rebuilt from the log.
 """
 
@@ -33,19 +33,19 @@ _LITTLE = sys.byteorder == "little"
 
 
 class SegmentSummary(NamedTuple):
-    """What must be known of a segment without reading it. Offsets absolute, times since 1970."""
+    """Facts about a segment that must be known without reading it. Offsets absolute, times Unix."""
 
     base_offset: int
     log_bytes: int
     end_offset: int
     max_timestamp_ms: int
     max_timestamp_offset: int
-    """Base offset of the first batch that holds `max_timestamp_ms`."""
+    """Base offset of the first batch that contains `max_timestamp_ms`."""
     first_append_ms: int
     last_append_ms: int
     last_leader_epoch: int
     log_crc: int
-    """CRC32C of all log bytes: covers the fields that a batch's own checksum leaves out."""
+    """CRC32C of all log bytes: covers the fields outside a batch's own checksum."""
 
 
 class SparseIndex:
@@ -67,17 +67,17 @@ class SparseIndex:
         self.times.append(timestamp_before_ms)
 
     def position_of_offset(self, relative_offset: int) -> int:
-        """Start of a batch at or before the one that holds the offset."""
+        """Position of a batch at or before the one that contains the offset."""
         at = bisect_right(self.offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
     def position_before(self, position: int) -> int:
-        """The last known batch start at or before `position`."""
+        """The last indexed batch start at or before `position`."""
         at = bisect_right(self.positions, position)
         return self.positions[at - 1] if at else 0
 
     def position_of_timestamp(self, timestamp_ms: int) -> int:
-        """Start of a batch at or before the first one that reaches `timestamp_ms`."""
+        """Position of a batch at or before the first one that reaches `timestamp_ms`."""
         at = bisect_left(self.times, timestamp_ms)
         return self.positions[at - 1] if at else 0
 
@@ -87,13 +87,13 @@ def store_index(files: Files, stem: str, summary: SegmentSummary, index: SparseI
     entries = array(
         "I", (n for pair in zip(index.offsets, index.positions, strict=True) for n in pair)
     )
-    # The offset index is the one that vouches for the log, so it comes last.
+    # The offset index is the proof that the log was synced, so it is written last.
     _store(files, stem + TIME_INDEX_SUFFIX, _encode(_TIMES, summary, len(index), index.times))
     _store(files, stem + INDEX_SUFFIX, _encode(_OFFSETS, summary, len(index), entries))
 
 
 def load_summary(files: Files, stem: str) -> SegmentSummary | None:
-    """The summary in the offset index's head; None when missing, damaged or of another version."""
+    """The summary in the offset index's header; None when missing, damaged or unknown version."""
     try:
         file = files.open(stem + INDEX_SUFFIX)
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def load_summary(files: Files, stem: str) -> SegmentSummary | None:
 
 
 def load_index(files: Files, stem: str, summary: SegmentSummary) -> SparseIndex | None:
-    """Both files read and checked whole; None when they are not the index of `summary`."""
+    """Both files, read and verified; None when they are not the index of `summary`."""
     index = SparseIndex()
     try:
         entries = array("I", _body(files, stem + INDEX_SUFFIX, _OFFSETS, summary))
@@ -122,7 +122,7 @@ def load_index(files: Files, stem: str, summary: SegmentSummary) -> SparseIndex 
 
 
 def remove_index(files: Files, stem: str) -> None:
-    """The offset index first: without it the other is nothing."""
+    """Remove the offset index first: without it the other file counts for nothing."""
     files.remove(stem + INDEX_SUFFIX)
     files.remove(stem + TIME_INDEX_SUFFIX)
 
@@ -158,7 +158,7 @@ def _body(files: Files, path: str, kind: int, summary: SegmentSummary) -> bytes:
     found, count, body_crc = _decode_head(kind, data)
     body = data[_HEAD.size :]
     if found != summary or len(body) != count * 8 or crc32c(body) != body_crc:
-        raise CorruptData(f"{path}: not the index of this log")
+        raise CorruptData(f"{path}: the index belongs to another log")
     return body
 
 

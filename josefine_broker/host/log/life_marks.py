@@ -1,11 +1,11 @@
-"""What a process leaves on disk about its own life, for the next one to judge the logs by.
+"""Marks on disk about the runs of the broker process, by which the next run judges the logs.
 
-`clean-shutdown.marker` is written by a clean stop with the broker epoch of that process, and taken
-away by the next start: a directory put back from an older copy names an older epoch (KIP-966).
-`running.marker` has the epoch of the process that serves, and the boot of its machine: a process
-that was killed has lost nothing of what it wrote while the machine runs on. `starting.marker` names
-the processes that were started since then: the cluster may have registered one that was killed
-before it knew, and the epoch of that one is no other disk's.
+`clean-shutdown.marker` is written by a clean stop with the broker epoch of that process, and
+removed by the next start: a directory restored from an older copy names an older epoch (KIP-966).
+`running.marker` has the epoch of the serving process and the boot id of the machine: a killed
+process has lost nothing it wrote as long as the machine keeps running. `starting.marker` lists the
+processes started since then: the cluster may have registered one that was killed before it knew,
+and then its epoch belongs to this disk.
 """
 
 import struct
@@ -19,18 +19,18 @@ CLEAN_SHUTDOWN_FILE = "clean-shutdown.marker"
 RUNNING_FILE = "running.marker"
 STARTING_FILE = "starting.marker"
 STARTED_MAX = 32
-"""Of the last starts; an older one that turns out to be registered casts doubt on the logs."""
+"""Number of last starts kept; if an older one turns out to be registered, the logs are in doubt."""
 
 _KIND_CLEAN_SHUTDOWN, _KIND_RUNNING, _KIND_STARTING = 4, 6, 12
 _EPOCH = struct.Struct(">q")
 
 
 class LifeMarks:
-    """One per process, made at its start. A mark that is damaged is as good as none."""
+    """One per process, created at its start. A damaged mark counts as none."""
 
     def __init__(self, files: Files, boot_id: str) -> None:
-        """Takes the clean stop's mark away. `boot_id` is another after each start of the machine;
-        empty: not known. Raises OSError."""
+        """Removes the mark of the clean stop. `boot_id` changes at each start of the machine;
+        empty: unknown. Raises OSError."""
         self._files = files
         self._boot_id = boot_id
         self._is_marked = False
@@ -38,19 +38,19 @@ class LifeMarks:
         self.was_clean = clean is not None
         """The last process stopped cleanly."""
         self.previous_epoch = self._epoch_of_killed() if clean is None else clean
-        """Broker epoch of the last process that served, if all that it wrote is here; else
+        """Broker epoch of the last serving process, if all its writes are present; otherwise
         NO_EPOCH."""
         started = self._read(STARTING_FILE, _KIND_STARTING) or b""
         self.started = tuple(started.decode(errors="replace").split())
-        """Incarnations that were started since then, and wrote nothing that is not here."""
+        """Incarnations started since then, all of whose writes are present."""
         if clean is not None and boot_id:
             self._keep(clean)
         files.remove(CLEAN_SHUTDOWN_FILE)
         files.sync_directory("")
 
     def starting(self, incarnation: str) -> None:
-        """This process is going to be registered. Without room nothing is noted: then the cluster
-        doubts the logs if it registers this process and never sees it serve."""
+        """This process is about to register. If the disk is full nothing is stored: then the
+        cluster doubts the logs if it registers this process and never sees it serve."""
         names = (*self.started, incarnation)[-STARTED_MAX:]
         self._is_marked = True
         try:
@@ -59,32 +59,32 @@ class LifeMarks:
             return
 
     def running(self, broker_epoch: int) -> None:
-        """This process serves under that epoch. Raises OSError."""
+        """This process serves under this epoch. Raises OSError."""
         self._write_running(broker_epoch)
         self._files.remove(STARTING_FILE)
         self._is_marked = True
 
     def stopped(self, broker_epoch: int) -> None:
-        """All that this process wrote is synced. Raises OSError."""
+        """Everything that this process wrote is synced. Raises OSError."""
         payload = _EPOCH.pack(broker_epoch)
         write_checked(self._files, CLEAN_SHUTDOWN_FILE, _KIND_CLEAN_SHUTDOWN, 1, payload)
 
     @property
     def is_marked(self) -> bool:
-        """Something on disk vouches for what this process writes."""
+        """A mark on disk vouches for the writes of this process."""
         return self._is_marked
 
     def unmark(self) -> None:
-        """After a failed sync the kernel may have dropped what was written (fsyncgate)."""
+        """After a failed sync the kernel may have dropped written pages (fsyncgate)."""
         self._is_marked = False
         self._files.remove(RUNNING_FILE)
 
     def _keep(self, epoch: int) -> None:
-        """What the clean stop said is true of this boot's page cache too, should this process be
-        killed before it serves."""
+        """The statement of the clean stop also holds for the page cache of this boot, should this
+        process be killed before it serves."""
         try:
             self._write_running(epoch)
-        except OSError:  # no room: then the next start doubts
+        except OSError:  # disk full: then the next start doubts the logs
             self._files.remove(RUNNING_FILE)
 
     def _write_running(self, epoch: int) -> None:
@@ -106,7 +106,7 @@ class LifeMarks:
 
 
 def _epoch(payload: bytes | None) -> int | None:
-    """Of a clean stop's mark; None: there is none."""
+    """The epoch in a clean stop's mark; None: there is no mark."""
     if payload is None or len(payload) != _EPOCH.size:
         return None
     return int(_EPOCH.unpack(payload)[0])

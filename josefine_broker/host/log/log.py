@@ -1,17 +1,17 @@
-"""The log of one partition: segments in offset order, appended to at the end, read anywhere.
+"""The log of one partition: segments in offset order, append-only, readable anywhere.
 
 Rules:
 - offsets only grow: over appends, rolls, restarts and the deletion of everything;
-- an append is whole or did not happen: after a failed write, or a failed sync of its own, the log
-  ends where it did before, for readers too;
-- with `flush_messages=1` an append counts once it is synced, with others (`group_sync.py`); without
-  a group, or with a larger number reached, it returns after its sync; else the page cache holds it;
+- an append is complete or did not happen: after a failed write, or a failed sync of its own, the
+  log ends where it did before, for readers too;
+- with `flush_messages=1` an append counts once a group sync (`group_sync.py`) covers it; without a
+  group, or at a larger number, it returns after its own sync; otherwise it is in the page cache;
 - slow disk work (sync and index of a full segment, timed flushes, unlinking) goes to `schedule`;
-- a failed sync, or a cut half done, stops the log for writes until it is opened, and checked, anew
+- a failed sync or a half-done truncation stops writes to the log until it is reopened and verified
   (`host/log/log_sync.py`).
 
-One thread owns a log; a scheduled job touches sealed segments only, under the flush lock, and asks
-there whether the log still has what it was scheduled for.
+One thread owns a log. A scheduled job touches sealed segments only, holds the flush lock, and
+checks first that the log still has the segment it was scheduled for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class PartitionLog:
-    """See the module. Made by `open`."""
+    """See the module. Created by `open`."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class PartitionLog:
         self.recovery_report = report
         self.state = state
         self.snapshot_source: Callable[[], bytes] | None = None
-        """Asked for the producers' state at a roll, before the batch that causes it."""
+        """Returns the producers' state at a roll, before the batch that causes the roll."""
         self._snapshots_asked = 0
         self._snapshots_stored = 0
-        """Of these, or given up: counted by the flusher."""
+        """Snapshots asked for that were stored or abandoned; counted by the flusher."""
         self._files = files
         self._schedule = schedule
         self._segments = SegmentList(segments)
@@ -86,22 +86,22 @@ class PartitionLog:
         settle: Callable[[], None] | None = None,
         schedule: Callable[[Job], None] = run_now,
     ) -> PartitionLog:
-        """Open or create the log in `directory`, recovering what needs it. `settle`: see LogState.
+        """Open or create the log in `directory`, with recovery if needed. `settle`: see LogState.
 
         `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
-        header of every batch behind it. Raises CorruptData, OSError.
+        header of every batch after it. Raises CorruptData, OSError.
         """
         files.make_directory(directory)
         state = LogState(files, directory, settle)
         segments, report = recover(files, directory, config, state, clean_shutdown, now_ms)
         log = cls(files, directory, config, segments, report, state, schedule)
         if config.flush_messages is not None and report.segments_scanned:
-            # Of a killed process, and in the page cache only: readers are to see what is durable.
+            # Data of a killed process may be only in the page cache: readers must see durable data.
             log._sync.sync(segments[-1], report.log_end_offset)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
             log.replay(on_snapshot, on_batch)
-        segments[-1].close()  # thousands may be opened, and used one by one
+        segments[-1].close()  # thousands of logs may be opened and few used at a time
         return log
 
     @property
@@ -114,7 +114,7 @@ class PartitionLog:
 
     @property
     def durable_end_offset(self) -> int:
-        """How far its records count: where they must be synced for that, those that are."""
+        """The end of the records that count: the durable end where durability is required."""
         return self._sync.durable_end if self.config.flush_messages == 1 else self.log_end_offset
 
     @property
@@ -123,12 +123,12 @@ class PartitionLog:
 
     @property
     def failure(self) -> str:
-        """Why this log is not written any more; empty while all is well."""
+        """Why this log is no longer written; empty while it works."""
         return self._sync.failure
 
     @property
     def awaits_snapshots(self) -> bool:
-        """Whether a snapshot of the producers was made that is not stored yet."""
+        """Whether a producer snapshot was made that is not stored yet."""
         return self._snapshots_stored != self._snapshots_asked
 
     @property
@@ -138,8 +138,8 @@ class PartitionLog:
     def append(self, batch: Buffer, header: BatchHeader, now_ms: int) -> int:
         """Write one verified and stamped batch at the end; returns its base offset.
 
-        Offset and epoch are read from the stamped bytes, so `header` may be from before the
-        stamping. Raises KafkaError(kafka_storage_error), and then the log is as it was.
+        Offset and epoch are read from the stamped bytes, so `header` may be older than the
+        stamping. Raises KafkaError(kafka_storage_error); then the log is unchanged.
         """
         sync = self._sync
         if sync.failure:
@@ -153,7 +153,7 @@ class PartitionLog:
         config = self.config
         if active.size_bytes and active.is_full(config, base_offset, header, now_ms):
             active = self._roll()
-        # Accounted for behind the sync: what was refused is in no reader's reach.
+        # Accounted for only after the sync: readers must not reach a refused batch.
         is_synced = sync.is_due_within(config, header.record_count)
         try:
             active.file().write_at_end((batch,))
@@ -172,23 +172,23 @@ class PartitionLog:
         return base_offset
 
     def _cut_back(self, active: Segment, problem: OSError) -> None:
-        """Remove what a failed append left; if that fails as well, nothing may follow it."""
+        """Remove the remains of a failed append; if that fails too, no append may follow."""
         if not active.is_made:
             if problem.errno not in PASSING:
-                self._sync.fail("the log could not be made", problem)
+                self._sync.fail("the log could not be created", problem)
             return
         try:
             active.file().truncate(active.size_bytes)
         except OSError as error:
-            self._sync.fail("a failed append could not be cut", error)
+            self._sync.fail("the remains of a failed append could not be removed", error)
 
     def roll(self) -> None:
-        """Begin a new segment at the log end; nothing happens when the last one is empty."""
+        """Start a new segment at the log end; does nothing when the last one is empty."""
         if self._segments[-1].size_bytes:
             self._roll()
 
     def roll_if_older(self, age_ms: int, now_ms: int) -> None:
-        """As `roll`, if the last segment was begun so long ago. Raises KafkaError."""
+        """Like `roll`, if the last segment was started that long ago. Raises KafkaError."""
         if now_ms - self._segments[-1].first_append_ms >= age_ms:
             self.roll()
 
@@ -201,7 +201,7 @@ class PartitionLog:
         except OSError as error:
             raise storage_error(f"{self.directory}: roll failed: {error}") from error
         new.last_leader_epoch = old.last_leader_epoch
-        self._sync.rolled(old)  # before: a sync on another thread must not miss the full one
+        self._sync.rolled(old)  # first: a sync on another thread must not miss the full segment
         self._segments.add(new)
         self._segments.keep_warm(old, self._sync.sealing)
         self._schedule(self._sync.seal)
@@ -212,9 +212,9 @@ class PartitionLog:
         return new
 
     def _store_snapshot(self, rolled: Segment, payload: bytes) -> None:
-        """Scheduled: the producers' state where `rolled` begins. A lost one costs a longer replay.
+        """Scheduled: store the producers' state at the start of `rolled`, to shorten replays.
 
-        Not when the log was cut below it: other batches may come there, of other producers.
+        Skipped when the log was cut below it: other producers' batches may get these offsets.
         """
         try:
             with self._sync.lock:
@@ -239,11 +239,11 @@ class PartitionLog:
         return self._sync.flush_if_due(self.config, now_ms, self._schedule)
 
     def group_syncs(self, want: Callable[[LogSync], None]) -> None:
-        """From now on `want` is asked for the syncs of appends that count once they are durable."""
+        """From now on `want` is called for the sync of appends that count once they are durable."""
         self._sync.request = partial(want, self._sync)
 
     def configure(self, config: LogConfig) -> None:
-        """From now on this holds."""
+        """Apply a new configuration."""
         self.config = config
         self._sync.want_rest(config)
 
@@ -255,7 +255,7 @@ class PartitionLog:
         end_offset: int | None = None,
         at_least_one: bool = True,
     ) -> list[memoryview]:
-        """Whole batches from the one that holds `offset`, wholly below `end_offset`, of
+        """Complete batches from the one that contains `offset`, entirely below `end_offset`, of
         `bytes_max` bytes or less; a single larger one when `at_least_one`.
 
         Empty at the end. Raises KafkaError(offset_out_of_range | corrupt_message |
@@ -277,7 +277,7 @@ class PartitionLog:
                 if data is None:
                     return found
                 found.append(data)
-                # Batches that the cleaner emptied do not go alone while there is more behind them:
+                # Batches that the cleaner emptied are not returned alone while more batches follow:
                 # some clients would ask for the same offset for ever.
                 offset = end_if_empty(data)
                 if offset < 0:
@@ -293,8 +293,8 @@ class PartitionLog:
         )
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
-        """How the first record at or past `timestamp_ms` is found, beside this log's thread; None
-        for the newest one. Nothing: there is no such record."""
+        """A search for the first record at or past `timestamp_ms`, run outside this log's thread;
+        None for the newest one. Returns None if there is no such record."""
         return search(self._files, self._segments, self._log_start_offset, timestamp_ms)
 
     def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
@@ -315,7 +315,7 @@ class PartitionLog:
             raise storage_error(f"{self.directory}: read failed: {error}") from error
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start up to `offset`, durably; whole segments below it are removed.
+        """Move the log start up to `offset`, durably; segments entirely below it are removed.
 
         The caller has checked `offset` against the high watermark.
         """
@@ -335,7 +335,7 @@ class PartitionLog:
             self._schedule(partial(self._unlink, segments.remove_at(0)))
 
     def _unlink(self, segment: Segment) -> None:
-        """Scheduled. Its name may be in use again: of a log begun anew, or of another topic's."""
+        """Scheduled. The name may be reused by then: by a restarted log, or by another topic."""
         with self._sync.lock:
             if not self._sync.failure and segment.base_offset not in self._segments.base_offsets:
                 segment.delete()
@@ -343,8 +343,8 @@ class PartitionLog:
                 segment.close()
 
     def apply_retention(self, now_ms: int, end_offset_max: int) -> int:
-        """Remove what `partition/retention.py` says has expired, nothing at or past
-        `end_offset_max` (the high watermark); returns how many segments went."""
+        """Remove segments that `partition/retention.py` declares expired, none at or past
+        `end_offset_max` (the high watermark); returns their number."""
         config, deletes = self.config, self.config.deletes
         count = expired_prefix(
             [segment.age() for segment in self._segments if segment.size_bytes],
@@ -368,7 +368,7 @@ class PartitionLog:
         return count
 
     def _remove_oldest(self) -> None:
-        """A full disk cannot take even a new log start: the oldest segment makes room for it.
+        """A full disk cannot even store a new log start: remove the oldest segment to free space.
 
         Raises KafkaError(kafka_storage_error).
         """
@@ -383,10 +383,10 @@ class PartitionLog:
         self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Cut the log so that it ends at `end_offset` or, within a batch, before that batch.
+        """Cut the log so that it ends at `end_offset`, or before a batch that contains it.
 
-        At or below the log start the log is emptied and both its offsets become `end_offset`.
-        For replicas that follow another leader. Raises KafkaError(kafka_storage_error).
+        At or below the log start the log is emptied and both its offsets become `end_offset`. Used
+        by replicas that follow another leader. Raises KafkaError(kafka_storage_error).
         """
         if end_offset >= self.log_end_offset:
             return
@@ -411,40 +411,40 @@ class PartitionLog:
     def restart_at(self, offset: int) -> None:
         """Empty the log; its start and end become `offset`. Raises KafkaError.
 
-        What a full disk has no room for is made by the next append.
+        On a full disk the next append creates the missing files.
         """
-        with self._cutting("not begun anew", min(offset, self._log_start_offset)):
+        with self._cutting("restart failed", min(offset, self._log_start_offset)):
             self._sync.began_anew(offset)
             for segment in reversed(self._segments):
                 segment.delete()
             begin = partial(self._begin_at, offset)
             first = Segment.create_later(self._files, self.directory, begin, offset)
-            self._segments.begin_anew(first)  # under the lock: a sync must not meet the others
+            self._segments.begin_anew(first)  # under the lock: a sync must not see the old segments
         self._log_start_offset = offset
         try:
             first.file()
         except OSError as error:
             if error.errno not in PASSING:
-                self._sync.fail("not begun anew", error)
+                self._sync.fail("restart failed", error)
                 raise storage_error(self._sync.failure) from error
 
     def _begin_at(self, offset: int) -> None:
-        """Before the first segment of a log begun anew is made. Raises OSError."""
+        """Prepare the first segment of a restarted log. Raises OSError."""
         self.state.store_log_start_offset(offset)
-        self.state.remove_snapshots_past(-1)  # what producers sent in between is not in them
-        Segment(self._files, stem_of(self.directory, offset), offset).delete()  # a left-over
+        self.state.remove_snapshots_past(-1)  # they lack the batches in between
+        Segment(self._files, stem_of(self.directory, offset), offset).delete()  # a leftover file
 
     @contextmanager
     def _cutting(self, what: str, at: int) -> Iterator[None]:
-        """Files go from offset `at` on, and no job of the flusher meanwhile: half done, it fails
-        the log for good."""
+        """Files from offset `at` are removed, and no flusher job may run meanwhile. If it fails
+        half done, the log has failed for good."""
         self._sync.check()
         with self._sync.lock:
             try:
                 self.state.synced.lower_to(at)
                 self.cleaning.cut_to(at)
                 self._sync.cut_to(at)
-            except OSError as error:  # nothing is cut yet: it may be tried again
+            except OSError as error:  # nothing is cut yet: the caller may retry
                 raise storage_error(f"{self.directory}: {what}: {error}") from error
             try:
                 yield
@@ -459,26 +459,26 @@ class PartitionLog:
         segment.delete()
 
     def _forget(self, segment: Segment) -> None:
-        """It is not to be sealed, nor to be cooled."""
+        """Neither seal nor cool this segment."""
         self._segments.forget(segment)
         if segment in self._sync.sealing:
             self._sync.sealing.remove(segment)
 
     def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> None:
-        """The newest producer snapshot that can be read, then each batch header behind it."""
+        """The newest readable producer snapshot, then each batch header after it."""
         replay(self._segments, self.state, on_snapshot, on_batch)
 
     def verify(self) -> VerifyReport:
-        """Read every byte and compare it with its checksums."""
+        """Read every byte and verify all checksums."""
         return verify_segments([each for each in self._segments if each.is_made], self.config)
 
     def close(self, snapshot: bytes | None = None) -> None:
         """Sync, store the indexes and the producers' `snapshot`: the next open scans nothing.
 
-        Raises OSError, with the log closed all the same.
+        Raises OSError; the log is closed in any case.
         """
         try:
-            # An empty log has nothing to keep: 1,000 new partitions stop as fast as one.
+            # An empty log has nothing to store: 1,000 new partitions stop as fast as one.
             if not self._sync.failure and self.log_end_offset > 0:
                 self.state.settle()
                 self.state.store_kept_epochs()
@@ -491,7 +491,7 @@ class PartitionLog:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close every file as it is: for a log that is to be deleted."""
+        """Close every file as it is: for a log that is about to be deleted."""
         with self._sync.lock:
             self._sync.failure = self._sync.failure or f"{self.directory}: closed"
             self._sync.sealing.clear()

@@ -1,9 +1,9 @@
-"""What the log cleaner changes in one log, on the log's own thread: whole segments, and how far it
-came.
+"""The changes that the log cleaner makes to one log, on the log's own thread: replaced segments,
+and the offset it reached.
 
-Rules: only full segments whose index is stored give way, so all that is replaced was durable, and
-what replaces it was synced before; nothing is replaced that is not what the cleaner has read. How
-far a pass came is stored behind it: an older word, or none, costs another look, no record.
+Rules: only full segments with a stored index are replaced, so all replaced data was durable, and
+the replacement was synced before; only what the cleaner has read is replaced. The offset a pass
+reached is stored after it: an older value, or none, costs another pass, no record.
 """
 
 from __future__ import annotations
@@ -42,37 +42,38 @@ class LogCleaning:
         self._segments = segments
         self._schedule = schedule
         self._cleaned_to: int | None = None
-        """None: not asked for yet."""
+        """None: not read yet."""
         self.cuts = 0
-        """So often the log was cut: a pass that began before does not say how far it came."""
+        """Number of truncations: a pass that started earlier does not record the offset it
+        reached."""
 
     @property
     def cleaned_to(self) -> int:
-        """The offset that the last pass came to; 0: none did, or nobody knows."""
+        """The offset that the last pass reached; 0: no pass, or unknown."""
         if self._cleaned_to is None:
             stored = self._state.cleaned_to()
             self._cleaned_to = stored if stored <= self._segments[-1].end_offset else 0
         return self._cleaned_to
 
     def was_cut_since(self, cuts: int) -> bool:
-        """Whether what a pass reads that began after so many cuts is not the log any more."""
+        """Whether the log was truncated since a pass started at this count."""
         return cuts != self.cuts or bool(self._sync.failure)
 
     def came_to(self, offset: int, cuts: int) -> bool:
-        """A pass that began after so many cuts is over; whether it tells how far it came."""
+        """A pass that started at this count is over; returns whether its offset is recorded."""
         if self.was_cut_since(cuts):
             return False
         self._cleaned_to = offset
         return True
 
     def store(self) -> None:
-        """How far the last pass came; on any thread. Raises OSError."""
+        """Store the offset the last pass reached; on any thread. Raises OSError."""
         with self._sync.lock:
             if not self._sync.failure and self._cleaned_to:
                 self._state.store_cleaned_to(self._cleaned_to)
 
     def cut_to(self, offset: int) -> None:
-        """The log is going to be cut there, or behind. Raises OSError."""
+        """The log is about to be truncated at `offset` or later. Raises OSError."""
         self.cuts += 1
         if self.cleaned_to > offset:
             self._state.forget_cleaned_to()
@@ -83,11 +84,11 @@ class LogCleaning:
         return list(takewhile(lambda segment: segment.is_sealed, self._segments[:-1]))
 
     def take_in(self, cleaned: Segment, replaced: Sequence[SegmentSummary], cuts: int) -> bool:
-        """Put a cleaned segment in the place of those it was made from, by a pass that began after
-        so many cuts. False where these are not what they were, where the log was cut (then what
-        replaced a record may be gone), or the disk has no room; then nothing has changed.
+        """Replace segments by the cleaned one made from them, in a pass that started at this count.
+        False when they changed, when the log was truncated (the newer record of a removed key may
+        be gone), or when the disk is full; then nothing has changed.
 
-        Raises KafkaError(kafka_storage_error), and then the log has failed.
+        Raises KafkaError(kafka_storage_error); then the log has failed.
         """
         place = self._place_of(replaced)
         if place < 0 or self.was_cut_since(cuts):
@@ -96,11 +97,11 @@ class LogCleaning:
         try:
             if not begin_swap(self._files, cleaned.stem):
                 return False
-            for each in old:  # before its name is another's
+            for each in old:  # before its name is reused
                 each.is_replaced = True
             end_swap(self._files, cleaned.stem, [each.stem for each in old[1:]])
         except OSError as error:
-            self._sync.fail("a cleaned segment was not put in its place", error)
+            self._sync.fail("a cleaned segment could not be installed", error)
             raise storage_error(self._sync.failure) from error
         for each in old:
             each.close()
@@ -110,7 +111,8 @@ class LogCleaning:
         return True
 
     def _place_of(self, replaced: Sequence[SegmentSummary]) -> int:
-        """Where the log has these, as they were, one behind the other, and full; -1: it has not."""
+        """Index of these segments if the log has them unchanged, adjacent and full; otherwise
+        -1."""
         place = self._segments.place_of(replaced[0].base_offset)
         if place < 0:
             return -1

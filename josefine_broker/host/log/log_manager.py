@@ -1,12 +1,12 @@
 """All partition logs of a broker, one directory each below the data directory.
 
 Layout: `<topic>-<partition>/` with `partition.json` (format version, names, topic id). A new log
-costs nothing: its directory is made when something is written to it, so one that nobody wrote to
-has none. Nor does it cost an fsync: its identity is `partition.new.json` until anything of the log
-is to be durable, which syncs and renames it first. So a log without `partition.json` never promised
-anything: when a power cut left it without a readable identity, it begins anew. A deleted partition
+costs nothing: its directory is created at its first write, so a log that was never written has
+none. It costs no fsync either: its identity is `partition.new.json` until any of the log must be
+durable, which first syncs and renames it. So a log without `partition.json` never promised
+anything: if a power loss left it without a readable identity, it starts empty. A deleted partition
 is renamed to `~deleted.<number>` first (`~` is in no topic name) and removed afterwards, so its
-name is free at once and a crash finishes later.
+name is free at once and the next start finishes a deletion that a crash interrupted.
 """
 
 import errno
@@ -41,16 +41,16 @@ from josefine_broker.records.batch import OnBatch
 
 PARTITION_FILE = "partition.json"
 SYNCED_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CHECKPOINT_SUFFIX)
-"""Files that are stored only behind a sync of their log."""
+"""Files that are stored only after a sync of their log."""
 FIRST_LOG = stem_of("", 0).lstrip("/") + LOG_SUFFIX
-"""The first segment of a log of which nothing was ever removed."""
+"""The first segment of a log from which nothing was ever removed."""
 
 FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A partition directory that was there at the start."""
+    """A partition directory that was found at the start."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -68,11 +68,11 @@ class LogManager:
         boot_id: str = "",
         group: GroupSync | None = None,
     ) -> None:
-        """Notes whether the last shutdown was clean and finishes interrupted deletions.
+        """Records whether the last shutdown was clean and finishes interrupted deletions.
 
-        A disk serves syncs of several threads together: 8 close 1,000 logs ten times as fast as
-        one. `boot_id`: see LifeMarks. Without a `group`, `flush.messages=1` syncs within each
-        append. Raises OSError.
+        A disk serves syncs of several threads together: 8 threads close 1,000 logs ten times as
+        fast as one. `boot_id`: see LifeMarks. Without a `group`, `flush.messages=1` syncs within
+        each append. Raises OSError.
         """
         self._close_threads = close_threads
         self._group = group
@@ -80,19 +80,19 @@ class LogManager:
         self.schedule = self._schedule = schedule
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._flushed: dict[TopicPartition, PartitionLog] = {}
-        """Those that `flush.messages` or `flush.ms` is set for."""
+        """Logs with `flush.messages` or `flush.ms` set."""
         self._rounds = Rounds[TopicPartition]()
         self._removal = Removal(files, schedule)
         self._made = self._made_durable = 0
-        """Directories made, and how many of them the last sync of the root was for."""
+        """Number of directories created, and the number at the last sync of the root."""
         self._root = Lock()
         names = files.list("")
         self._directories = set(names)
-        """Of partitions, among others: a new one is known to have none without a look."""
+        """Names in the root, of partitions and others: a new partition is known to have none."""
         self.first_start = not any(self._is_partition(name) for name in names)
         self.marks = LifeMarks(files, boot_id)
         self.clean_shutdown = self.marks.was_clean or self.first_start
-        for name in names:
+        for name in names:  # a crash interrupted these deletions
             if name.startswith(DELETED_PREFIX):
                 files.remove_tree(name)
 
@@ -108,13 +108,13 @@ class LogManager:
 
     @property
     def has_everything(self) -> bool:
-        """Whether all that the last process wrote is here (KIP-966 asks for it): it stopped
-        cleanly, or was killed and the machine ran on."""
+        """Whether all writes of the last process are present (required by KIP-966): it stopped
+        cleanly, or was killed and the machine kept running."""
         return self.clean_shutdown or self.previous_epoch != NO_EPOCH
 
     @property
     def may_lack_unsynced(self) -> bool:
-        """The machine went down, or nobody knows: what was not synced need not be here."""
+        """The machine went down, or this is unknown: unsynced data may be missing."""
         return not self.has_everything
 
     def found(self) -> list[FoundPartition]:
@@ -123,8 +123,8 @@ class LogManager:
         return [each for each in every if each is not None]
 
     def found_beside(self, names: Collection[str]) -> tuple[list[FoundPartition], bool]:
-        """Partitions in other directories than these, and whether there are some that do not say
-        whose they are."""
+        """Partitions in directories other than these, and whether some directories do not identify
+        their partition."""
         found = []
         for name in self._files.list(""):
             if name not in names and name.rpartition("-")[2].isdigit():
@@ -137,26 +137,26 @@ class LogManager:
 
     @property
     def directories_made(self) -> int:
-        """By this process so far: of logs that were first written to."""
+        """Created by this process so far: directories of logs that were written first."""
         return self._made
 
     def has_directory(self, topic_partition: TopicPartition) -> bool:
         return bool(self._files.list(str(topic_partition)))
 
     def _identity(self, directory: str) -> FoundPartition | None:
-        """Whose directory it is; None: nobody's that promised anything. Raises CorruptData."""
+        """The owner of a directory; None if nothing in it was promised. Raises CorruptData."""
         names = self._files.list(directory)
         if PARTITION_FILE in names:
             return self._read_identity(directory, PARTITION_FILE)
         synced = [name for name in names if name.endswith(SYNCED_SUFFIXES)]
         if synced:
             raise CorruptData(
-                f"{directory}/{PARTITION_FILE} is missing, while {synced[0]} says that the log "
+                f"{directory}/{PARTITION_FILE} is missing, while {synced[0]} proves that the log "
                 "was synced: restore it"
             )
         logs = [name for name in names if name.endswith(LOG_SUFFIX)]
         if NEW_PARTITION_FILE not in names or (logs and logs[0] != FIRST_LOG):
-            return None  # the power cut took the identity's name, or that of the first segment
+            return None  # a power loss took the name of the identity or of the first segment
         try:
             return self._read_identity(directory, NEW_PARTITION_FILE)
         except CorruptData:
@@ -173,14 +173,14 @@ class LogManager:
             fields = json.loads(data)
             if fields["version"] != FORMAT_VERSION:
                 raise CorruptData(
-                    f"{path}: format version {fields['version']}, this code knows {FORMAT_VERSION}"
+                    f"{path}: format version {fields['version']}; this code reads {FORMAT_VERSION}"
                 )
             topic_partition = TopicPartition(fields["topic"], fields["partition"])
             topic_id = TopicId(UUID(fields["topic_id"]))
-        except (ValueError, KeyError, TypeError) as error:  # also of bytes that are no text
+        except (ValueError, KeyError, TypeError) as error:  # also for bytes that are not text
             raise CorruptData(f"{path}: {error!r}") from error
         if str(topic_partition) != directory:
-            raise CorruptData(f"{path} is of {topic_partition}")
+            raise CorruptData(f"{path} belongs to {topic_partition}")
         return FoundPartition(topic_partition=topic_partition, topic_id=topic_id)
 
     def open_log(
@@ -205,7 +205,7 @@ class LogManager:
         return log
 
     def is_there(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether the directory is there and says that it is of this very partition.
+        """Whether the directory exists and belongs to this very partition.
 
         Raises CorruptData."""
         directory = str(topic_partition)
@@ -213,7 +213,7 @@ class LogManager:
         return known is not None and known.topic_id == topic_id
 
     def adopt(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
-        """A log of `recover_log` is one of the broker's from now on."""
+        """Add a log from `recover_log` to the broker's open logs."""
         assert topic_partition not in self._logs, f"{topic_partition} is open"
         self._logs[topic_partition] = log
         if self._group is not None:
@@ -230,10 +230,11 @@ class LogManager:
         on_snapshot: Callable[[bytes], None] | None = None,
         on_batch: OnBatch | None = None,
     ) -> PartitionLog:
-        """As `open_log`, on any thread: to be adopted, or abandoned."""
+        """Like `open_log`, on any thread: to be adopted or abandoned."""
         directory = str(topic_partition)
         names = self._files.list(directory) if directory in self._directories else []
         known = self._identity(directory) if names else None
+        # A topic deleted and created again has a new id: old records must not appear in it.
         if names and (known is None or known.topic_id != topic_id):
             self._remove(directory)
             names = []
@@ -262,7 +263,7 @@ class LogManager:
         topic_id: TopicId,
         config: LogConfig,
     ) -> PartitionLog:
-        """A new log. Thousands may be made in one go on the event loop: not one system call."""
+        """A new log. Thousands may be created in one go on the event loop: not one system call."""
         make = _Once(partial(self._make, directory, topic_partition, topic_id))
         report = RecoveryReport(
             directory=directory,
@@ -277,7 +278,7 @@ class LogManager:
         )
 
     def _make(self, directory: str, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The directory of a new log, and whose it is. Raises OSError."""
+        """Create the directory of a new log, with its identity. Raises OSError."""
         fields = {
             "version": FORMAT_VERSION,
             "topic": topic_partition.topic,
@@ -291,13 +292,13 @@ class LogManager:
         file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}", create=True)
         try:
             if file.size():
-                file.truncate(0)  # of an attempt that failed half way
+                file.truncate(0)  # remains of a failed attempt
             file.write_at_end((json.dumps(fields).encode() + b"\n",))
         finally:
             file.close()
 
     def _settle(self, directory: str, make: Callable[[], None] | None = None) -> None:
-        """Make a log's directory and identity durable, before the first thing in it is.
+        """Make a log's directory and identity durable, before anything in it is durable.
 
         On the log's thread or the flusher's. Raises OSError.
         """
@@ -306,11 +307,11 @@ class LogManager:
         file = self._files.open(f"{directory}/{NEW_PARTITION_FILE}")
         try:
             file.sync()
-        except OSError as error:  # for want of room too, it has lost what it was to write
+        except OSError as error:  # even when full: the pages of a failed sync are lost
             raise OSError(errno.EIO, f"sync failed: {error}") from error
         finally:
             file.close()
-        with self._root:  # one sync is for all directories made before it
+        with self._root:  # one sync covers all directories created before it
             if self._made_durable < self._made:
                 made = self._made
                 self._files.sync_directory("")
@@ -328,12 +329,12 @@ class LogManager:
 
     @property
     def recovery_lines(self) -> list[str]:
-        """One line per opened partition that had something to recover."""
+        """One line per opened partition that needed recovery."""
         lines = (log.recovery_report.line for log in self._logs.values())
         return [line for line in lines if line is not None]
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Remove a partition from disk, open or not; nothing happens when it is not there."""
+        """Remove a partition from disk, open or not; does nothing when it is missing."""
         self._flushed.pop(topic_partition, None)
         log = self._logs.pop(topic_partition, None)
         if log is not None:
@@ -343,15 +344,16 @@ class LogManager:
             self._remove(directory)
 
     def _remove(self, directory: str) -> None:
-        """A power cut may bring it back: then it is of an older topic, or of none, and goes."""
+        """A power loss may bring it back: it then belongs to an older topic, or none, and is
+        removed."""
         self._removal.remove(directory)
         self._directories.discard(directory)
 
     def remove_strays(self, keep: Collection[TopicPartition]) -> int:
-        """Remove what is on disk of partitions that this broker does not host any more; how many.
+        """Remove partitions on disk that this broker no longer hosts; returns their number.
 
-        Only directories that say what they are; a damaged one is left to a person, and one that
-        the disk does not let go to the next start.
+        Only directories with a readable identity. A damaged one is left to a person, and one that
+        cannot be removed to the next start.
         """
         removed = 0
         for name in self._files.list(""):
@@ -365,7 +367,7 @@ class LogManager:
         return removed
 
     def flush_due(self, now_ms: int) -> int:
-        """Schedule the flushes that `flush.ms` asks for; how many."""
+        """Schedule the flushes that `flush.ms` requires; returns their number."""
         if self.marks.is_marked and self._has_failed(self._rounds.next(self._logs)):
             self.marks.unmark()
         return sum(log.flush_if_due(now_ms) for log in self._flushed.values())
@@ -374,7 +376,7 @@ class LogManager:
         return any(each in self._logs and self._logs[each].failure for each in some)
 
     def configure(self, topic_partition: TopicPartition, config: LogConfig) -> None:
-        """From now on this holds of an open log."""
+        """Apply a new configuration to an open log."""
         log = self._logs[topic_partition]
         log.configure(config)
         if config.flush_ms is None and config.flush_messages is None:
@@ -385,8 +387,8 @@ class LogManager:
     def apply_retention(
         self, now_ms: int, high_watermark: Callable[[TopicPartition], int]
     ) -> Iterator[int]:
-        """Remove expired segments of every log, in steps; how many went in each. A log that cannot
-        is skipped: its `failure`, or its next append, says why."""
+        """Remove expired segments of every log, in steps; yields the number of each. A log that
+        fails is skipped: its `failure`, or its next append, has the reason."""
         for each in steps(self._logs):
             if each is not None:
                 topic_partition, log = each
@@ -400,10 +402,10 @@ class LogManager:
         snapshot: Callable[[TopicPartition], bytes | None] | None = None,
         broker_epoch: int = NO_EPOCH,
     ) -> None:
-        """Sync and close every log; the marker is written only when all of that worked, and no log
-        had failed before.
+        """Sync and close every log; the marker is written only when all of that succeeded and no
+        log had failed before.
 
-        Stop the flusher before. Raises the first OSError, with every log closed.
+        Stop the flusher first. Raises the first OSError, after every log is closed.
         """
         had_failed = any(log.failure for log in self._logs.values())
         closings = [
@@ -427,7 +429,7 @@ class LogManager:
 
 
 class _Once:
-    """A call that is made once, on whichever thread comes first; again after it failed."""
+    """A call made once, by the first thread that needs it; repeated after a failure."""
 
     __slots__ = ("_call", "_lock")
 

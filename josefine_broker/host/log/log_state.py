@@ -1,8 +1,8 @@
-"""The small files beside a partition's segments: log start, leader epochs, producer snapshots, and
-whether recovery took something from the log of which the cluster has not heard yet.
+"""The state files of a partition, next to its segments: log start, leader epochs, producer
+snapshots, and a recovery's losses that the cluster does not know yet.
 
-Rules: each is replaced atomically, with format version and checksum; what they mean is decided in
-`core`, the log only keeps the bytes. A snapshot is named after the offset it is valid at.
+Rules: each file is replaced atomically, with format version and checksum. `core` decides what they
+mean; the log only keeps the bytes. A snapshot is named after the offset at which it is valid.
 """
 
 import errno
@@ -21,7 +21,7 @@ KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS, KIND_COMPLETENESS, KIND_CLEA
 VERSION = 1
 
 NEW_PARTITION_FILE = "partition.new.json"
-"""A log's identity until anything of the log is to be durable."""
+"""A log's identity until any of the log must be durable."""
 
 CHECKPOINT_SUFFIX = ".checkpoint"
 LOG_START_FILE = f"log-start{CHECKPOINT_SUFFIX}"
@@ -30,11 +30,11 @@ COMPLETENESS_FILE = f"completeness{CHECKPOINT_SUFFIX}"
 CLEANED_FILE = f"cleaner{CHECKPOINT_SUFFIX}"
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 2
-"""The newest, and one before it for the case that the newest is damaged."""
+"""The newest, and the one before in case the newest is damaged."""
 
 _OFFSET = Struct("<q")
 _NO_EPOCHS = LeaderEpochs().to_bytes(0)
-"""What a missing checkpoint stands for."""
+"""The value of a missing checkpoint."""
 
 
 class LogState:
@@ -63,7 +63,7 @@ class LogState:
         self.synced = SyncedMark(files, directory)
 
     def settle(self) -> None:
-        """To be called before anything in the directory is made durable. Raises OSError."""
+        """Call before anything in the directory is made durable. Raises OSError."""
         if self._settle is None:
             return
         with self._lock:  # the log's thread and the flusher's
@@ -72,18 +72,18 @@ class LogState:
                 self._settle = None
 
     def abandon(self) -> None:
-        """Nothing is made durable any more, of a log that never was: its name is free."""
+        """Refuse to make anything durable for a log that never was: its name is free."""
         with self._lock:
             if self._settle is not None:
                 self._settle = _refuse
 
     @property
     def is_settled(self) -> bool:
-        """Whether the directory is durable, and so may have what says that the log is."""
+        """Whether the directory is durable, and so may contain a proof that the log is."""
         return self._settle is None
 
     def log_start_offset(self) -> int:
-        """The recorded log start, 0 when there is none. Raises CorruptData."""
+        """The stored log start, 0 if there is none. Raises CorruptData."""
         data = read_checked(self._files, self._path(LOG_START_FILE), KIND_LOG_START, VERSION)
         return 0 if data is None else int(_OFFSET.unpack(data)[0])
 
@@ -94,7 +94,7 @@ class LogState:
         write_checked(self._files, path, KIND_LOG_START, VERSION, payload)
 
     def cleaned_to(self) -> int:
-        """The offset that the log cleaner came to, as far as known; 0: all is to be cleaned."""
+        """The offset that the log cleaner reached, if known; 0: everything is to be cleaned."""
         try:
             data = read_checked(self._files, self._path(CLEANED_FILE), KIND_CLEANED, VERSION)
         except (CorruptData, OSError):
@@ -108,11 +108,11 @@ class LogState:
         write_checked(self._files, path, KIND_CLEANED, VERSION, _OFFSET.pack(offset))
 
     def forget_cleaned_to(self) -> None:
-        """The log is going to be cut below it. Durable once the directory is synced."""
+        """The log is about to be truncated below it. Durable once the directory is synced."""
         self._files.remove(self._path(CLEANED_FILE))
 
     def leader_epochs(self) -> bytes | None:
-        """What `store_leader_epochs` got last; None when there is none. Raises CorruptData."""
+        """The last `store_leader_epochs` payload; None if there is none. Raises CorruptData."""
         path = self._path(LEADER_EPOCHS_FILE)
         stored = read_checked(self._files, path, KIND_LEADER_EPOCHS, VERSION)
         self._stored_epochs = _NO_EPOCHS if stored is None else stored
@@ -125,8 +125,8 @@ class LogState:
         self._stored_epochs = payload
 
     def completeness(self) -> Completeness:
-        """What an earlier recovery noted; a note that cannot be read says the same as one that
-        can."""
+        """The result stored by an earlier recovery; an unreadable file means the same as a readable
+        one."""
         path = self._path(COMPLETENESS_FILE)
         try:
             stored = read_checked(self._files, path, KIND_COMPLETENESS, VERSION)
@@ -140,22 +140,22 @@ class LogState:
         write_checked(self._files, path, KIND_COMPLETENESS, VERSION, found.value.encode())
 
     def forget_completeness(self) -> None:
-        """The cluster's metadata has heard of it."""
+        """The cluster's metadata knows it now."""
         self._files.remove(self._path(COMPLETENESS_FILE))
 
     def keep_leader_epochs(self, payload: bytes) -> bool:
-        """To be stored soon by `store_kept_epochs`; at the latest before a snapshot, for a replay
-        begins behind one and would not find the epochs of the batches before it. False when the
-        checkpoint says the same already."""
+        """Keep a payload to be stored soon by `store_kept_epochs`; at the latest before a snapshot,
+        because a replay starts after a snapshot and would miss the epochs of earlier batches. False
+        when the checkpoint has this payload already."""
         self._kept_epochs = None if payload == self._stored_epochs else payload
         return self._kept_epochs is not None
 
     def store_kept_epochs(self) -> None:
-        """Raises OSError; they are then kept on."""
+        """Raises OSError; the payload is then kept."""
         payload = self._kept_epochs
         if payload is not None:
             self.store_leader_epochs(payload)
-            if self._kept_epochs is payload:  # else newer ones came meanwhile
+            if self._kept_epochs is payload:  # otherwise newer ones arrived meanwhile
                 self._kept_epochs = None
 
     def snapshot_offsets(self) -> list[int]:
@@ -165,14 +165,14 @@ class LogState:
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def snapshot(self, offset: int) -> bytes | None:
-        """The snapshot at `offset`; None when it is missing or damaged: an older one will do."""
+        """The snapshot at `offset`; None when missing or damaged: an older one suffices."""
         try:
             return read_checked(self._files, self._snapshot_path(offset), KIND_PRODUCERS, VERSION)
         except CorruptData:
             return None
 
     def store_snapshot(self, offset: int, payload: bytes) -> None:
-        """Write one, unless it is there, and remove all but the newest ones."""
+        """Write a snapshot, unless it exists, and remove all but the newest ones."""
         path = self._snapshot_path(offset)
         if self.snapshot(offset) == payload:
             return

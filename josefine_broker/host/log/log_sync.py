@@ -1,11 +1,12 @@
-"""How far one log is durable, and what a failed sync means for it.
+"""The durability of one log, and the handling of a failed sync.
 
-Rules: segments are synced in order, the directory before them; `flush.messages=1` syncs for all
-appends of a turn together, elsewhere (`group_sync.py`), a larger one, or a log without a group,
-within the append, `flush.ms` and full segments on the flusher's thread. `durable_end` moves only
-under the lock, together with what is synced or cut. A failed sync is remembered for good:
-after it the kernel may have dropped dirty pages and reported them clean, so no later sync proves
-anything (fsyncgate, 2018). Nobody is told that a sync worked which was not made.
+Rules: segments are synced in order, the directory before them. `flush.messages=1` syncs all appends
+of a turn together, on another thread (`group_sync.py`); a larger number, or a log without a group,
+syncs within the append; `flush.ms` and full segments are synced on the flusher's thread.
+`durable_end` moves only under the lock, together with the sync or cut that moves it. A failed sync
+is remembered for good: after it the kernel may have dropped dirty pages and marked them clean, so
+no later sync proves anything (fsyncgate, 2018). No waiter is notified of a sync that did not
+happen.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.segment import Segment
 
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Why something could not be made that may be made later: nothing was lost by it."""
+"""Reasons for a failure that may pass: nothing was lost by it."""
 
 storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
 
 
 class LogSync:
-    """What of one log is not durable yet. The only mutable state shared with the flusher."""
+    """The part of one log that is not durable yet. The only mutable state shared with the
+    flusher."""
 
     __slots__ = (
         "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_segments",
@@ -45,7 +47,7 @@ class LogSync:
         segments: Sequence[Segment],
         durable_end: int,
     ) -> None:
-        """`segments` are the log's; what is before `durable_end` was found synced."""
+        """`segments` are the log's; everything before `durable_end` was found synced."""
         self._files = files
         self._directory = directory
         self._state = state
@@ -53,44 +55,43 @@ class LogSync:
         self._directory_dirty = True
         self._unflushed = self._first_unflushed_ms = 0
         self._is_owed = False
-        """A scheduled sync could not be made, and may be now."""
+        """A scheduled sync failed for a reason that may have passed."""
         self.lock = Lock()
         """Held while segment files are synced, cut or closed."""
         self.sealing: list[Segment] = []
-        """Full segments whose sync is still to come, oldest first."""
+        """Full segments that are not synced yet, oldest first."""
         self.failure = ""
-        """Why the log is not written any more; empty while all is well."""
+        """Why the log is no longer written; empty while it works."""
         self.durable_end = durable_end
-        """All before it is synced. Written under the lock, read on any thread."""
+        """Everything before it is synced. Written under the lock, read on any thread."""
         self.request: Callable[[], None] | None = None
-        """Asks for a sync in a group; None: this log belongs to none, its appends sync
-        themselves."""
+        """Asks for a group sync; None: this log has no group, and its appends sync themselves."""
         self.is_wanted = False
-        """A sync was asked for and has not begun."""
+        """A sync was asked for and has not started."""
 
     def is_grouped(self, config: LogConfig) -> bool:
         """Whether appends return before they are durable, and count once they are."""
         return config.flush_messages == 1 and self.request is not None
 
     def want(self) -> None:
-        """Ask for a sync in a group, once until that begins."""
+        """Ask for a group sync, once until it starts."""
         if not self.is_wanted and self.request is not None:
             self.is_wanted = True
             self.request()
 
     def want_rest(self, config: LogConfig) -> None:
-        """Ask for a sync if something of the log counts only after one, and none may come."""
+        """Ask for a sync if appends still need one and no other append may come to ask."""
         if self.is_grouped(config) and self.durable_end < self._segments[-1].end_offset:
             self.want()
 
     def begin_group_sync(self) -> Job:
-        """The job that makes durable what is appended until it runs; the next append asks anew."""
+        """The job that syncs appends made until it runs; the next append asks again."""
         self.is_wanted = False
         return partial(self.sync_later, is_noted=False)
 
     def note_group_sync(self) -> None:
-        """Store how far the log is known to be synced. Apart from the sync, for it is no part of
-        the promise: each system call on a thread waits for a busy event loop's lock."""
+        """Store the synced range. Separate from the sync, because it is no part of the promise:
+        each system call on a thread waits for a busy event loop's lock."""
         with self.lock:
             if not self.failure:
                 self._state.synced.raise_to(self.durable_end)
@@ -101,17 +102,17 @@ class LogSync:
             raise storage_error(self.failure)
 
     def fail(self, what: str, error: OSError) -> None:
-        """Nothing is written any more until the log is opened, and checked, anew."""
+        """Refuse all writes until the log is reopened and verified."""
         self.failure = self.failure or f"{self._directory}: {what}: {error}"
 
     def rolled(self, full: Segment) -> None:
-        """There is a new segment behind this one."""
+        """A new segment follows this full one."""
         self._directory_dirty = True
         self.sealing.append(full)
 
     def cut_to(self, end_offset: int) -> None:
-        """The log is about to be cut there: what comes behind it is not durable. The lock is
-        held."""
+        """The log is about to be cut at `end_offset`: later records will not be durable. The lock
+        is held."""
         self.durable_end = min(self.durable_end, end_offset)
 
     def began_anew(self, offset: int) -> None:
@@ -121,7 +122,7 @@ class LogSync:
         self.sealing.clear()
 
     def appended(self, config: LogConfig, messages: int, now_ms: int) -> None:
-        """So many are in the log and not durable."""
+        """Count messages that are in the log and not durable."""
         if config.flush_messages == 1 and self.request is not None:
             self.want()
             return
@@ -130,33 +131,32 @@ class LogSync:
         self._unflushed += messages
 
     def flushed(self) -> None:
-        """All that is in the log is durable. On the log's own thread, where it is appended to."""
+        """All of the log is durable. On the log's own thread, which appends to it."""
         self._unflushed = 0
 
     def is_due_within(self, config: LogConfig, messages: int) -> bool:
-        """Whether an append of these is to sync itself, before it returns."""
+        """Whether an append of this many messages must sync before it returns."""
         if config.flush_messages is None or self.is_grouped(config):
             return False
         return self.is_due_with(config, messages)
 
     def is_due_with(self, config: LogConfig, messages: int) -> bool:
-        """Whether `flush.messages` asks for a sync of these with what is not durable."""
+        """Whether `flush.messages` requires a sync of these with the messages not yet durable."""
         return config.flush_messages is not None and (
             self._unflushed + messages >= config.flush_messages
         )
 
     def flush_if_due(self, config: LogConfig, now_ms: int, schedule: Callable[[Job], None]) -> bool:
-        """See to the sync that `flush.messages` or `flush.ms` asks for now; whether there is
-        one."""
+        """Do or schedule the sync that `flush.messages` or `flush.ms` requires now; was one due?"""
         due = self._is_due(config, now_ms)
         if due and self.is_grouped(config):
-            self.want()  # its waiters must hear of it
+            self.want()  # its waiters must be notified
         elif due:
             schedule(self.sync_later)
         return due
 
     def _is_due(self, config: LogConfig, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a sync now. It is taken to be made."""
+        """Whether `flush.messages` or `flush.ms` requires a sync now. It then counts as made."""
         if self._is_owed:
             self._is_owed = False
             return True
@@ -171,23 +171,23 @@ class LogSync:
         return True
 
     def sync(self, active: Segment, end_offset: int) -> None:
-        """Make all that was written durable, up to `end_offset`. Raises OSError, also when the log
-        had failed."""
+        """Make everything written so far durable, up to `end_offset`. Raises OSError, also when the
+        log had failed."""
         with self.lock:
             if self.failure:
                 raise OSError(errno.EIO, self.failure)
             self._sync_all(active, end_offset)
 
     def sync_later(self, *, is_noted: bool = True) -> None:
-        """Scheduled; `is_noted`: with `note_group_sync`. Who appends to a log that failed meanwhile
-        is told so there."""
+        """Scheduled; `is_noted`: with `note_group_sync`. If the log failed meanwhile, its next
+        append reports it."""
         with self.lock:
-            active = self._segments[-1]  # under the lock: a cut may remove the one before
+            active = self._segments[-1]  # under the lock: a cut may remove the previous one
             if self.failure or not active.is_made:
                 return
             if self.durable_end >= active.end_offset and not self._directory_dirty:
-                return  # the sync before covered what this one was asked for
-            try:  # what is appended meanwhile counts the next time
+                return  # the previous sync covered these appends
+            try:  # later appends count for the next sync
                 self._sync_all(active, active.end_offset, is_noted=is_noted)
             except OSError:
                 self._is_owed = not self.failure
@@ -209,7 +209,7 @@ class LogSync:
     def _sync_directory(self) -> None:
         if not self._directory_dirty:
             return
-        self._directory_dirty = False  # before: a roll may make it so again meanwhile
+        self._directory_dirty = False  # first: a roll may set it again meanwhile
         try:
             with self._failing_for_good():
                 self._state.settle()
@@ -224,13 +224,13 @@ class LogSync:
                 file = segment.file()
             try:
                 file.sync()
-            except OSError as error:  # for want of room too: it has lost what it was to write
+            except OSError as error:  # even when full: the pages of a failed sync are lost
                 self.fail("sync failed", error)
                 raise
 
     @contextmanager
     def _failing_for_good(self) -> Iterator[None]:
-        """But not for what passes."""
+        """Fail the log for good, except for errors that may pass."""
         try:
             yield
         except OSError as error:
@@ -239,9 +239,9 @@ class LogSync:
             raise
 
     def seal(self) -> None:
-        """Make full segments durable, oldest first, and store their indexes. Raises OSError.
+        """Sync full segments, oldest first, and store their indexes. Raises OSError.
 
-        What a full disk has no room for, the next roll or `close` tries again.
+        After a full disk the next roll or `close` tries again.
         """
         with self.lock:
             while self.sealing and not self.failure:

@@ -1,9 +1,9 @@
-"""Finds records by their timestamps, beside the thread that owns the log.
+"""Lookup of records by timestamp, outside the thread that owns the log.
 
-Rules: what a search needs is taken from the log when it is asked for: which segments, how far, and
-their indexes; it opens the files itself and changes nothing. So the log may be rolled, cut or
-deleted meanwhile: the search finds what was there, or fails, and who asked looks whether the log is
-still the one meant. A batch is decoded piece by piece, and within `LOOKUP_BYTES_MAX`.
+Rules: at its start a search takes from the log what it needs: the segments, their end, and their
+indexes. It opens the files itself and changes nothing. So the log may be rolled, truncated or
+deleted meanwhile: the search finds the old data, or fails, and the caller checks that the log is
+still the same one. A batch is decoded piece by piece, and within `LOOKUP_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from josefine_broker.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, Batc
 from josefine_broker.records.times import record_times
 
 STEPS_PER_BREATH = 1_000
-"""Records or batches looked at in one go: about a millisecond."""
+"""Records or batches examined between two breaths: about a millisecond."""
 
 LOOKUP_BYTES_MAX = 64 * 1024 * 1024
-"""Records of one batch, decompressed by the broker to find a timestamp: 64 times Kafka's default of
-the largest batch, a quarter of a second of a worker's time. One that is larger is refused."""
+"""Limit of one batch's records, decompressed by the broker to find a timestamp: 64 times Kafka's
+default for the largest batch, a quarter of a second of a worker's time. A larger batch is
+refused."""
 
 
 class FoundRecord(NamedTuple):
@@ -37,18 +38,19 @@ class FoundRecord(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A segment as it was; `entries` None: its index is in its files."""
+    """A segment at the start of the search; `entries` None: its index is in its files."""
 
     segment: Segment
-    """Only to be asked for what never changes, and whether it was replaced."""
+    """Used only for what never changes, and for whether it was replaced."""
     summary: SegmentSummary
     entries: SparseIndex | None
 
 
 @dataclass(slots=True)
 class TimestampSearch:
-    """The first record at or past `offset_min` that is at or past `timestamp_ms`, by offset; None:
-    the first one with the largest timestamp (KIP-734). To be run on any thread, once."""
+    """The first record by offset, at or past `offset_min`, whose timestamp is at least
+    `timestamp_ms`; None: the first one with the largest timestamp (KIP-734). Run once, on any
+    thread."""
 
     files: Files
     spans: Sequence[Span]
@@ -58,10 +60,10 @@ class TimestampSearch:
     _steps: int = 0
 
     def run(self, breathe: Callable[[], None]) -> FoundRecord | None:
-        """`breathe` is called every now and then, lets others run, and may raise KafkaError.
+        """`breathe` is called periodically, lets other threads run, and may raise KafkaError.
 
-        Raises KafkaError: message_too_large for a batch that would expand past the limit, which no
-        later attempt will change (corrupt_message and kafka_storage_error are for trying again).
+        Raises KafkaError: message_too_large for a batch that would expand past the limit, because a
+        retry cannot help (corrupt_message and kafka_storage_error invite a retry).
         """
         self._breathe = breathe
         try:
@@ -96,8 +98,9 @@ class TimestampSearch:
         self, header: BatchHeader, batch: memoryview, timestamp_ms: int
     ) -> FoundRecord | None:
         epoch = header.leader_epoch
-        # Every record has the batch's time, or nobody can read them though the checksum is right:
-        # then the batch's own bounds are still a true answer, for no record before it is that new.
+        # Every record has the batch's time, or the records are unreadable though the checksum is
+        # right: then the batch's own bounds are still a true answer, because no earlier record is
+        # that new.
         whole = FoundRecord(
             max(header.base_offset, self.offset_min), header.max_timestamp_ms, epoch
         )
@@ -126,7 +129,7 @@ class TimestampSearch:
         summary = span.summary
         if summary.max_timestamp_offset >= self.offset_min:
             return self._first([span], summary.max_timestamp_ms)
-        # The log start is within this segment: what was deleted must not count.
+        # The log start is within this segment: deleted records must not count.
         newest_ms = NO_TIMESTAMP_MS
         for header, batch in self._batches(span, None):
             if not header.record_count:
@@ -155,17 +158,19 @@ class TimestampSearch:
     def _batches(
         self, span: Span, timestamp_ms: int | None
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """From the first that may matter on."""
+        """The batches from the first that may match."""
         index = span.entries
         if index is None:
             index = load_index(self.files, span.segment.stem, span.summary)
         position = 0
-        if index is not None:  # a damaged one costs the way from the segment's beginning
+        if index is not None:  # a damaged index costs a scan from the segment's start
             position = index.position_of_offset(max(0, self.offset_min - span.summary.base_offset))
             if timestamp_ms is not None:
                 position = max(position, index.position_of_timestamp(timestamp_ms))
         with closing(self.files.open(span.segment.stem + LOG_SUFFIX)) as file:
-            if span.segment.is_replaced:  # asked behind the opening: before, it still was the one
+            if (
+                span.segment.is_replaced
+            ):  # checked after opening: before, the file may still have been the right one
                 raise CorruptData(f"{span.segment.stem} was cleaned meanwhile")
             for _, header, batch in walk_batches(file, position, span.summary.log_bytes):
                 self._step()
@@ -185,7 +190,7 @@ class TimestampSearch:
 def search(
     files: Files, segments: Sequence[Segment], log_start_offset: int, timestamp_ms: int | None
 ) -> TimestampSearch | None:
-    """What is to be looked at in a log's segments; None: no record there is that new."""
+    """The search over a log's segments; None: no record is that new."""
     wanted_ms = 0 if timestamp_ms is None else timestamp_ms
     spans = [
         Span(each, each.summary(), each.index_in_memory)

@@ -1,4 +1,4 @@
-"""Holds work on a thread of its own to so many bytes a second."""
+"""A limit in bytes per second for work on its own thread."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 STEP_S = 0.05
-"""Slept at once: then it is asked whether the work is still wanted. What was saved up in idle time
-is no more than this either."""
+"""Longest single sleep: then the work is asked whether it is still wanted. Idle time saves up no
+more than this either."""
 
 
 class Pace:
-    """Mutable; of one piece of work, used on its thread."""
+    """Mutable; belongs to one piece of work and its thread."""
 
     __slots__ = ("_breathe", "_monotonic_s", "_rate", "_sleep", "_until_s")
 
@@ -23,7 +23,7 @@ class Pace:
         monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`breathe` is called between two sleeps, and may raise; a rate of None: no limit."""
+        """`breathe` is called between two sleeps, and may raise; a rate of None means no limit."""
         self._rate = bytes_per_second
         self._breathe = breathe
         self._monotonic_s = monotonic_s
@@ -31,7 +31,7 @@ class Pace:
         self._until_s = monotonic_s()
 
     def moved(self, size_bytes: int) -> None:
-        """So many more; returns when that is allowed."""
+        """Count bytes; returns when the rate allows them."""
         if self._rate is None:
             return
         now_s = self._monotonic_s()

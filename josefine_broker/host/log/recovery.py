@@ -1,16 +1,16 @@
-"""Brings a partition's segments back after a stop, clean or not, and reports what that took.
+"""Recovery of a partition's segments after a clean or unclean stop, and the report about it.
 
-Rules: a segment whose stored index fits its log was synced and is taken as it is. Any other is read
+Rules: a segment whose stored index fits its log was synced and is used as it is. Any other is read
 from its first byte, every checksum and leader epoch verified, and cut at the first byte that is not
-part of a whole, right batch; unsynced segments behind a cut, or behind a first one that is gone,
-are removed, for a log has no holes. Where the cut, or a missing file, would take what is known to
-have been synced (a synced segment follows, or the mark in `disk/synced_mark.py` is past it), no
-crash did it: opening is refused and nothing is changed.
-Offsets below the recorded log start never come back.
+part of a complete, valid batch. Unsynced segments after a cut, or after a missing first segment,
+are removed, because a log has no holes. Where the cut, or a missing file, would remove data that is
+known to have been synced (a synced segment follows, or the mark in `disk/synced_mark.py` is past
+it), a crash cannot be the cause: opening is refused and nothing is changed. Offsets below the
+stored log start never come back.
 
-The report says what may still be believed of the log (`metadata/log_completeness.py`). Only the
-unfinished last write of a process that was killed may be cut without a doubt. Any other cut is
-noted in the directory first, durably: a crash behind it must not make the shorter log look whole.
+The report states what may still be believed of the log (`metadata/log_completeness.py`). Only the
+unfinished last write of a killed process may be cut without a doubt. Any other cut is recorded in
+the directory first, durably: after a crash the shortened log must not look complete.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a log had to do. `line` is None when there was nothing to recover."""
+    """The work that opening a log took. `line` is None when nothing was recovered."""
 
     directory: str
     clean_shutdown: bool
@@ -54,11 +54,12 @@ class RecoveryReport:
     """File, byte and reason of the cut; empty when nothing was cut."""
     segments_removed: int = 0
     completeness: Completeness = Completeness.COMPLETE
-    """As the files alone tell; the high watermark and the machine's boot may say more."""
+    """As far as the files show; the high watermark and the machine's boot may show more."""
 
     @property
     def may_lack(self) -> bool:
-        """Whether this recovery found the log shorter than what may have been confirmed."""
+        """Whether this recovery found the log shorter than the records that may have been
+        confirmed."""
         return self.completeness is not Completeness.COMPLETE
 
     @property
@@ -79,11 +80,11 @@ class RecoveryReport:
 
 
 class _Tally:
-    """The one mutable count of a recovery."""
+    """The mutable counters of one recovery."""
 
     def __init__(self, state: LogState, config: LogConfig) -> None:
         self.state = state
-        """To be settled before anything is synced."""
+        """Settled before anything is synced."""
         self.witness = EpochWitness(state, may_have_holes=config.may_have_holes)
         self.synced = state.synced.read()
         self.segments_scanned = 0
@@ -93,11 +94,11 @@ class _Tally:
         self.cut_at = ""
         self.segments_removed = 0
         self.unsealed: list[Segment] = []
-        """Read to their end, and another one follows: to be sealed when nothing is refused."""
+        """Read to their end, and followed by another: sealed unless recovery is refused."""
         self.completeness = Completeness.COMPLETE
 
     def note(self, found: Completeness) -> None:
-        """To be called before a cut that may take what was confirmed. Raises OSError."""
+        """Call before a cut that may remove confirmed records. Raises OSError."""
         self.completeness = self.completeness.or_worse(found)
         self.state.settle()
         self.state.store_completeness(self.completeness)
@@ -113,7 +114,7 @@ def recover(
 ) -> tuple[list[Segment], RecoveryReport]:
     """All segments of a log in order, at least one, the last one ready for appends.
 
-    Raises CorruptData, with nothing changed on disk, when more than an unsynced tail is wrong.
+    Raises CorruptData, with nothing changed on disk, for damage beyond an unsynced tail.
     """
     end_swaps(files, directory)
     tally = _Tally(state, config)
@@ -124,23 +125,25 @@ def recover(
     segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
     _refuse_missing(directory, segments, log_start_offset, tally.synced)
     for segment in tally.unsealed:
-        if segment is not segments[-1]:  # it became the last one where a hole follows
+        if segment is not segments[-1]:  # it became the last one because a hole follows
             state.settle()
             segment.seal()
             segment.cool()
     _tidy(files, directory, log_start_offset)
     if not segments or segments[-1].end_offset < log_start_offset:
-        # Lost behind the log start, in a power cut: offsets must not be handed out again.
+        # A power loss took records below the log start: their offsets must not be assigned again.
         if log_start_offset or not is_new:
             tally.note(Completeness.MISSING)
         for segment in segments:
             segment.delete()
         segments = [Segment.create(files, directory, log_start_offset)]
-        if not is_new:  # else the next power cut may take it, and leave one that follows it
+        if not is_new:  # otherwise a power loss may take it and leave its successor
             files.sync_directory(directory)
     if segments[0].base_offset > max(log_start_offset, tally.synced.start):
-        tally.note(Completeness.MISSING)  # the log start is stored before its segments go
-        state.synced.begin_at(segments[0].base_offset)  # its next sync says nothing of what is gone
+        tally.note(Completeness.MISSING)  # the log start is stored before its segments are removed
+        state.synced.begin_at(
+            segments[0].base_offset
+        )  # its next sync proves nothing about the lost part
     report = RecoveryReport(
         directory=directory,
         clean_shutdown=clean_shutdown,
@@ -166,6 +169,8 @@ def _recover_segments(
     tally: _Tally,
 ) -> list[Segment]:
     segments: list[Segment] = []
+    # Before anything is removed, both refusals must pass: no synced segment may follow the
+    # problem, and the cut may not be below the synced mark. Then the loss is recorded first.
     base_offsets = _live_segments(files, directory, log_start_offset)
     for at, base_offset in enumerate(base_offsets):
         later = base_offsets[at + 1 :]
@@ -205,10 +210,10 @@ def _recover_segments(
 
 
 def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str:
-    """Read a whole segment anew, verify every batch, rebuild its index; returns what is wrong
-    behind the last right batch, empty when nothing is.
+    """Read a whole segment again, verify every batch, rebuild its index; returns the problem after
+    the last valid batch, empty if there is none.
 
-    When its batches were appended is not in the log: they count as appended now.
+    The log does not store when batches were appended: they count as appended now.
     """
     segment.reset()
     segment.first_append_ms = segment.last_append_ms = now_ms
@@ -241,9 +246,9 @@ def replay(
     on_snapshot: Callable[[bytes], None] | None,
     on_batch: OnBatch,
 ) -> None:
-    """The newest producer snapshot that can be read, then each batch header behind it: also of
-    batches below the log start, as long as they are there, for a snapshot before them would else
-    lack them. One with a gap between it and the log is no snapshot of these producers any more."""
+    """The newest readable producer snapshot, then each batch header after it. Includes batches
+    below the log start while they exist, because an older snapshot would otherwise lack them. A
+    snapshot with a gap between it and the log no longer describes these producers."""
     offset = segments[0].base_offset
     for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
         payload = state.snapshot(found) if found >= offset else None
@@ -263,7 +268,7 @@ def replay(
 
 
 def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
-    """The log ends before the first byte that is not right, durably."""
+    """End the log before the first invalid byte, durably."""
     file = segment.file()
     tail = file.read_at(segment.size_bytes, file.size() - segment.size_bytes)
     if is_torn(memoryview(tail)):
@@ -277,7 +282,7 @@ def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
 
 
 def check_follows(segment: Segment, base_offset: int, leader_epoch: int, config: LogConfig) -> None:
-    """Offset and leader epoch lie outside a batch's checksum: they must follow what is before.
+    """Check that a batch follows its predecessor: its checksum covers neither offset nor epoch.
 
     Raises CorruptData.
     """
@@ -286,7 +291,7 @@ def check_follows(segment: Segment, base_offset: int, leader_epoch: int, config:
         raise CorruptData(f"a batch with base offset {base_offset}, which no segment reaches")
     if leader_epoch < segment.last_leader_epoch:
         raise CorruptData(
-            f"a batch of leader epoch {leader_epoch} behind one of {segment.last_leader_epoch}"
+            f"a batch of leader epoch {leader_epoch} after one of {segment.last_leader_epoch}"
         )
 
 
@@ -297,7 +302,7 @@ def check_offset(base_offset: int, expected: int, config: LogConfig) -> None:
 
 
 def reindex(segment: Segment, config: LogConfig) -> None:
-    """Rebuild and store the damaged index of a sealed segment, whose log must be right.
+    """Rebuild and store the damaged index of a sealed segment, whose log must be valid.
 
     Raises CorruptData, with nothing changed on disk, when the log is damaged too.
     """
@@ -312,16 +317,16 @@ def reindex(segment: Segment, config: LogConfig) -> None:
         )
     segment.first_append_ms, segment.last_append_ms = first_ms, last_ms
     if segment.summary() != expected:
-        raise CorruptData(f"{segment.stem}{LOG_SUFFIX} is not what its index was made from")
+        raise CorruptData(f"{segment.stem}{LOG_SUFFIX} does not match the summary of its index")
     segment.seal()
 
 
 def _remove_behind_lost_start(
     files: Files, directory: str, log_start_offset: int, tally: _Tally
 ) -> None:
-    """A power cut may take the name of the first segment and leave those of later ones. Where none
-    of what is left is known to have been synced, it is behind a hole like any other such segment;
-    what was synced is kept, in doubt, or refused."""
+    """A power loss may remove the name of the first segment and leave those of later ones. If none
+    of the rest is known to have been synced, it follows a hole like any other such segment and is
+    removed; synced data is kept, in doubt, or refused."""
     base_offsets = _live_segments(files, directory, log_start_offset)
     expected = max(log_start_offset, tally.synced.start)
     if not base_offsets or base_offsets[0] <= expected or tally.synced.end > expected:
@@ -336,7 +341,7 @@ def _remove_behind_lost_start(
 
 
 def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
-    """Base offsets of the segments there, ascending, from the one that holds the log start."""
+    """Base offsets of the present segments, ascending, from the one with the log start."""
     base_offsets = _segments_found(files.list(directory))
     while len(base_offsets) > 1 and base_offsets[1] <= log_start_offset:
         base_offsets.pop(0)
@@ -349,8 +354,8 @@ def _segments_found(names: Sequence[str]) -> list[int]:
 
 
 def _tidy(files: Files, directory: str, log_start_offset: int) -> None:
-    """Remove segments below the log start, whose deletion had begun (a power cut may bring any of
-    them back), half-written files, and indexes without a log."""
+    """Remove segments below the log start, whose deletion had started (a power loss may bring any
+    of them back), half-written files, and indexes without a log."""
     names = files.list(directory)
     live = _live_segments(files, directory, log_start_offset)
     for base_offset in _segments_found(names):
@@ -375,31 +380,31 @@ def _has_index(segment: Segment) -> bool:
 
 def _misfit(segment: Segment, next_base_offset: int) -> str:
     """Why the next segment does not follow `segment`, empty when it does: compaction leaves holes
-    within segments, none between two."""
+    within segments, never between two."""
     end_offset = segment.end_offset
     if next_base_offset == end_offset:
         return ""
     return (
         f"offset {end_offset}, where {segment.stem}{LOG_SUFFIX} ends and the next segment "
-        f"begins at {next_base_offset}"
+        f"starts at {next_base_offset}"
     )
 
 
 def _refuse_synced(files: Files, directory: str, later: list[int], problem: str) -> None:
-    """Segments are synced in order, so a synced one behind a problem means that no crash made it:
-    a file was damaged or taken away, and cutting here would destroy what is still good."""
+    """Segments are synced in order, so a synced one after a problem proves that no crash caused it:
+    a file was damaged or removed, and a cut here would destroy intact data."""
     for base_offset in later:
         segment = Segment.open_indexed(files, directory, base_offset)
         if segment is not None:
             segment.close()
             raise CorruptData(
                 f"the log is damaged at {problem}, and synced data follows at offset "
-                f"{base_offset}: {_way_out(directory, 'the segments behind it and ')}"
+                f"{base_offset}: {_way_out(directory, 'the segments after it and ')}"
             )
 
 
 def _refuse_cut(directory: str, end_offset: int, problem: str, synced: SyncedRange) -> None:
-    """The log would end below what is known to have been synced."""
+    """Refuse a cut below the offset that is known to have been synced."""
     if end_offset < synced.end:
         raise CorruptData(
             f"the log is damaged at {problem}, and had been synced up to offset {synced.end}: "
@@ -410,7 +415,7 @@ def _refuse_cut(directory: str, end_offset: int, problem: str, synced: SyncedRan
 def _refuse_missing(
     directory: str, segments: list[Segment], log_start_offset: int, synced: SyncedRange
 ) -> None:
-    """Whole files are not there, at either end, of what is known to have been synced."""
+    """Refuse when files of the synced range are missing at either end."""
     expected = max(log_start_offset, synced.start)
     start = segments[0].base_offset if segments else expected
     end = segments[-1].end_offset if segments else expected
@@ -424,12 +429,12 @@ def _refuse_missing(
 def _way_out(directory: str, also: str = "") -> str:
     return (
         f"restore the file, or remove {directory} to have it copied from another replica, or "
-        f"remove {also}{directory}/{SYNCED_MARK_FILE} to go on without what is lost"
+        f"remove {also}{directory}/{SYNCED_MARK_FILE} to continue without the lost data"
     )
 
 
 def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally: _Tally) -> None:
-    """Segments behind a cut, newest first: a crash on the way leaves no hole."""
+    """Remove segments after a cut, newest first: a crash in between leaves no hole."""
     for base_offset in reversed(base_offsets):
         segment = Segment(files, stem_of(directory, base_offset), base_offset)
         tally.bytes_cut += segment.file().size()

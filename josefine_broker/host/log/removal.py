@@ -1,9 +1,10 @@
-"""Removes partition directories: out of the way at once, from the disk a little later.
+"""Removal of partition directories: renamed at once, deleted from the disk a little later.
 
-Rules: a directory is renamed to `~deleted.<number>` (`~` is in no topic name), so its name is free;
-the new names are synced before anything below them goes, else a power cut may leave half of one
-under its old name, which looks like damage. One job does all that waits: a topic has thousands of
-partitions, and a job each would fill the flusher's queue. What is left the next start removes.
+Rules: a directory is renamed to `~deleted.<number>` (`~` is in no topic name), so its name is free.
+The new names are synced before anything below them is removed; otherwise a power loss may leave
+half of a directory under its old name, which looks like damage. One job removes all waiting
+directories: a topic has thousands of partitions, and a job for each would fill the flusher's queue.
+The next start removes the rest.
 """
 
 from collections import deque
@@ -23,10 +24,10 @@ class Removal:
         self._schedule = schedule
         self._number = 0
         self._waiting: deque[str] = deque()
-        """Renamed; whoever appends the first one schedules the job."""
+        """Renamed directories; the caller that appends the first one schedules the job."""
 
     def remove(self, directory: str) -> None:
-        """Raises OSError where it cannot be renamed."""
+        """Raises OSError if the directory cannot be renamed."""
         self._number += 1
         renamed = f"{DELETED_PREFIX}{self._number}"
         self._files.rename(directory, renamed, durable=False)

@@ -1,14 +1,14 @@
-"""One segment of a partition's log: a `.log` file of whole record batches, and its index.
+"""One segment of a partition's log: a `.log` file of complete record batches, and its index.
 
-Rules: bytes are the batches as Kafka stores them, back to back; an append is one write; a read is
-one `pread` of whole batches, found by the index and at most one index interval of batch headers.
-Nothing is done per record; lookups by timestamp are `host/log/lookup.py`.
+Rules: the bytes are the batches as Kafka stores them, back to back; an append is one write; a read
+is one `pread` of complete batches, found by the index and at most one index interval of batch
+headers. No code runs per record; lookups by timestamp are in `host/log/lookup.py`.
 
 Why `pread` (measured, 2 cores, loopback socket, CPU seconds of the sender per GB, 256 KiB-4 MiB):
 pread 0.24-0.31 (2.1 GB/s), mmap slices 0.16-0.22 (2.1-2.9 GB/s), the same bytes kept in memory
-0.14-0.18 (2.5 GB/s). mmap saves a tenth of a second per GB and in return kills the process with
-SIGBUS at an I/O error or a truncation under a reader; keeping the tail holds whole frames alive for
-small batches. Neither pays: the client is what saturates the second core.
+0.14-0.18 (2.5 GB/s). mmap saves a tenth of a second per GB, but an I/O error or a truncation under
+a reader kills the process with SIGBUS. A cached tail keeps whole frames in memory for small
+batches. Neither is worth it: the client saturates the second core.
 """
 
 import errno
@@ -40,28 +40,28 @@ from josefine_broker.records.crc import Buffer, crc32c
 
 LOG_SUFFIX = ".log"
 RELATIVE_OFFSET_MAX = 2**31 - 1
-"""An index entry has 32 bits for an offset relative to its segment, and Kafka's are signed."""
+"""An index entry has 32 bits for an offset relative to its segment; Kafka's are signed."""
 
 SCAN_BYTES = 1024 * 1024
-"""Read at once when a segment is walked from end to end."""
+"""Bytes read at once by a walk over the whole segment."""
 
 SEEK_BYTES = 8 * 1024
-"""Read at once when the batch of an offset is sought: twice the default index interval."""
+"""Bytes read at once to find the batch of an offset: twice the default index interval."""
 
 HINTS_MAX = 16
-"""Positions kept of where recent readers will go on, so that reading on needs no search."""
+"""Cached end positions of recent readers, so that sequential reads need no search."""
 
 _PEEK = Struct(">qi11xi")
-"""Base offset, batch length, last offset delta: what a walk over headers needs."""
+"""Base offset, batch length, last offset delta: the fields a walk over headers needs."""
 
 
 def stem_of(directory: str, base_offset: int) -> str:
-    """Path of a segment without its suffix, named as Kafka names it."""
+    """Path of a segment without its suffix, with Kafka's file name."""
     return f"{directory}/{base_offset:020d}"
 
 
 class Segment:
-    """A segment file with what is known about its content; sealed ones never change again."""
+    """A segment file and the known facts about its content; sealed segments never change."""
 
     __slots__ = (
         "_file", "_files", "_hints", "_index", "_make", "_stored", "base_offset", "end_offset",
@@ -78,11 +78,11 @@ class Segment:
         self.stem = stem
         self.base_offset = base_offset
         self.is_replaced = False
-        """Another file has its name, or is about to: that of the cleaned segment."""
+        """The file name belongs, or is about to belong, to the cleaned segment that replaced it."""
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything about the content: it is to be read anew."""
+        """Forget everything about the content before it is read again."""
         self._index = SparseIndex()
         self._stored: SegmentSummary | None = None
         self._hints.clear()
@@ -97,7 +97,7 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int) -> "Segment":
-        """A new empty segment; a left-over file of the same name is emptied."""
+        """A new empty segment; a leftover file of the same name is emptied."""
         segment = cls(files, stem_of(directory, base_offset), base_offset)
         remove_index(files, segment.stem)
         segment._file = files.open(segment.stem + LOG_SUFFIX, create=True)
@@ -109,8 +109,8 @@ class Segment:
     def create_later(
         cls, files: Files, directory: str, make: Callable[[], None], base_offset: int = 0
     ) -> "Segment":
-        """The first segment of a log: its file comes at its first use, behind `make`, which does
-        what has to be there before."""
+        """The first segment of a log: its file is created at its first use, after `make`, which
+        creates whatever must exist before."""
         segment = cls(files, stem_of(directory, base_offset), base_offset)
         segment._make = make
         return segment
@@ -150,7 +150,7 @@ class Segment:
 
     @property
     def is_made(self) -> bool:
-        """Whether its file is there: a log that nobody wrote since it began has none."""
+        """Whether the file exists: a log that was not written since it started has none."""
         return self._make is None
 
     def index(self) -> SparseIndex:
@@ -164,7 +164,7 @@ class Segment:
 
     @property
     def index_in_memory(self) -> SparseIndex | None:
-        """None: it is in its files only."""
+        """None: it is only in its files."""
         return self._index
 
     def summary(self) -> SegmentSummary:
@@ -177,7 +177,7 @@ class Segment:
     def is_full(
         self, config: LogConfig, base_offset: int, header: BatchHeader, now_ms: int
     ) -> bool:
-        """Whether a batch must begin the next segment, this one being not empty."""
+        """Whether a batch must start the next segment; an empty segment takes any batch."""
         relative_end = base_offset + header.last_offset_delta + 1 - self.base_offset
         return (
             self.size_bytes + header.size_bytes > config.segment_bytes
@@ -187,7 +187,7 @@ class Segment:
         )
 
     def age(self) -> SegmentAge:
-        """What retention judges; without a timestamp in its records, by the time of writing."""
+        """The age for retention; without record timestamps, by the time of writing."""
         newest_ms = self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.last_append_ms
         return SegmentAge(self.end_offset, self.size_bytes, newest_ms)
 
@@ -214,7 +214,7 @@ class Segment:
         header: BatchHeader,
         index_interval_bytes: int,
     ) -> None:
-        """Take in what a batch at the end of the file means: sizes, timestamps, index entry."""
+        """Update the facts for a batch at the end of the file: sizes, timestamps, index entry."""
         index, size = self._index, self.size_bytes
         assert index is not None
         positions = index.positions
@@ -231,9 +231,9 @@ class Segment:
     def read(
         self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
     ) -> memoryview | None:
-        """Whole batches from the one that holds `offset`, those wholly below `end_offset`.
+        """Complete batches from the one that contains `offset`, entirely below `end_offset`.
 
-        None when there is none, or none that fits and `at_least_one` is not asked for.
+        None when there is none, or none fits and `at_least_one` is not set.
         """
         start = self._hints.get(offset)
         if start is None:
@@ -256,9 +256,9 @@ class Segment:
         return memoryview(file.read_at(start, size))
 
     def _whole_batches(self, data: memoryview, start: int, stop: int) -> int:
-        """How many bytes of `data`, read at `start`, are whole batches ending at or before `stop`.
+        """The number of bytes in `data`, read at `start`, of complete batches ending by `stop`.
 
-        Begins at the last index entry before `stop`, so that few headers are looked at.
+        Starts from the last index entry before `stop`, so that few headers are examined.
         """
         pos = max(0, self.index().position_before(stop) - start)
         next_offset = -1
@@ -275,9 +275,9 @@ class Segment:
         return pos
 
     def _seek(self, offset: int) -> int:
-        """Position of the first batch that ends past `offset`, the segment's size if there is none.
+        """Position of the first batch that ends past `offset`; the segment's size if none does.
 
-        For an offset it is where reading begins; for an end offset it is where reading stops.
+        For an offset this is where reading starts; for an end offset, where reading stops.
         """
         if offset <= self.base_offset:
             return 0
@@ -294,12 +294,12 @@ class Segment:
                     return position + pos
                 pos += batch_bytes
             if pos == 0:
-                raise CorruptData(f"{self.stem}: {len(data)} bytes at {position} are no batch")
+                raise CorruptData(f"{self.stem}: {len(data)} bytes at {position} are not a batch")
             position += pos
         return size
 
     def _end_below(self, end_offset: int) -> int:
-        """Where the batches end that lie wholly below it, also by an index that is damaged."""
+        """End position of the batches entirely below it; works with a damaged index too."""
         try:
             return self._seek(end_offset)
         except CorruptData:
@@ -335,14 +335,14 @@ class Segment:
             )
 
     def seal(self) -> None:
-        """Sync the log, then store its index; nothing when the stored one fits: it was synced."""
+        """Sync the log, then store its index; does nothing when the stored one fits."""
         if self.is_sealed:
             return
         self.file().sync()
         self.store_index()
 
     def store_index(self) -> None:
-        """The stored index vouches for the log: it must have been synced before."""
+        """Store the index. It proves that the log is durable: sync the log first."""
         store_index(self._files, self.stem, self.summary(), self.index())
         self._stored = self.summary()
 
@@ -352,7 +352,8 @@ class Segment:
         return self._stored is not None and self._stored == self.summary()
 
     def cool(self) -> None:
-        """Give back the file descriptor and the index of a sealed segment; both come back."""
+        """Release the file descriptor and the index of a sealed segment; both come back when
+        used."""
         self.close()
         self._index = None
         self._hints.clear()
@@ -373,7 +374,7 @@ def walk_batches(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """(position, header, bytes) of each batch in [position, end), without checking checksums.
 
-    Raises CorruptData at the first place where no whole batch stands.
+    Raises CorruptData at the first place without a complete batch.
     """
     while position < end:
         data = memoryview(file.read_at(position, min(SCAN_BYTES, end - position)))
@@ -388,17 +389,18 @@ def walk_batches(
                 )
             if size > end - position - pos:
                 left = end - position - pos
-                raise CorruptData(f"a batch of {size} bytes is cut after {left}")
+                raise CorruptData(f"a batch of {size} bytes is cut off after {left}")
             if size > len(data) - pos:
                 break
             yield position + pos, header, data[pos : pos + size]
             pos += size
         if pos == 0:
+            # The batch is larger than a scan step: read it alone.
             if len(data) < HEADER_BYTES:
-                raise CorruptData(f"a batch header is cut after {len(data)} bytes")
+                raise CorruptData(f"a batch header is cut off after {len(data)} bytes")
             data = memoryview(file.read_at(position, size))
             if len(data) < size:
-                raise CorruptData(f"a batch of {size} bytes is cut after {len(data)}")
+                raise CorruptData(f"a batch of {size} bytes is cut off after {len(data)}")
             yield position, header, data
             pos = size
         position += pos

@@ -1,14 +1,14 @@
-"""Puts one cleaned segment in the place of those that it was made from, whatever stops it half way.
+"""The replacement of segments by a cleaned one, safe against a stop at any step.
 
-The steps, with Kafka's names; `<base>` is the first offset of the first of them:
-1. `<base>.log.cleaned` is written and synced. It counts for nothing, and a start removes it.
-2. It is renamed to `<base>.log.swap`, durably. From here on it counts, and a start does the rest.
-3. The indexes of those replaced are removed, and the logs of all but the first, durably: what a
-   power cut brings back behind step 4 nobody would know for what it is.
+The steps, with Kafka's file names; `<base>` is the base offset of the first replaced segment:
+1. `<base>.log.cleaned` is written and synced. It does not count yet; a start removes it.
+2. It is renamed to `<base>.log.swap`, durably. From now on it counts; a start does the rest.
+3. The indexes of the replaced segments are removed, and the logs of all but the first, durably: if
+   a power loss brought one back after step 4, it could not be recognized.
 4. It is renamed to `<base>.log`, over the first one, durably. Its index is stored later.
 
-A segment reaches from its first offset to the next one's, cleaned or not. So what a `.swap` has
-replaced is known by the offsets in it: all that begins behind its own first and below its end.
+A segment covers its base offset up to the next one's, cleaned or not. So the segments that a
+`.swap` replaces are known by its offsets: all that start after its own base and below its end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SWAP_SUFFIX = f"{LOG_SUFFIX}.swap"
 
 
 def begin_swap(files: Files, stem: str) -> bool:
-    """Step 2; False where the disk has no room for it, and then nothing has changed. Raises OSError
-    when nobody knows."""
+    """Step 2; False if the disk is full, and then nothing has changed. Raises OSError when the
+    state is unknown."""
     directory, _, name = stem.rpartition("/")
     try:
         files.rename(stem + CLEANED_SUFFIX, stem + SWAP_SUFFIX)
@@ -39,7 +39,8 @@ def begin_swap(files: Files, stem: str) -> bool:
 
 
 def end_swap(files: Files, stem: str, others: Iterable[str]) -> None:
-    """Steps 3 and 4; `others` are the stems of those replaced but the first. Raises OSError."""
+    """Steps 3 and 4; `others` are the stems of the replaced segments except the first. Raises
+    OSError."""
     remove_index(files, stem)
     for other in others:
         remove_index(files, other)
@@ -49,9 +50,9 @@ def end_swap(files: Files, stem: str, others: Iterable[str]) -> None:
 
 
 def end_swaps(files: Files, directory: str) -> None:
-    """At a start: finish the swap that counts, and remove what does not.
+    """At a start: finish a swap that counts, and remove one that does not.
 
-    Raises CorruptData where a segment that is to replace others is damaged; then all is as it was.
+    Raises CorruptData if a replacing segment is damaged; then nothing is changed.
     """
     names = files.list(directory)
     bases = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
@@ -68,19 +69,19 @@ def end_swaps(files: Files, directory: str) -> None:
 
 
 def _end_of(files: Files, path: str) -> int:
-    """Where the offsets of a whole segment end. Raises CorruptData."""
+    """The end offset of a complete segment. Raises CorruptData."""
     file = files.open(path)
     end_offset = -1
     try:
         for _, header, batch in walk_batches(file, 0, file.size()):
             verify(batch, 0, header)
             if header.base_offset < end_offset:
-                raise CorruptData(f"offset {header.base_offset} behind {end_offset}")
+                raise CorruptData(f"offset {header.base_offset} after {end_offset}")
             end_offset = header.end_offset
     except CorruptData as error:
         raise CorruptData(
-            f"{path}, which is to replace the segments it was made from, is damaged ({error}): "
-            f"remove its directory to have the log copied from another replica, or the file alone "
+            f"{path}, the replacement of the segments it was made from, is damaged ({error}): "
+            f"remove its directory to have the log copied from another replica, or only the file "
             f"if none of those segments is missing"
         ) from error
     finally:

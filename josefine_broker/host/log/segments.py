@@ -1,7 +1,6 @@
-"""The segments of one log in offset order, and which full ones keep a descriptor and their index.
+"""The segments of one log in offset order, with the set of full ones that stay open for reads.
 
-A list, so that the data path reads its last segment as fast as one; it is changed by the methods
-here alone.
+A list, so that the data path reads its last segment fast; only the methods here change it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ WARM_SEGMENTS_MAX = 2
 
 
 class SegmentList(list[Segment]):
-    """See the module. Whoever removes a segment sees to its files."""
+    """See the module. The caller that removes a segment also removes its files."""
 
     __slots__ = ("_warm", "base_offsets")
 
@@ -26,7 +25,7 @@ class SegmentList(list[Segment]):
         self._warm: list[Segment] = []
 
     def place_of(self, offset: int) -> int:
-        """The place of the segment that holds it; past the end, the last one's."""
+        """Index of the segment that contains the offset; past the end, of the last one."""
         return bisect_right(self.base_offsets, offset) - 1
 
     def add(self, segment: Segment) -> None:
@@ -40,19 +39,20 @@ class SegmentList(list[Segment]):
         return segment
 
     def replace(self, place: int, count: int, by: Segment) -> None:
-        """These give way to one that reaches as far."""
+        """Replace these segments by one that covers them."""
         for segment in self[place : place + count]:
             self.forget(segment)
         self[place : place + count] = [by]
         self.base_offsets[place : place + count] = [by.base_offset]
 
     def begin_anew(self, first: Segment) -> None:
-        """With this one alone."""
+        """Replace all segments by this one."""
         self[:], self.base_offsets[:] = [first], [first.base_offset]
         self._warm.clear()
 
     def keep_warm(self, segment: Segment, but_not: Collection[Segment]) -> None:
-        """It is read from: others may cool, `but_not` these, whose index is not stored yet."""
+        """Note a read of this segment: others may cool, but not those in `but_not`, whose index is
+        not stored yet."""
         warm = self._warm
         if warm and warm[-1] is segment:
             return
@@ -65,6 +65,6 @@ class SegmentList(list[Segment]):
                 cold.cool()
 
     def forget(self, segment: Segment) -> None:
-        """It is not warm any more."""
+        """The segment is no longer warm."""
         if segment in self._warm:
             self._warm.remove(segment)

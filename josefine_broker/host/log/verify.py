@@ -1,8 +1,8 @@
-"""Reads a log's every byte on demand and compares it with its checksums.
+"""Verification on demand: reads every byte of a log and compares all checksums.
 
 A batch's own CRC32C leaves out its base offset, length and leader epoch. The first two must follow
-from the batch before; all three are covered by the checksum over the whole segment, which is kept
-from append to append and stored with the index.
+from the previous batch; all three are covered by the checksum over the whole segment, which is
+maintained from append to append and stored with the index.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from josefine_broker.records.crc import crc32c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A place that is not what was written: at or behind byte `position` of `file`."""
+    """A damaged place: at or after byte `position` of `file`."""
 
     file: str
     position: int
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was read, and every segment that is wrong."""
+    """The amount read, and every damaged segment."""
 
     segments: int
     batches: int
@@ -43,10 +43,10 @@ def verify_segments(segments: Sequence[Segment], config: LogConfig) -> VerifyRep
 
 
 def verify_directory(files: Files, directory: str, config: LogConfig) -> VerifyReport:
-    """Check the log in a directory that no broker has open; nothing is changed there.
+    """Check the log in a directory that no broker has open; changes nothing.
 
-    A segment with a stored index is compared with it; any other, as a crash leaves the last one,
-    is judged by its batches alone. Raises OSError.
+    A segment with a stored index is compared with it; any other, such as the last one after a
+    crash, is judged by its batches alone. Raises OSError.
     """
     checked = []
     for name in files.list(directory):
@@ -69,7 +69,8 @@ class _Checked(NamedTuple):
 
 
 def _check(segment: Segment, config: LogConfig, *, summary_known: bool) -> _Checked:
-    """Read one segment; `summary_known`: what it should hold is known, not only what it holds."""
+    """Read one segment; `summary_known`: its expected content is known, not only the present
+    one."""
     size_bytes = segment.file().size()
     batches, position, crc, end_offset = 0, 0, 0, segment.base_offset
     reason = ""

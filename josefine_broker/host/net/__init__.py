@@ -1,1 +1,1 @@
-"""Clients' connections, and the admin listener."""
+"""Client connections, and the admin listener."""

@@ -1,7 +1,7 @@
-"""Accepts connections on one listening socket, and waits when the process has no descriptors left.
+"""Accepts connections on one listening socket, and pauses while the process has no descriptors.
 
-uvloop then accepts and hangs up without a word, asyncio logs each time and sleeps. Here newcomers
-wait in the backlog until a descriptor is free again, and it is said once.
+Without descriptors uvloop accepts and closes silently, and asyncio logs each time and sleeps. Here
+new connections wait in the backlog until a descriptor is free again, and one line is logged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 ACCEPT_BACKLOG = 1_024
 """Connections that wait for accept: a restart must survive all its clients coming at once."""
 ACCEPTS_PER_TURN = 64
-"""Then the event loop gets to serve those that are connected."""
+"""Connections accepted per turn; then the event loop serves those that are connected."""
 RETRY_SECONDS = 0.1
 NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
-    """`start`, `close`. On one event loop; it owns the socket from then on."""
+    """`start`, `close`. On one event loop; it owns the socket from `start` on."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Acceptor:
         tls: Tls | None = None,
         on_handshake_failed: Callable[[str, OSError], None] | None = None,
     ) -> None:
-        """`make` gives each connection its protocol. Past `open_max` the oldest one gives way, of
-        handshakes too. With `tls` it gets it behind one; one that failed is told, with the client's
-        address."""
+        """`make` creates the protocol of each connection. Above `open_max` the oldest connection is
+        closed, during handshakes too. With `tls` the protocol starts after the handshake; a failed
+        handshake is reported with the client's address."""
         self.pauses = 0
-        """So often there was no descriptor left."""
+        """Times that no descriptor was left."""
         self._name = name
         self._socket = listening
         self._make = make
@@ -52,24 +52,24 @@ class Acceptor:
         self._tls = tls
         self._on_handshake_failed = on_handshake_failed
         self._handshakes: dict[socket.socket, None] = {}
-        """Under way, the oldest first."""
+        """Running handshakes, the oldest first."""
         self._open_max = open_max
         self._open: dict[asyncio.BaseTransport, None] = {}
-        """The oldest first; kept where there is a limit."""
+        """Open connections, the oldest first; kept only with a limit."""
 
     @property
     def is_open(self) -> bool:
         return self._is_open
 
     def start(self) -> None:
-        """Begin to accept. Raises OSError when another process listens on the same port."""
+        """Start to accept. Raises OSError when another process listens on the same port."""
         self._socket.listen(ACCEPT_BACKLOG)
         self._socket.setblocking(False)
         self._is_open = True
         asyncio.get_running_loop().add_reader(self._socket, self._accept_some)
 
     def close(self) -> None:
-        """Accept no more; what was accepted goes on."""
+        """Stop accepting; accepted connections continue."""
         if not self._is_open:
             return
         self._is_open = False
@@ -89,7 +89,7 @@ class Acceptor:
                 if error.errno in NOTHING_LEFT:
                     self._pause(error)
                     return
-                continue  # this one is gone already (accept(2): treat such errors as "try again")
+                continue  # the client is gone already (accept(2): treat such errors as "try again")
             connection.setblocking(False)
             task = asyncio.get_running_loop().create_task(self._connect(connection))
             self._tasks.add(task)
@@ -110,14 +110,14 @@ class Acceptor:
             self._keep(transport, self._open_max)
 
     async def _shake_hands(self, connection: socket.socket, tls: Tls) -> None:
-        """No other connection waits for this one's peer."""
+        """A handshake; no other connection waits for this peer."""
         peer = _peer_of(connection)
         self._handshakes[connection] = None
         handshakes_max = tls.settings.handshakes_max
         if len(self._handshakes) > min(handshakes_max, self._open_max or handshakes_max):
             oldest = next(iter(self._handshakes))
             del self._handshakes[oldest]
-            _hang_up(oldest)  # its transport finds the end of the stream, and cleans up
+            _hang_up(oldest)  # its transport sees the end of the stream and cleans up
         try:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,
@@ -157,7 +157,7 @@ class Acceptor:
         self._retry = loop.call_later(RETRY_SECONDS, self._accept_some)
 
     def _go_on(self) -> None:
-        """There was a descriptor, or nobody waits for one any more."""
+        """A descriptor is free, or no connection waits for one any more."""
         if self._retry is None:
             return
         self._retry = None

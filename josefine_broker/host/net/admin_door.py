@@ -1,7 +1,7 @@
-"""Who may look at the pages of the admin listener, where ACLs say who may do what: whoever may
-DESCRIBE the cluster, by HTTP's Basic authentication (RFC 7617) with a user's password, by a Bearer
-token (RFC 6750) where OAUTHBEARER is served, by the certificate that TLS asked for, or without any
-as `User:ANONYMOUS`. `/health` is everybody's. Who is wrong waits, also for the next try.
+"""Access control of the admin pages where ACLs are enabled: a client needs DESCRIBE on the cluster.
+It is identified by HTTP Basic authentication (RFC 7617) with a user's password, by a Bearer token
+(RFC 6750) where OAUTHBEARER is served, by its TLS certificate, or else as `User:ANONYMOUS`.
+`/health` is public. A failed login is delayed, and so is the next attempt.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.admin_log import seconds
 from josefine_broker.host.net.tls import shown_name
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
 REALM = 'Basic realm="josefine"'
-TOO_MANY = "too many wrong passwords from this address, come again later"
+TOO_MANY = "too many wrong passwords from this address, try again later"
 NOBODY = "wrong user or password, or a token that does not count:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """What is asked before a page is shown."""
+    """The access check before a page is shown."""
 
     users: Callable[[], Users | None]
     may_look: Callable[[str, str], bool]
     """(principal, address)"""
     failure_delay_ms: int
     judge: Judge = no_judge
-    """Of tokens, as they count now."""
+    """Judges tokens by the current keys."""
     stats: ConnectionStats = field(default_factory=ConnectionStats)
     guesses: Guesses = field(default_factory=Guesses)
-    """Of the listeners with SASL too."""
+    """Shared with the listeners that use SASL."""
     monotonic_ms: Callable[[], int] = RealClock().monotonic_ms
-    log_refused: Rationed = field(
-        default_factory=lambda: Rationed(log, "admin login refused", seconds, logging.WARNING)
+    log_refused: RateLimitedLog = field(
+        default_factory=lambda: RateLimitedLog(log, "admin login refused", seconds, logging.WARNING)
     )
 
     async def refusal(self, request: web.Request) -> web.Response | None:
-        """None: come in."""
+        """The refusal; None: access is granted."""
         shown = "" if request.transport is None else shown_name(request.transport)
         header, address = request.headers.get("Authorization"), request.remote or ""
         principal: str | None = shown or ANONYMOUS
@@ -61,7 +61,7 @@ class Door:
             if slot is Slot.NONE:
                 self._wrong(address, TOO_MANY)
                 return web.json_response({"error": TOO_MANY}, status=429)
-            if wait_ms:  # a free slot is used before anybody else asks for one
+            if wait_ms:  # a free slot is used before another request asks for one
                 await asyncio.sleep(wait_ms / 1_000)
             principal = self._principal(header)
             self._noted(slot, address, is_right=principal is not None)
@@ -84,12 +84,12 @@ class Door:
             self.guesses.wrong(address, self.monotonic_ms())
 
     def _wrong(self, address: str, reason: str) -> None:
-        """Counted, and told once a minute: whoever guesses does so often."""
+        """Count a failed login and log it once a minute: guessing clients fail often."""
         self.stats.admin_refused += 1
-        self.log_refused.tell(client=address, reason=reason)
+        self.log_refused.report(client=address, reason=reason)
 
     def _principal(self, header: str) -> str | None:
-        """None: that is not the password, or no token that counts."""
+        """The principal; None: wrong password or invalid token."""
         kind, _, token = header.partition(" ")
         if kind.lower() == "bearer":
             return self._bearer(token)

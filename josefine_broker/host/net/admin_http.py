@@ -1,12 +1,12 @@
-"""The admin listener: `/health`, `/metrics` and the pages it is given, on aiohttp. Answers
-questions, changes nothing; whom, `admin_door.py` says.
+"""The admin listener: `/health`, `/metrics` and the given pages, on aiohttp. Read-only;
+`admin_door.py` decides who may read.
 
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
-person and an orchestrator read the same page. `/health/live` asks whether a restart would help, and
-`/health/ready` whether clients are served: each is a part of the checks, and one sentence.
-A page is JSON, or text; a query that makes no sense is 400. `/debug` is for this machine alone
-where nobody is asked for a name.
-Whoever opens connections here and stays silent takes no descriptors from the data.
+person and an orchestrator read the same page. `/health/live` answers whether a restart would help,
+and `/health/ready` whether clients are served: each is a subset of the checks, as one sentence. A
+page is JSON or text; an invalid query is 400. Without access control `/debug` is served to this
+machine only. Clients that open connections here and stay silent take no descriptors from the data
+path.
 """
 
 from __future__ import annotations
@@ -29,26 +29,28 @@ from josefine_broker.host.net.admin_log import AdminLog
 from josefine_broker.host.net.tls import Tls
 
 CONNECTIONS_MAX = 64
-"""People, a scraper, an orchestrator's probes; the oldest gives way."""
+"""People, a scraper, an orchestrator's probes; above this the oldest connection is closed."""
 STOP_SECONDS = 0.5
-"""How long a scrape under way may hold up a shutdown."""
+"""How long a running scrape may delay a shutdown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The result of one health check, with the fact it rests on."""
+    """The result of one health check, and the fact it is based on."""
 
     ok: bool
     detail: str
 
 
-PRIVATE = "shown on this machine alone; with acls.enabled to whoever may DESCRIBE the cluster"
+PRIVATE = (
+    "shown on this machine only; with acls.enabled to every user that may DESCRIBE the cluster"
+)
 
 Checks = Mapping[str, Callable[[], Check]]
 LIVE = ("process",)
-"""A broker that waits for others is live: to restart it would help nobody."""
+"""A broker that waits for others is live: a restart would not help."""
 READY = ("process", "listeners", "metadata", "cluster")
-"""A damaged log or a full disk is told by `/health`; the other partitions are served."""
+"""A damaged log or a full disk is reported by `/health`; the other partitions are served."""
 Page = Callable[[Mapping[str, str]], Mapping[str, Any] | str]
 """From the query to a JSON body, or text. Raises ValueError with a sentence about the query."""
 
@@ -65,8 +67,7 @@ class AdminServer:
         door: Door | None = None,
         private: Mapping[str, Page] | None = None,
     ) -> None:
-        """Without a `door` everybody sees `pages`, and this machine alone those that are
-        `private`."""
+        """Without a `door` every client sees `pages`, and only this machine the `private` ones."""
         self._metrics = metrics
         self._checks = checks
         self._identity = identity
@@ -82,7 +83,7 @@ class AdminServer:
         tls: Tls | None = None,
         on_handshake_failed: Callable[[str, OSError], None] | None = None,
     ) -> None:
-        """Serve there; https with `tls`, where failures are told as `Acceptor` does."""
+        """Serve there; https with `tls`, whose failures are reported as in `Acceptor`."""
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/health/live", partial(self._probe, LIVE))
@@ -92,6 +93,7 @@ class AdminServer:
             app.router.add_get(path, partial(self._page, page))
         for path, page in self._private.items():
             app.router.add_get(path, partial(self._private_page, page))
+        # The broker handles signals itself: aiohttp must not end the process.
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -165,7 +167,7 @@ async def _answer(page: Page, request: web.Request) -> web.Response:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether that is a client on this machine."""
+    """Whether the client is on this machine."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What aiohttp tells of the admin listener: what strangers send is counted, told once a minute, and
-never repeated; failures of ours have their trace.
+"""The logger of aiohttp for the admin listener: malformed input is counted, logged once a minute,
+and never repeated; our own failures keep their traceback.
 
-aiohttp itself writes a trace with what was sent for each request that is none.
+aiohttp itself logs a traceback with the received bytes for each malformed request.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import ConnectionStats
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
 
 def seconds() -> float:
-    """A clock that does not go back."""
+    """A monotonic clock."""
     return RealClock().monotonic_ms() / 1_000
 
 
 class AdminLog(logging.LoggerAdapter[logging.Logger]):
-    """In the place of aiohttp's logger."""
+    """Replaces aiohttp's logger."""
 
     def __init__(self, stats: ConnectionStats) -> None:
         super().__init__(log)
         self._stats = stats
-        self._malformed = Rationed(log, "malformed admin request", seconds, logging.WARNING)
+        self._malformed = RateLimitedLog(log, "malformed admin request", seconds, logging.WARNING)
 
     def debug(self, msg: object, *args: object, **more: Any) -> None:
         if not self._is_strangers(args, more):
@@ -44,5 +44,5 @@ class AdminLog(logging.LoggerAdapter[logging.Logger]):
         if not isinstance(error, HttpProcessingError):
             return False
         self._stats.closed_malformed += 1
-        self._malformed.tell(client=str(args[0]) if args else "", reason=type(error).__name__)
+        self._malformed.report(client=str(args[0]) if args else "", reason=type(error).__name__)
         return True

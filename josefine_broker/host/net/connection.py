@@ -1,10 +1,10 @@
 """One client connection: bytes in, frames out to the dispatcher, answers back in request order.
 
 Rules. Answers leave in the order of their requests (Kafka's promise to pipelining clients); later
-requests are worked on while an earlier one waits. At most `in_flight_max` requests wait, and a
-client that does not read its answers is not read either: both simply stop the reading, and TCP does
-the rest. Whatever is wrong with a connection ends this connection only; a few of those a minute are
-logged, with how many there were.
+requests are processed while an earlier one waits. At most `in_flight_max` requests wait, and a
+client that does not read its answers is not read either: both stop the reading, and TCP does the
+rest. An error of a connection ends this connection only; a few such errors per minute are logged,
+with their count.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from josefine_broker.host.net.dispatch import (
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import shown_name, write_tls
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 from josefine_broker.wire.frames import ChunkPool, FrameBuffer
 
 log = logging.getLogger(__name__)
 
 CLOSED_LINES = 10
-"""Lines a minute about connections that were closed for what they sent; the rest is counted."""
+"""Log lines per minute about connections closed for their input; the rest is counted."""
 SEND_BUFFERS_MAX = 64
-"""Answers of one read are sent together, but not more buffers than this are held back: large
-fetch answers must reach the transport, whose bound then stops the serving."""
+"""Answers of one read are sent together, but no more buffers than this are held back: large fetch
+answers must reach the transport, whose bound then stops the serving."""
 DRAIN_LOOK_S = 0.05
-"""How often a connection that is to end is asked whether all that was begun is answered."""
+"""How often a closing connection is checked for unanswered requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,42 +56,42 @@ class ConnectionLimits:
     in_flight_max: int
     write_buffer_bytes: int
     request_bytes_max: int
-    """Of the large requests that all are receiving."""
+    """Bound of all large requests being received."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What all connections of a server share."""
+    """State that all connections of a server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits
     stats: ConnectionStats
     on_parked: Callable[[], None]
-    """A request waits: its deadline may be the earliest one."""
+    """Called when a request waits: its deadline may be the earliest one."""
     forget: Callable[[Parked], None]
-    """No one is left to answer this waiting request."""
+    """Called when no client is left to answer this waiting request."""
     on_fatal: Callable[[BaseException], None]
-    """An invariant of ours broke; the broker must stop."""
+    """Called when an invariant of ours is broken; the broker must stop."""
     monotonic_ms: Callable[[], int]
     memory: RequestMemory[Connection] = field(init=False)
-    """For large requests on their way in."""
+    """Memory for large requests being received."""
     chunks: ChunkPool = field(default_factory=ChunkPool)
-    """Receive memory that connections have done with, for the next one that needs it."""
-    log_closed: Rationed = field(
-        default_factory=lambda: Rationed(
+    """Free receive memory for the next connection that needs it."""
+    log_closed: RateLimitedLog = field(
+        default_factory=lambda: RateLimitedLog(
             log, "connection closed", time.monotonic, logging.WARNING, lines=CLOSED_LINES
         )
     )
-    """Whoever sends noise on one connection does so on many."""
+    """Rate limited: clients that send garbage once do so on many connections."""
 
     def __post_init__(self) -> None:
         memory = RequestMemory[Connection](self.limits.request_bytes_max)
         object.__setattr__(self, "memory", memory)  # frozen
 
     def release(self, connection: Connection) -> None:
-        """It needs no memory any more: others go on."""
+        """Release a connection's memory, so that waiting connections continue."""
         for each in self.memory.release(connection, self.monotonic_ms()):
-            # In a turn of its own: it serves requests, and may release memory for the next one.
+            # In a separate turn: it serves requests, and may release memory for the next one.
             asyncio.get_running_loop().call_soon(each.has_memory)
 
 
@@ -138,18 +138,18 @@ class Connection(asyncio.BufferedProtocol):
         nameless: str = ANONYMOUS,
     ) -> None:
         """`on_open` may refuse the connection by returning False. With `authentication` nothing
-        else is served before it. `nameless` is what a client without a certificate is called."""
+        else is served first. `nameless` is the principal of a client without a certificate."""
         self._authentication = authentication
         self._nameless = nameless
         self._gate: Gate | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._muted: asyncio.TimerHandle | None = None  # rings when it is heard again
+        self._muted: asyncio.TimerHandle | None = None  # fires when the throttle time ends
         self._host = host
         self._listener = listener
         self._on_open = on_open
         self._on_close = on_close
         self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
-        self._backlog: deque[memoryview] = deque()  # frames read, not yet begun
+        self._backlog: deque[memoryview] = deque()  # frames read, not yet started
         self._pending: deque[Waiting | Buffers] = deque()  # in request order; the first one waits
         self._out: list[Buffer] = []
         self._busy = False
@@ -157,9 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._draining = False
         self._closed = False
-        self._holds_memory = False  # or waits for it: of a large request until it is begun
+        self._holds_memory = False  # memory of a large request until it starts, or waits for it
         self._waits_for_memory = False
-        self._has_received = False  # all of that request
+        self._has_received = False  # that large request is complete
         self.received = 0
         self.received_before = 0  # these two belong to the server's idle sweep
         self.idle_since_ms = 0
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
             self._work_off()
 
     def eof_received(self) -> bool:
-        return False  # Kafka has no half-closed connections: no one is left to answer
+        return False  # Kafka has no half-closed connections: no client is left to answer
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
@@ -234,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> list[Waiting]:
-        """Requests that were begun, and have no answer yet."""
+        """Requests that were started and have no answer yet."""
         return [one for one in self._pending if isinstance(one, Waiting) and not one.parked.done]
 
     @property
@@ -244,21 +244,21 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits(self) -> bool:
-        """True while a request that was begun has no answer yet, or it is not read for a while."""
+        """True while a started request has no answer yet, or while the client is throttled."""
         return bool(self._pending) or self._muted is not None or self._waits_for_memory
 
     @property
     def stalls(self) -> bool:
-        """Whether it is the client that is slow, in sending its request or in reading answers."""
+        """Whether the client is slow, in sending its request or in reading answers."""
         return not self._has_received or self._write_paused
 
     @property
     def queued(self) -> int:
-        """Requests that were read, and not begun yet."""
+        """Requests that were read but not started yet."""
         return len(self._backlog)
 
     def drain(self) -> None:
-        """Begin no further request; those begun are still answered, long waits at once."""
+        """Start no further request; started ones are still answered, long waits at once."""
         self._draining = True
         if self._muted is not None:
             self._muted.cancel()
@@ -270,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work_off()
 
     def close(self) -> bool:
-        """Close after what was answered has been sent; False when it is closing already."""
+        """Close after the answers made so far are sent; False when it is closing already."""
         if self._closed:
             return False
         self._closed = True
@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def abort(self) -> bool:
-        """Close now, whatever was not sent; False when it was closing already."""
+        """Close now and drop unsent data; False when it was closing already."""
         was_open, self._closed = not self._closed, True
         self._transport.abort()
         return was_open
@@ -286,9 +286,9 @@ class Connection(asyncio.BufferedProtocol):
     # Requests and answers.
 
     def _work_off(self) -> None:
-        """Serve the backlog as far as the bounds allow; then send, and read on or stop reading."""
+        """Serve the backlog as far as the bounds allow; then send, and continue or stop reading."""
         if self._busy:
-            return  # a request ended this session, which drains: the outer call goes on
+            return  # a request ended this session, which drains: the outer call continues
         self._busy = True
         backlog, in_flight_max = self._backlog, self._host.limits.in_flight_max
         while (
@@ -316,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
     # Memory of large requests, which all connections share.
 
     def _settle_memory(self) -> None:
-        """Nothing waits to be begun: give back what that had, and ask for what comes."""
+        """With no request waiting to start: release memory, ask for that of the next one."""
         if self._holds_memory and self._has_received:
             self._holds_memory = self._has_received = self._waits_for_memory = False
             self._host.release(self)
@@ -331,12 +331,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._frames.shrink()
 
     def shrink(self) -> None:
-        """Keep no memory of large requests that have been worked off."""
+        """Keep no memory of large requests that are done."""
         if not self._holds_memory:
             self._frames.shrink()
 
     def has_memory(self) -> None:
-        """There is room for its request now."""
+        """Memory for its request is available now."""
         self._waits_for_memory = False
         self._work_off()
 
@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             self._host.on_fatal(error)
             return
-        except Exception:  # the codec failed, not a handler: there is no answer to give
+        except Exception:  # the codec failed, not a handler: no answer is possible
             self._fail("request not translatable")
             return
         if answer is None:
@@ -385,10 +385,10 @@ class Connection(asyncio.BufferedProtocol):
         assert self._timer is not None
         assert self._authentication is not None
         if isinstance(answer, LastBuffers):
-            if gate.is_passed:  # its session is over: behind what was begun
+            if gate.is_passed:  # its session is over: answer after the started requests
                 self.drain()
                 return answer
-            # A guesser waits for each answer, and nothing more is read meanwhile.
+            # A guesser waits for each answer, and no more input is read meanwhile.
             self._draining = True
             self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(
@@ -408,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def _end_with_token(self) -> None:
-        """Its token has expired: answer what was begun, then let it come again with another."""
+        """The token has expired: answer started requests, then close; the client reconnects."""
         self.drain()
         if self._pending:
             self._timer = asyncio.get_running_loop().call_later(DRAIN_LOOK_S, self._end_with_token)
@@ -422,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
         (self._pending.append if self._pending else self._put)(answer)
 
     def _put(self, buffers: Buffers) -> None:
-        """It is this answer's turn."""
+        """Send an answer whose turn has come."""
         self._out.extend(buffers)
         if isinstance(buffers, LastBuffers):
             self._close_because(buffers.reason)
@@ -430,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
             self._mute(buffers.throttle_ms)
 
     def _mute(self, ms: int) -> None:
-        """Nothing more is read, or begun, for so long at least (KIP-219)."""
+        """Read and start nothing more for at least this long (KIP-219)."""
         loop = asyncio.get_running_loop()
         until = loop.time() + ms / 1_000
         if self._draining or (self._muted is not None and self._muted.when() >= until):
@@ -453,7 +453,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, waiting: Waiting) -> None:
         """A waiting request is done: encode it, release the answers that are next in order, and
-        serve what waited for room. Called in a turn of its own (`ParkedRequests.run_completed`)."""
+        serve the requests that waited for room. Called in a separate turn
+        (`ParkedRequests.run_completed`)."""
         if self._closed:
             return
         try:
@@ -472,7 +473,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work_off()
 
     def _fail(self, message: str) -> None:
-        """An error of ours: end this connection, with the trace in the log."""
+        """An error of ours: close this connection, with the traceback in the log."""
         log.exception(message, extra={"client": self.peer.address, "listener": self._listener})
         self.abort()
 
@@ -489,11 +490,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
 
     def _close_because(self, reason: str) -> None:
-        """Answers made so far still go out; nothing more is read."""
+        """Answers made so far are still sent; no more input is read."""
         if self._closed:
             return
         self._send()
         if reason:
             where = {"client": self.peer.address, "listener": self._listener}
-            self._host.log_closed.tell(**where, reason=reason)
+            self._host.log_closed.report(**where, reason=reason)
         self.close()

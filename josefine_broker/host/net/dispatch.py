@@ -1,10 +1,11 @@
-"""From one request frame to its answer: header, route, decode, handler, encode; no connection.
+"""The way from one request frame to its answer: header, route, decode, handler, encode; no
+connection.
 
-Rules: a request that cannot be parsed, or whose key and version are not served, ends its connection
-(`DisconnectError`), but for ApiVersions, which answers error 35 with a v0 body (KIP-511). An
-unexpected exception of a handler is answered UNKNOWN_SERVER_ERROR and logged once; `Fatal` is never
-caught here. No request is served from within another one: a handler sees the broker's state change
-by nobody but itself.
+Rules: a request that cannot be parsed, or whose key and version are not served, closes its
+connection (`DisconnectError`), except ApiVersions, which answers error 35 with a v0 body (KIP-511).
+An unexpected exception of a handler is answered UNKNOWN_SERVER_ERROR and logged once; `Fatal` is
+never caught here. No request is served from within another: only the handler itself changes the
+broker's state while it runs.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ Buffers = Sequence[Buffer]
 
 
 class LastBuffers(tuple[Buffer, ...]):
-    """An answer, perhaps empty, behind which the connection is to be closed."""
+    """An answer, perhaps empty, after which the connection is closed."""
 
     reason: str
-    """Empty: it was told."""
+    """Empty: already logged."""
 
 
 class DisconnectError(Exception):
-    """This connection cannot go on; the message says why. Not an error of ours."""
+    """This connection cannot continue; the message has the reason. Not an error of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Who is at the other end of a connection."""
+    """The other end of a connection."""
 
     listener: str
     address: str
@@ -61,9 +62,9 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One served API: its bounds, its handler with the context already bound, its counters.
+    """One served API: its bounds, its handler with the context bound, its counters.
 
-    `refuse` makes its answer to a request that is refused as a whole (None: no answer is owed).
+    `refuse` makes the answer to a request that is refused as a whole (None: no answer is owed).
     """
 
     name: str
@@ -75,7 +76,7 @@ class Route:
 
 
 class Waiting:
-    """A request whose answer comes later: the parked token and what its encoding needs."""
+    """A request whose answer comes later: the parked token and the data for its encoding."""
 
     __slots__ = ("buffers", "header", "parked", "parked_ns", "started_ns", "stats", "weight")
 
@@ -97,7 +98,7 @@ class Waiting:
 
     @property
     def waited_ms(self) -> int:
-        """Since it was begun."""
+        """Time since the request started."""
         return (perf_counter_ns() - self.started_ns) // 1_000_000
 
 
@@ -114,7 +115,7 @@ class Dispatcher:
         throttle: Throttle | None = None,
     ) -> None:
         """`unsupported_version` makes the ApiVersions answer that carries error 35. Without a
-        `throttle` nobody is bounded."""
+        `throttle` no client is limited."""
         self._throttle = throttle
         self._routes = dict(routes)
         self._unsupported = unsupported_version
@@ -140,6 +141,8 @@ class Dispatcher:
         throttle, weight = self._throttle, None
         if throttle is not None and throttle.is_needed:
             body, weight = throttle.begin(header, peer.principal, body, len(frame))
+        # A handler must not reach another handler through a callback: it would see the state change
+        # in its middle.
         assert not self._is_serving, "a request is served from within another one"
         self._is_serving = True
         try:

@@ -1,4 +1,4 @@
-"""Whether a file that is read again when it changes is another one than before."""
+"""The identity of a file's content, to detect changes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 Look = tuple[int, int, int] | None
-"""Time of the last change (ns), size (bytes), inode; None: there is none, or nobody may look."""
+"""Time of the last change (ns), size (bytes), inode; None: missing or not readable."""
 
 
 def look_at(path: Path) -> Look:
-    """Compared with an earlier one: other contents have another look."""
+    """The stamp of a file: changed content has another stamp."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""A dispatcher that makes a span of some requests, by chance. A broker without traces has the plain
-one, which knows nothing of it.
+"""A dispatcher that samples requests randomly and makes spans of them. A broker without traces uses
+the plain dispatcher, which knows nothing of it.
 
-A span is told when its answer is encoded: a request whose client is gone by then has none. SASL and
-the text protocol do not pass here.
+A span is recorded when its answer is encoded: a request whose client is gone by then has none. SASL
+and the text protocol do not pass here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from josefine_broker.wire.codec import RequestHeader, parse_request_header
 
 
 class Begun(NamedTuple):
-    """What is known of a request before its answer."""
+    """A sampled request before its answer."""
 
     header: RequestHeader
     peer: Peer
@@ -29,7 +29,7 @@ class Begun(NamedTuple):
     stats: ApiStats
 
     def ended(self, buffers: Buffers | None, *, failed: bool = False, parked_ns: int = 0) -> Span:
-        """`failed`: refused as a whole; `parked_ns`: for so long it waited, and cost no work."""
+        """`failed`: refused as a whole; `parked_ns`: time spent waiting, without work."""
         end_ns = time_ns()
         header, peer, name = self.header, self.peer, self.stats.name
         host, _, port = peer.address.rpartition(":")
@@ -52,7 +52,7 @@ class Begun(NamedTuple):
 
 
 class WaitingSampled(Waiting):
-    """One that has a span."""
+    """A waiting request that has a span."""
 
     __slots__ = ("begun",)
 
@@ -65,7 +65,7 @@ class WaitingSampled(Waiting):
 
 
 class SamplingDispatcher(Dispatcher):
-    """The plain one, but for a `ratio` of the requests."""
+    """The plain dispatcher, plus spans for a `ratio` of the requests."""
 
     __slots__ = ("_chance", "_put", "_ratio")
 
@@ -80,7 +80,7 @@ class SamplingDispatcher(Dispatcher):
         chance: Callable[[], float],
         put: Callable[[Span], None],
     ) -> None:
-        """`chance` is at least 0, and below 1."""
+        """`chance` returns a number from 0 up to, but excluding, 1."""
         super().__init__(routes, unsupported_version, stats, throttle)
         self._ratio = ratio
         self._chance = chance
@@ -107,7 +107,7 @@ class SamplingDispatcher(Dispatcher):
         return buffers
 
     def _begun(self, frame: memoryview, peer: Peer) -> Begun | None:
-        """None for what will not be served."""
+        """None for a request that will not be served."""
         started_ns = perf_counter_ns()
         try:
             header = parse_request_header(frame)

@@ -1,9 +1,9 @@
-"""What a connection may say before it is authenticated: ApiVersions, SaslHandshake and
-SaslAuthenticate, in small frames and before a deadline (the connection's). Where sessions
-end (KIP-368) it stays: a SaslHandshake begins another proof, and behind the end it is all that is
-heard.
+"""The gate of a connection before authentication: it admits ApiVersions, SaslHandshake and
+SaslAuthenticate, in small frames and before a deadline (the connection's). Where sessions end
+(KIP-368) it stays: a SaslHandshake starts a re-authentication, and after the session's end it is
+the only request admitted.
 
-Decided in engine/security/sasl.py; here requests become its tokens and back.
+The decisions are in engine/security/sasl.py; here requests become its tokens and back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from josefine_broker.host.net.dispatch import (
     Peer,
     Waiting,
 )
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 from josefine_broker.wire.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from josefine_broker.wire.codec import (
     RequestHeader,
@@ -38,12 +38,12 @@ from josefine_broker.wire.entities import sasl_authenticate, sasl_handshake
 log = logging.getLogger(__name__)
 
 FRAME_BYTES_MAX = 16 * 1024
-"""Of a client that is not known yet."""
+"""Frame limit of a client that is not authenticated yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """What all connections of the listeners with SASL share."""
+    """State that all connections of the listeners with SASL share."""
 
     mechanisms: tuple[str, ...]
     users: Callable[[], Users]
@@ -51,26 +51,26 @@ class Authentication:
     timeout_ms: int
     failure_delay_ms: int
     judge: Judge = no_judge
-    """Of tokens, as they count now."""
+    """Judges tokens by the current keys."""
     session_ms: int | None = None
-    """For how long a proof counts; None: for as long as the connection, or the token."""
+    """How long a login counts; None: as long as the connection, or the token."""
     guesses: Guesses = field(default_factory=Guesses)
-    """Of all listeners."""
-    log_refused: Rationed = field(
-        default_factory=lambda: Rationed(
+    """Shared by all listeners."""
+    log_refused: RateLimitedLog = field(
+        default_factory=lambda: RateLimitedLog(
             log, "authentication refused", time.monotonic, logging.WARNING
         )
     )
-    """Whoever guesses does so often."""
+    """Rate limited: guessing clients fail often."""
 
 
 HANDSHAKE = SASL_HANDSHAKE.to_bytes(2, "big")
 PROOF = SASL_AUTHENTICATE.to_bytes(2, "big")
-"""As a request begins."""
+"""The first bytes of a request."""
 
 
 class Gate:
-    """One connection's. It is passed when `peer` has a name."""
+    """The gate of one connection. It is passed once `peer` has a name."""
 
     __slots__ = ("_authentication", "_dispatcher", "_is_over", "_sasl", "_slot", "_stats", "peer")
 
@@ -85,7 +85,7 @@ class Gate:
         self._stats = stats
         self._is_over = False
         self._slot: Slot | None = None
-        """Of the proof that is awaited; None: it has not asked for one."""
+        """The slot of the expected login; None: it has not asked for one."""
         self._dispatcher = dispatcher
         self._authentication = authentication
         self._sasl = Sasl(authentication.mechanisms, authentication.session_ms)
@@ -96,16 +96,16 @@ class Gate:
 
     @property
     def lasts_ms(self) -> int | None:
-        """How long what it showed counts; None: for as long as it likes."""
+        """How long the credentials count; None: without a limit."""
         return self._sasl.lasts_ms
 
     @property
     def ends_with_token(self) -> bool:
-        """Whether that is its token's end, with which the connection ends."""
+        """Whether that limit is the token's end, which closes the connection."""
         return self._sasl.ends_with_token
 
     def lets_through(self, frame: memoryview) -> bool:
-        """Whether the request is not this one's to look at."""
+        """Whether the request is outside the gate's concern."""
         return self.is_passed and not self._is_over and frame[:2] != HANDSHAKE
 
     def end(self) -> None:
@@ -113,14 +113,14 @@ class Gate:
         self._is_over = True
 
     def refused(self, answer: LastBuffers) -> None:
-        """It ends with this answer: counted, and told once a minute."""
+        """The connection closes with this answer: counted, and logged once a minute."""
         self._stats.closed_authentication += 1
         reason = answer.reason if answer else "not authenticated in time"
-        self._authentication.log_refused.tell(client=self.peer.address, reason=reason)
+        self._authentication.log_refused.report(client=self.peer.address, reason=reason)
         answer.reason = ""
 
     def wait_ms(self, frame: memoryview, now_ms: int) -> int:
-        """For how long this request waits before it is served. Asked once more behind that: 0."""
+        """The delay before this request is served. Asked again after the delay: 0."""
         if frame[:2] != PROOF or self._slot is not None or not self._sasl.awaits_guess:
             return 0
         self._slot, wait_ms = self._authentication.guesses.ask(self.peer.host, now_ms)
@@ -128,10 +128,10 @@ class Gate:
         return wait_ms
 
     def _noted(self, now_ms: int) -> None:
-        """How a proof ended, for those that come behind it from there."""
+        """Record the result of a login, for the next ones from the same address."""
         guesses, slot = self._authentication.guesses, self._slot
         if slot is None or not (self._sasl.was_wrong or self.is_passed):
-            return  # SCRAM goes on
+            return  # SCRAM continues
         self._slot = None
         if self.is_passed and slot is Slot.TAKEN:
             guesses.give_back(self.peer.host)
@@ -139,7 +139,8 @@ class Gate:
             guesses.wrong(self.peer.host, now_ms)
 
     def serve(self, frame: memoryview, now_ms: int) -> Buffers | Waiting | None:
-        """`LastBuffers` for who is refused, or has no session any more. Raises DisconnectError."""
+        """`LastBuffers` for a refused client or one whose session is over. Raises
+        DisconnectError."""
         if self.is_passed and frame[:2] != HANDSHAKE:
             self._stats.closed_session += 1
             return _last("its session ended without re-authentication")
@@ -161,7 +162,7 @@ class Gate:
 
     @property
     def _unheard(self) -> str:
-        """Some clients go on although they were told that their token is refused."""
+        """Some clients continue after their token was refused."""
         return self._sasl.refused and f"authentication failed: {self._sasl.refused}"
 
     def _choose(self, header: RequestHeader, body: sasl_handshake.SaslHandshakeRequest) -> Buffers:

@@ -1,9 +1,8 @@
-"""The listeners and the set of open connections: binding, accepting, idle sweep, draining.
+"""The listeners and the set of open connections: bind, accept, idle sweep, drain.
 
-Who is let in when there is no room, and who gives way, is decided in
-engine/limits/connection_limits.py. Binding comes before serving (`bind_listeners`), so that a port
-is known, and a taken one reported, before any data is touched; a bound socket that does not listen
-yet refuses its clients.
+`engine/limits/connection_limits.py` decides who is admitted at the limit, and who is closed for it.
+Binding precedes serving (`bind_listeners`), so that a port is known, and a taken one reported,
+before any data is touched; a bound socket that does not listen yet refuses its clients.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from josefine_broker.host.net.connection import Connection, Host
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.text_connection import TextConnection, TextHost
 from josefine_broker.host.net.tls import Tls
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -35,16 +34,16 @@ DRAIN_POLL_SECONDS = 0.005
 
 
 Guest: TypeAlias = Connection | TextConnection
-"""Who is counted: all of them share the limits."""
+"""The connections that count: all of them share the limits."""
 
 
 class BindError(Exception):
-    """An address cannot be listened on; the message is one sentence for the user."""
+    """An address cannot be bound; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A listener with its socket, bound and not yet listening."""
+    """A listener with its bound socket, not yet listening."""
 
     name: str
     host: str
@@ -53,12 +52,12 @@ class Bound:
 
     @property
     def resolved_host(self) -> str:
-        """The address that the name meant when it was bound."""
+        """The address to which the name resolved when it was bound."""
         return str(self.socket.getsockname()[0])
 
 
 def bind(name: str, host: str, port: int) -> Bound:
-    """Bind a TCP socket; the port of the result is the real one. Raises BindError."""
+    """Bind a TCP socket; the result has the real port. Raises BindError."""
     bound = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -97,15 +96,17 @@ class Server:
         self._idle_timeout_ms = idle_timeout_ms
         self._listeners: list[Acceptor] = []
         self._room = Room[Guest](total_max=connections_max, per_address_max=per_address_max)
-        self._log_refused = Rationed(log, "connection refused", time.monotonic, logging.WARNING)
-        self._log_way = Rationed(
+        self._log_refused = RateLimitedLog(
+            log, "connection refused", time.monotonic, logging.WARNING
+        )
+        self._log_way = RateLimitedLog(
             log, "idle connection closed for a newcomer", time.monotonic, logging.INFO
         )
-        self._log_idle = Rationed(log, "idle connection closed", time.monotonic, logging.INFO)
-        self._log_slow = Rationed(
+        self._log_idle = RateLimitedLog(log, "idle connection closed", time.monotonic, logging.INFO)
+        self._log_slow = RateLimitedLog(
             log, "connection closed that held up others", time.monotonic, logging.WARNING
         )
-        self._log_tls = Rationed(log, "TLS handshake failed", time.monotonic, logging.WARNING)
+        self._log_tls = RateLimitedLog(log, "TLS handshake failed", time.monotonic, logging.WARNING)
 
     @property
     def connection_count(self) -> int:
@@ -113,22 +114,22 @@ class Server:
 
     @property
     def clients(self) -> list[Connection]:
-        """Of Kafka's protocol."""
+        """The connections of Kafka's protocol."""
         return [each for each in self._room.occupants() if isinstance(each, Connection)]
 
     @property
     def bytes_in(self) -> int:
-        """Of clients that are gone, and of those that are here."""
+        """Bytes of closed and open client connections."""
         return self._host.stats.bytes_in + sum(c.received for c in self._room.occupants())
 
     @property
     def requests_queued(self) -> int:
-        """Read, and not begun yet."""
+        """Requests that were read but not started yet."""
         return sum(each.queued for each in self.clients)
 
     @property
     def memory(self) -> RequestMemory[Connection]:
-        """Of large requests on their way in."""
+        """Memory of large requests being received."""
         return self._host.memory
 
     @property
@@ -142,9 +143,9 @@ class Server:
         authentication: Mapping[str, Authentication] | None = None,
         nameless: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin to accept, with TLS on the listeners that are named in `tls`, and with SASL on
-        those in `authentication`; `nameless` says what clients without a name are called. Raises
-        BindError when another process listens on the same port.
+        """Start to accept, with TLS on the listeners named in `tls`, and SASL on those in
+        `authentication`; `nameless` names the principal of clients without one. Raises BindError
+        when another process listens on the same port.
         """
         for each in bound:
             known_by = (authentication or {}).get(each.name)
@@ -176,18 +177,18 @@ class Server:
         self._listeners.append(acceptor)
 
     def handshake_failed(self, listener: str, client: str, error: OSError) -> None:
-        """Count it, and tell it once a minute; the admin listener's too."""
+        """Count a failed handshake and log it once a minute; the admin listener's too."""
         self._host.stats.closed_tls += 1
-        self._log_tls.tell(client=client, listener=listener, reason=reason_of(error))
+        self._log_tls.report(client=client, listener=listener, reason=reason_of(error))
 
     @property
     def accept_pauses(self) -> int:
-        """So often there was no descriptor for a newcomer."""
+        """Times that no descriptor was left for a new connection."""
         return sum(each.pauses for each in self._listeners)
 
     async def stop(self, timeout_s: float) -> int:
-        """Stop accepting, answer what is in flight, close; the number of requests left unanswered
-        at the deadline is returned."""
+        """Stop accepting, answer the requests in flight, close; returns the number of requests left
+        unanswered at the deadline."""
         for listener in self._listeners:
             listener.close()
         for connection in self._room.occupants():
@@ -201,27 +202,27 @@ class Server:
             connection.close()
         while loop.time() < deadline and len(self._room):
             await asyncio.sleep(DRAIN_POLL_SECONDS)
-        for connection in self._room.occupants():  # clients that do not read their last answers
+        for connection in self._room.occupants():  # these do not read their last answers
             connection.abort()
         return unanswered
 
     def close_idle(self, now_ms: int) -> None:
         """Close connections that have sent nothing for the idle timeout and wait for nothing, and
-        those of slow clients that have the memory for which others wait.
+        those of slow clients that hold memory others wait for.
 
-        Aborted, not closed: one that does not read its answers would never finish closing.
+        Aborted, not closed: a client that does not read its answers would never finish closing.
         """
         for each in self._host.memory.overdue(now_ms):
             if each.stalls and each.abort():
                 self._host.stats.closed_slow += 1
-                self._log_slow.tell(client=each.address)
+                self._log_slow.report(client=each.address)
         for occupant in self._room.occupants():
             if isinstance(occupant, Connection):
                 occupant.shrink()
         for connection in self._room.idle_for(self._idle_timeout_ms, now_ms):
             if connection.abort():
                 self._host.stats.closed_idle += 1
-                self._log_idle.tell(client=connection.address)
+                self._log_idle.report(client=connection.address)
 
     def _opened(self, connection: Guest) -> bool:
         stats, now_ms = self._host.stats, self._host.monotonic_ms()
@@ -229,11 +230,11 @@ class Server:
         if verdict.refusal:
             stats.refused_full += not verdict.is_address_full
             stats.refused_address += verdict.is_address_full
-            self._log_refused.tell(client=connection.address, reason=verdict.refusal)
+            self._log_refused.report(client=connection.address, reason=verdict.refusal)
             return False
         if verdict.gives_way is not None:
             stats.gave_way += 1
-            self._log_way.tell(client=verdict.gives_way.address, newcomer=connection.address)
+            self._log_way.report(client=verdict.gives_way.address, newcomer=connection.address)
             verdict.gives_way.abort()
         stats.opened += 1
         self._room.enter(connection, now_ms)

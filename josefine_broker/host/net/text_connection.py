@@ -1,10 +1,11 @@
 """One connection of the text listener: bytes to its session, reply lines to the client.
 
 Rules, as for Kafka's clients: a client that does not read its replies is not read either, nor is
-one whose command waits while a good deal of bytes is unserved; whatever is wrong with a connection
-ends this connection only. A client that says no more (`echo … | nc`) still gets its replies; what
-one said before it was gone is done, as far as that needs no reader: then its place is free. Over
-TLS who says no more is gone, for asyncio closes both ways: what is answered by then is sent.
+one whose command waits while many bytes are unserved; an error of a connection ends this connection
+only. A client that closes its sending side (`echo … | nc`) still gets its replies. The commands it
+sent before it disappeared are executed as far as they need no reader; then its place is free. Over
+TLS a client that closes its side is gone, because asyncio closes both directions: only answers
+ready by then are sent.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from josefine_broker.host.metrics import ConnectionStats
 log = logging.getLogger(__name__)
 
 UNSERVED_BYTES_MAX = 65_536
-"""Held back for a session that waits; past that its client is not read."""
+"""Bytes held back for a session that waits; beyond that its client is not read."""
 
 
 STEPS_PER_TURN = 64
 REPLY_BYTES_PER_TURN = 65_536
-"""Behind so many lines, or such long replies, the event loop gets to serve others."""
+"""After this many lines, or such long replies, the event loop serves others."""
 
 
 class TextSession(Protocol):
-    """A session of the text protocol, as its host sees it."""
+    """A session of the text protocol, as its host uses it."""
 
     waiting: Parked | None
     has_ended: bool
@@ -59,15 +60,15 @@ class TextSession(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextHost:
-    """What all connections of the text listener share."""
+    """State that all connections of the text listener share."""
 
     new_session: Callable[[], TextSession]
     stats: ConnectionStats
     write_buffer_bytes: int
     on_parked: Callable[[], None]
-    """Something waits: its deadline may be the earliest one."""
+    """Called when something waits: its deadline may be the earliest one."""
     forget: Callable[[Parked], None]
-    """No one is left whom this is for."""
+    """Called when no client is left for this result."""
     on_fatal: Callable[[BaseException], None]
 
 
@@ -93,9 +94,9 @@ class TextConnection(asyncio.Protocol):
         self._draining = False
         self._closed = False
         self._lost = False
-        """There is no connection any more,"""
+        """The connection is lost,"""
         self._ended = False
-        """nor anything left to be served."""
+        """and no more commands are left to be served."""
         self.address = "unknown"
         self.received = 0
         self.received_before = 0  # these two belong to the server's idle sweep
@@ -206,7 +207,7 @@ class TextConnection(asyncio.Protocol):
         self._look(session)
 
     def _look(self, session: TextSession) -> None:
-        """What follows from how the session stands now."""
+        """Act on the state of the session: close, pause or resume reading."""
         if session.is_closed:
             self.close()
             if self._lost:
@@ -226,7 +227,7 @@ class TextConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _resume(self, _parked: Parked) -> None:
-        """What the session waits for is done (told by `ParkedRequests.run_completed`)."""
+        """The wait of the session is over (called by `ParkedRequests.run_completed`)."""
         waiting = self._session.waiting
         if waiting is not None and waiting.done:
             self._work_off(resumed=True)

@@ -1,7 +1,7 @@
-"""Quotas at a broker's listeners: requests and answers are weighed, and who did more than it may is
-told so (`throttle_time_ms`) and not read for that long (KIP-219).
+"""Quotas at a broker's listeners: requests and answers are measured, and a client above its quota
+is notified (`throttle_time_ms`) and not read for that long (KIP-219).
 
-What brokers do among each other is not weighed: their fetches, and markers of transactions.
+Traffic between brokers is not measured: their fetches, and transaction markers.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ from josefine_broker.wire.primitives import Buffer
 
 
 class Throttled(tuple[Buffer, ...]):
-    """An answer, perhaps empty, behind which its connection is not read for a while."""
+    """An answer, perhaps empty, after which its connection is not read for a while."""
 
     throttle_ms: int
 
 
 class Weight(NamedTuple):
-    """A request that is to be weighed, and what it weighs so far."""
+    """A measured request, and its cost so far."""
 
     user: str
     client_id: str
@@ -32,7 +32,7 @@ class Weight(NamedTuple):
 
 
 class Throttle:
-    """Of one broker. Mutated on the event loop only."""
+    """The throttle of one broker. Mutated on the event loop only."""
 
     __slots__ = ("_current", "_keeper", "_monotonic_ms", "_stats")
 
@@ -42,7 +42,7 @@ class Throttle:
         monotonic_ms: Callable[[], int],
         stats: Mapping[str, ThrottleStats],
     ) -> None:
-        """`current`: the cluster's quotas as they are now."""
+        """`current`: the cluster's quotas now."""
         self._current = current
         self._monotonic_ms = monotonic_ms
         self._keeper = QuotaKeeper()
@@ -50,14 +50,14 @@ class Throttle:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there are quotas at all."""
+        """Whether any quota is set."""
         return self._keeper.follow(self._current())
 
     def begin(
         self, header: RequestHeader, principal: str, body: Any, request_bytes: int
     ) -> tuple[Any, Weight | None]:
-        """The request as it is to be served, and its weight; None: it is not weighed. A fetch gets
-        no more at once than what may be fetched in a second."""
+        """The request to be served, and its weight; None: it is not measured. A fetch gets at most
+        one second's quota at once."""
         key = header.api_key
         if key == WRITE_TXN_MARKERS or (key == FETCH and body.replica_id >= 0):
             return body, None
@@ -97,7 +97,7 @@ def _encoded(header: RequestHeader, answer: Any) -> list[Buffer]:
 
 
 def _told(answer: Any, throttle_ms: int) -> Any:
-    """The answer with the field that says so, where it has one."""
+    """The answer with its throttle time, where it has that field."""
     if hasattr(answer, "_replace"):
         return answer._replace(throttle_ms=throttle_ms)
     if hasattr(answer, "throttle_time_ms"):

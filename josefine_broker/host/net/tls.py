@@ -1,8 +1,8 @@
-"""TLS of the listeners: the files that it rests on, read into a context, and read again when they
-change. A file that does not fit leaves the context as it was, and is told.
+"""TLS of the listeners: its files, loaded into a context and reloaded when they change. An invalid
+file leaves the context as it was, and is logged.
 
-Rules: an error names the key of the configuration and the file, never what is in it. A handshake
-has a deadline and one of `handshakes_max` places; past that the oldest one gives way.
+Rules: an error names the configuration key and the file, never the content. A handshake has a
+deadline and one of `handshakes_max` places; above that the oldest one is dropped.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from josefine_broker.host.net.file_stamp import Look, look_at
 log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 2.0
-"""How long a peer that is hung up on has to say good-bye in TLS' words."""
+"""How long a closed peer has to complete TLS' shutdown."""
 
 HANDSHAKE_TURNS = 4
-"""Of each side; TLS 1.2 and 1.3 need two."""
+"""Turns of each side; TLS 1.2 and 1.3 need two."""
 EXPIRED = 10
 """X509_V_ERR_CERT_HAS_EXPIRED."""
 
 JOIN_BYTES_MAX = 16 * 1024
-"""Of smaller answers one TLS record is made, not one per buffer: that is what a record holds."""
+"""Buffers of smaller answers are joined into one TLS record, which holds this many bytes."""
 PIECE_BYTES = 256 * 1024
-"""Of larger ones so much is encrypted and sent at a time: the client decrypts it while the next one
-is encrypted, in memory that is warm. Measured with answers of 8 MiB: 179 to 214 MB/s read, 0.95 to
-0.80 s of CPU a GB; the same with 128 KiB, a little less with 1 MiB."""
+"""Larger answers are encrypted and sent in pieces: the client decrypts one while the next is
+encrypted, in warm memory. Measured with answers of 8 MiB: 179 to 214 MB/s read, 0.95 to 0.80 s of
+CPU per GB; the same with 128 KiB, slightly less with 1 MiB."""
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 CLIENT_AUTH = {
@@ -49,11 +49,11 @@ CLIENT_AUTH = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What is configured."""
+    """The configuration of TLS."""
 
     certificate: Path
     key: Path | None = None
-    """None: in the certificate's file."""
+    """None: the key is in the certificate's file."""
     key_password: SecretPlace | None = None
     ca: Path | None = None
     client_auth: str = "none"
@@ -61,12 +61,12 @@ class TlsSettings:
     handshake_timeout_ms: int = 10_000
     handshakes_max: int = 256
     section: str = "tls"
-    """Of the configuration: what the sentences call it."""
+    """The configuration section, as messages name it."""
     ca_section: str | None = None
-    """That of `ca`, where it is another."""
+    """The section of `ca`, if it is another."""
     is_own_peer: bool = False
-    """Whether those at the other end have certificates of the same authority, on both sides of a
-    connection: then the own one is asked as theirs are."""
+    """Whether the peers have certificates of the same authority, on both sides of a connection:
+    then our own is verified as theirs are."""
 
     @property
     def own_names(self) -> OwnNames:
@@ -79,15 +79,15 @@ class TlsSettings:
 
 
 class Contexts(NamedTuple):
-    """What the files came to."""
+    """The contexts made from the files."""
 
     serving: ssl.SSLContext
     dialling: ssl.SSLContext
-    """For other brokers' listeners: with our certificate, and believing `ca`."""
+    """For other brokers' listeners: with our certificate, trusting `ca`."""
     expires_s: int
     """The end of the certificate's validity, in Unix seconds."""
     subject: str
-    """Whose it is (RFC 2253)."""
+    """The subject of the certificate (RFC 2253)."""
 
 
 class Tls:
@@ -102,7 +102,7 @@ class Tls:
         self.reload_failures = 0
 
     def reload_changed(self) -> None:
-        """Read the files again if one of them is another than before; a duty of the ticker."""
+        """Reload the files if one of them changed; a duty of the ticker."""
         seen = self._look()
         if seen == self._seen:
             return
@@ -115,10 +115,10 @@ class Tls:
             return
         settings = self.settings
         told = {"section": settings.section, "certificate": str(settings.certificate)}
-        log.info("TLS files read again", extra=told)
+        log.info("TLS files reloaded", extra=told)
 
     def expired(self, now_ms: int) -> str:
-        """A sentence when the certificate's validity is over; empty: it is not."""
+        """A sentence when the certificate has expired; otherwise empty."""
         until_s = self.contexts.expires_s
         if now_ms < until_s * 1_000:
             return ""
@@ -162,9 +162,9 @@ def load(settings: TlsSettings, env: Mapping[str, str]) -> Contexts:
 def _check_own_peer(
     settings: TlsSettings, serving: ssl.SSLContext, dialling: ssl.SSLContext
 ) -> None:
-    """Shake hands with ourselves: whose certificate is of another authority, or not for both sides
-    of a connection, is refused by every other broker. An expired one is told elsewhere, and a name
-    is the dialling one's to judge. Raises TlsError."""
+    """Shake hands with ourselves: a certificate of another authority, or not valid for both sides
+    of a connection, is refused by every other broker. Expiry is reported elsewhere, and the dialing
+    broker checks the name. Raises TlsError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     dialling.check_hostname = False
     try:
@@ -198,7 +198,7 @@ def _password(place: SecretPlace, env: Mapping[str, str], name: str) -> str:
 
 
 def shown_name(transport: asyncio.BaseTransport) -> str:
-    """The principal of a certificate that the handshake found good; empty: none was shown."""
+    """The principal of the verified client certificate; empty: none was shown."""
     tls = transport.get_extra_info("ssl_object")
     der = None if tls is None else tls.getpeercert(binary_form=True)
     return f"User:{subject_name(der)}" if der else ""
@@ -207,7 +207,7 @@ def shown_name(transport: asyncio.BaseTransport) -> str:
 def write_tls(
     transport: asyncio.WriteTransport, buffers: Sequence[bytes | bytearray | memoryview], size: int
 ) -> None:
-    """Send `size` bytes. uvloop encrypts the whole of what it is given before it sends any."""
+    """Send `size` bytes in pieces: uvloop encrypts all it is given before it sends any."""
     if size <= JOIN_BYTES_MAX:
         transport.write(b"".join(buffers))
         return

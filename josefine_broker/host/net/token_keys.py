@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from josefine_broker.engine.security.key_set import BYTES_MAX, NO_KEYS, KeySet, parse_key_set
 from josefine_broker.engine.security.tokens import Holder, TokenError, TokenRules, holder_of
 from josefine_broker.host.net.file_stamp import look_at
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 from josefine_broker.host.worker import Breathe
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class AddressKeys:
         self._refresh_ms = refresh_ms
         self._submit = submit
         self._monotonic_ms = monotonic_ms
-        self._log_failed = Rationed(
+        self._log_failed = RateLimitedLog(
             log, "keys cannot be had", lambda: monotonic_ms() / 1_000, logging.WARNING
         )
         self._asked_ms: int | None = None
@@ -153,7 +153,7 @@ class AddressKeys:
         self._is_due = bool(failed)
         if failed:
             self.reload_failures += 1
-            self._log_failed.tell(url=self._url, reason=failed)
+            self._log_failed.report(url=self._url, reason=failed)
         else:
             log.info("keys read", extra={"url": self._url, "keys": len(self.keys)})
 

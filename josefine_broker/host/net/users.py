@@ -1,6 +1,6 @@
-"""The file of users: `name=password` a line, for the listeners with SASL. Read again when it
-changes; one that cannot be used leaves the users as they were, and is told: file and line, never
-what stands there.
+"""The users file: `name=password` per line, for the listeners with SASL. Reloaded when it changes;
+an invalid file leaves the users as they were, and is logged with file and line, never with the
+content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class UsersError(ValueError):
 
 
 class UsersFile:
-    """Used on the event loop only."""
+    """The users of one file. Used on the event loop only."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class UsersFile:
         iterations: int,
         stored: Callable[[], Stored] = no_stored,
     ) -> None:
-        """`salting` is random. Raises UsersError."""
+        """`salting`: secret random bytes. Raises UsersError."""
         self._path = path
         self._stored = stored
         self._salting = salting
@@ -40,7 +40,7 @@ class UsersFile:
         self.users = self._load()
 
     def reload_changed(self) -> None:
-        """A duty of the ticker."""
+        """Reload the file if it changed; a duty of the ticker."""
         seen = look_at(self._path)
         if seen == self._seen:
             return
@@ -50,7 +50,7 @@ class UsersFile:
         except UsersError as error:
             log.warning("users changed and cannot be used", extra={"reason": str(error)})
             return
-        log.info("users read again", extra={"file": str(self._path)})
+        log.info("users reloaded", extra={"file": str(self._path)})
 
     def _load(self) -> Users:
         try:
@@ -70,8 +70,8 @@ class UsersFile:
 
 
 def parse_users(text: str) -> dict[str, str]:
-    """Name → password; empty lines and those that begin with # are passed over. Raises ValueError
-    with the line's number alone."""
+    """Name → password; empty lines and those that start with # are skipped. Raises ValueError with
+    only the line's number."""
     users: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -81,6 +81,6 @@ def parse_users(text: str) -> dict[str, str]:
         if not equals or not name or not password:
             raise ValueError(f"line {number} is not name=password")
         if name in users:
-            raise ValueError(f"line {number} names a user again")
+            raise ValueError(f"line {number} repeats a user name")
         users[name] = password
     return users

@@ -1,1 +1,1 @@
-"""Sockets to and from other brokers."""
+"""Connections to and from other brokers."""

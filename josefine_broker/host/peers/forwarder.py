@@ -1,8 +1,8 @@
-"""Passes a client's request on to another broker, over the listener that brokers use.
+"""Forwards a client's request to another broker, over the listener that brokers use.
 
-Rules: a connection has one request at a time, so that none waits behind another's; a few are kept
-for the next. Whatever goes wrong is one answer, none; the other broker sees by the client id that
-it must not pass it on again.
+Rules: a connection has one request at a time, so that none waits for another's answer; a few idle
+connections are kept. Any failure is reported as None. The client id asks the other broker not to
+forward the request again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 from josefine_broker.client.io_tls import UNSECURED, Secured
 
 IDLE_MAX = 4
-"""Connections to one broker that are kept without a request."""
+"""Idle connections kept to one broker."""
 
 
 class Forwarder:
-    """Implements `engine.ports.ForwardPort`. `stop` ends what is on its way."""
+    """Implements `engine.ports.ForwardPort`. `stop` ends all requests in flight."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Forwarder:
         clock: Clock,
         secured: Callable[[], Secured] = lambda: UNSECURED,
     ) -> None:
-        """`address_of`: where brokers dial a broker, if that is known; `secured`: how."""
+        """`address_of`: where brokers dial a broker, if known; `secured`: how."""
         self._secured = secured
         self._address_of = address_of
         self._client_id = client_id
@@ -47,7 +47,7 @@ class Forwarder:
         deadline_ms: int,
         on_answer: Callable[[Any | None], None],
     ) -> None:
-        """`on_answer` comes later, from the event loop: with None when there is no answer."""
+        """`on_answer` is called later, on the event loop, with None when there is no answer."""
 
         async def asked() -> None:
             on_answer(await self._ask(broker_id, api_key, request, deadline_ms))
@@ -98,7 +98,7 @@ class Forwarder:
             connection.close()
 
     async def stop(self) -> None:
-        """Nobody is answered any more."""
+        """No pending request is answered any more."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

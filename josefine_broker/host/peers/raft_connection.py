@@ -1,8 +1,8 @@
-"""One socket between two brokers: bytes to frames through a `Session`, and what became of it.
+"""One socket between two brokers: bytes to frames through a `Session`, and how it ended.
 
-Rules: frames are handed on only after the greeting; what is not a frame ends the connection with
-its reason. Silence of the other side is noticed in our time, not TCP's. Keeps no queue: whoever
-writes looks at `is_paused` first.
+Rules: frames are delivered only after the greeting; an invalid frame ends the connection with its
+reason. A silent peer is noticed by our timeout, not TCP's. There is no queue: the writer checks
+`is_paused` first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from josefine_broker.base.tls_files import reason_of
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Phase, Session
 
 WRITE_BUFFER_BYTES = 256 * 1024
-"""What asyncio holds for a socket; more waits in a link's queue, whose oldest frames can go."""
+"""What asyncio buffers per socket; more waits in a link's queue, whose oldest frames can go."""
 
 
 @dataclass(slots=True)
 class TransportStats:
-    """What `/metrics` shows of the raft listener."""
+    """Metrics of the raft listener."""
 
     connected: int = 0
     dials_failed: int = 0
@@ -41,7 +41,7 @@ class PeerError(Exception):
     """A question to a peer had no answer; the message is one sentence."""
 
     is_refused = False
-    """The address answered that nobody listens there."""
+    """The address refused the connection."""
 
 
 class Connection(asyncio.Protocol):
@@ -56,11 +56,11 @@ class Connection(asyncio.Protocol):
         on_made: Callable[[Connection], None] = lambda _: None,
         refuse: Callable[[asyncio.Transport], str] = lambda _: "",
     ) -> None:
-        """`on_made` hears that it is connected, behind the handshake of TLS where there is one;
-        `refuse` then says why nothing of it is read, if there is a reason."""
+        """`on_made` is called when it is connected, after the TLS handshake if there is one;
+        `refuse` returns a reason to read nothing of it, or an empty string."""
         self.session = session
         self.opened = asyncio.Event()
-        """Set when the greeting is over, and when it failed."""
+        """Set when the greeting is over or has failed."""
         self.closed = asyncio.Event()
         self.is_paused = False
         self.on_resume: Callable[[], None] | None = None
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._refuse = refuse
         self._transport: asyncio.Transport | None = None
         self.address = ""
-        """The other end's, for the log."""
+        """The other end's address, for the log."""
 
     @property
     def is_open(self) -> bool:
@@ -82,11 +82,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def peer_id(self) -> int:
-        """Who it is; 0 before the greeting."""
+        """The peer's broker id; 0 before the greeting."""
         return 0 if self.session.peer is None else self.session.peer.node_id
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none of asyncio's
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transports are not asyncio's
         transport = self._transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peername = transport.get_extra_info("peername")
@@ -140,7 +142,7 @@ class Connection(asyncio.Protocol):
             self.on_resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if isinstance(exc, ssl.SSLError):  # TLS 1.3: the other's verdict comes behind our handshake
+        if isinstance(exc, ssl.SSLError):  # TLS 1.3: the peer's verdict arrives after our handshake
             self.is_shut = self.is_shut or self.session.peer is None
         self.failure = self.failure or (_said(exc) if exc else "closed by the other side")
         self.session.closed()
@@ -158,8 +160,8 @@ def _said(error: Exception) -> str:
 
 
 def _set_options(sock: socket.socket | None, user_timeout_ms: int) -> None:
-    """No waiting for full packets; and a peer that vanished is noticed in our time, not TCP's:
-    otherwise a healed network is used again only after minutes of retransmission back-off."""
+    """Send without Nagle's delay, and notice a vanished peer by our timeout, not TCP's: otherwise a
+    healed network is used again only after minutes of retransmission back-off."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

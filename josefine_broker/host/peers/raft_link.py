@@ -1,10 +1,10 @@
-"""What this broker has to say to one peer: a queue, and the connection that it dials to empty it.
+"""The outgoing link to one peer: a queue, and the connection that is dialed to empty it.
 
-Rules: a frame is written at once when the connection takes it, else it waits; past the bounds the
-oldest frames are dropped, because Raft and heartbeats repeat what matters. All of a peer's
-addresses are tried, the newest first, then a growing wait, half of it chance, until the next round;
-a peer that shows itself is dialed at once. A peer is refused when all its addresses said so. A link
-that nobody used for IDLE_SECONDS ends, connected or not: the peer left.
+Rules: a frame is written at once if the connection accepts it, otherwise it waits; above the bounds
+the oldest frames are dropped, because Raft and heartbeats repeat what matters. All addresses of a
+peer are tried, the newest first, then a growing wait, half of it random, until the next round; a
+peer that contacts us is dialed at once. A peer counts as refused when all its addresses refused. A
+link that was not used for IDLE_SECONDS ends, connected or not: the peer left.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from josefine_broker.host.peers.raft_connection import Connection, PeerError, Tr
 log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS = (0.05, 1.0)
-"""First and longest wait between two dials of a peer; half of it is chance."""
+"""First and longest wait between two dials of a peer; half of it is random."""
 QUEUE_FRAMES_MAX = 4_096
 IDLE_SECONDS = 60.0
 
 
 class Link:
-    """`run` it once; meanwhile `send` and `poke`."""
+    """Call `run` once; meanwhile `send` and `poke`."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Link:
         queue_bytes_max: int,
         idle_s: float = IDLE_SECONDS,
     ) -> None:
-        """`dial` raises PeerError; `on_refused` hears of each round in which nobody listened."""
+        """`dial` raises PeerError; `on_refused` is called after each round in which all refused."""
         self.is_refused = False
-        """At the last attempt nobody listened at any of the peer's addresses."""
+        """At the last attempt every address of the peer refused the connection."""
         self.trouble = ""
-        """Why the last attempt failed, with the address heard of last; empty while connected."""
+        """Why the last attempt failed, with its address; empty while connected."""
         self._node_id = node_id
         self._addresses = addresses
         self._dial = dial
@@ -56,10 +56,10 @@ class Link:
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._connection: Connection | None = None
-        self._poked = asyncio.Event()
+        self._poked = asyncio.Event()  # ends the wait between two dials
         self._idle_s = idle_s
         self._used_at = 0.0
-        """When something was sent last, by the loop's clock."""
+        """When something was last sent, by the loop's clock."""
 
     @property
     def is_connected(self) -> bool:
@@ -79,11 +79,11 @@ class Link:
             self._stats.frames_dropped += 1
 
     def poke(self) -> None:
-        """The peer is there: dial it now."""
+        """The peer is up: dial it now."""
         self._poked.set()
 
     async def run(self) -> None:
-        """Dial, carry, dial again, until nothing has been sent for a while."""
+        """Dial, transmit, dial again, until nothing has been sent for a while."""
         self._used_at = asyncio.get_running_loop().time()
         attempt = 0
         while True:
@@ -100,7 +100,7 @@ class Link:
         return asyncio.get_running_loop().time() >= self._used_at + self._idle_s
 
     async def _dial_all(self) -> bool:
-        """Is there a connection, at any of the peer's addresses?"""
+        """Try all addresses of the peer; is there a connection?"""
         refusals, trouble = [], ""
         for address in self._addresses():
             try:
@@ -121,7 +121,7 @@ class Link:
         return False
 
     async def _pause(self, attempt: int) -> None:
-        """Wait before the next dial; a peer that shows itself ends it early."""
+        """Wait before the next dial; `poke` ends the wait early."""
         first, longest = BACKOFF_SECONDS
         wait_s = min(longest, first * 2.0 ** min(attempt, 10)) * (0.5 + self._rng.random() / 2)
         try:
@@ -132,7 +132,7 @@ class Link:
         self._poked.clear()
 
     async def _carry(self) -> None:
-        """Until the connection ends, or is not needed any more."""
+        """Transmit until the connection ends or is no longer needed."""
         assert self._connection is not None
         connection = self._connection
         self._stats.connected += 1

@@ -1,8 +1,7 @@
-"""Mutual TLS between brokers' Raft: who may be at the other end of a connection, and what is told
-of those who may not.
+"""Mutual TLS between brokers' Raft: which peers are admitted, and the log lines about others.
 
-Rules: both sides show a certificate of `raft_tls.ca`; where names are listed, one of those. Nothing
-that anybody else says is read. One log line per reason and minute, and every one is counted.
+Rules: both sides show a certificate of `raft_tls.ca`; if names are listed, one of those. Nothing
+from any other peer is read. One log line per reason and minute; every refusal is counted.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from josefine_broker.base.certificates import subject_name
 from josefine_broker.base.tls_files import reason_of
 from josefine_broker.host.net.tls import SHUTDOWN_SECONDS, Tls
 from josefine_broker.host.peers.raft_connection import Connection, TransportStats
-from josefine_broker.host.rate_limited_log import RationedByReason
+from josefine_broker.host.rate_limited_log import RateLimitedLogByReason
 
 log = logging.getLogger(__name__)
 
-PLAIN_THERE = "hung up on in the TLS handshake (raft_tls on one side only?)"
+PLAIN_THERE = "closed in the TLS handshake (raft_tls on one side only?)"
 
 
 class RaftTls:
-    """What both sides of a connection rest on."""
+    """The TLS configuration of both sides of a connection."""
 
     def __init__(self, tls: Tls, allowed_names: Collection[str] = ()) -> None:
-        """`allowed_names` are subjects as RFC 2253 has them; none: whoever `ca` knows."""
+        """`allowed_names` are subjects in RFC 2253 form; empty: any certificate of `ca`."""
         self.tls = tls
         self._allowed = frozenset(allowed_names)
 
     def why_not(self, transport: asyncio.Transport) -> str:
-        """Why whoever is behind this handshake is not let in; empty: it is."""
+        """Why the peer of this handshake is refused; empty: it is admitted."""
         own_end = transport.get_extra_info("ssl_object")
         der = None if own_end is None else own_end.getpeercert(binary_form=True)
         if not der:
@@ -49,12 +48,12 @@ class RaftTls:
 
 
 class Guard:
-    """How connections of one transport begin, with TLS or without."""
+    """How connections of one transport start, with TLS or without."""
 
     def __init__(self, tls: RaftTls | None, stats: TransportStats) -> None:
         self._tls = tls
         self._stats = stats
-        self._log = RationedByReason(log, "raft TLS refused", time.monotonic, logging.WARNING)
+        self._log = RateLimitedLogByReason(log, "raft TLS refused", time.monotonic, logging.WARNING)
 
     @property
     def tls(self) -> Tls | None:
@@ -62,7 +61,7 @@ class Guard:
 
     @property
     def hint(self) -> str:
-        """Why somebody may have hung up on a greeting."""
+        """Why a peer may have closed the connection after a greeting."""
         tls = "" if self._tls is not None else ", or one with TLS: raft_tls is set on one side only"
         return f" (perhaps it is no raft listener{tls})"
 
@@ -70,8 +69,7 @@ class Guard:
         return "" if self._tls is None else self._tls.why_not(transport)
 
     async def connect(self, connection: Connection, address: HostPort) -> None:
-        """To a listener; the certificate there has to name the host that is dialled. Raises
-        OSError."""
+        """Connect to a listener; its certificate must name the dialed host. Raises OSError."""
         loop = asyncio.get_running_loop()
         if self._tls is None:
             await loop.create_connection(lambda: connection, address.host, address.port)
@@ -94,7 +92,7 @@ class Guard:
         return error.strerror or str(error)
 
     def dial_failed(self, address: HostPort, error: OSError) -> None:
-        """Others than those of TLS are not told here."""
+        """Log failures of TLS; others are logged elsewhere."""
         if isinstance(error, ssl.SSLError) or self.reason_of(error) is PLAIN_THERE:
             self.refused(str(address), self.reason_of(error))
 
@@ -102,6 +100,6 @@ class Guard:
         self.refused(client, reason_of(error))
 
     def refused(self, peer: str, reason: str) -> None:
-        """Whoever is at `peer` showed no certificate that counts, or took none of ours."""
+        """The peer showed no valid certificate, or did not accept ours."""
         self._stats.handshakes_failed += 1
-        self._log.tell(reason, peer=peer)
+        self._log.report(reason, peer=peer)

@@ -1,10 +1,11 @@
-"""Carries frames between brokers: one listener, one dialed connection per peer, bounded queues.
+"""The transport of frames between brokers: one listener, one dialed connection per peer, bounded
+queues.
 
-Rules: what this broker has to say to a peer goes over the connection that it dialed itself (a
-`Link`); answers come back on the same one. A name is resolved at each dial. Whoever is refused
-learns why, and both sides log each reason once. Strangers cost little: they send small frames, have
-little time, and the oldest of them gives way to a newcomer. Decides nothing about the cluster: whom
-this broker knows is the owner's to say (engine/cluster/admission.py).
+Rules: messages to a peer use the connection that this broker dialed (a `Link`); answers come back
+on the same one. A name is resolved at each dial. A refused peer gets the reason, and both sides log
+each reason once. Strangers cost little: they send small frames, have little time, and the oldest of
+them is closed for a new one. Decides nothing about the cluster: the owner decides which peers are
+known (engine/cluster/admission.py).
 """
 
 from __future__ import annotations
@@ -33,27 +34,28 @@ from josefine_broker.host.net.server import Bound
 from josefine_broker.host.peers.raft_connection import Connection, PeerError, TransportStats
 from josefine_broker.host.peers.raft_link import Link
 from josefine_broker.host.peers.raft_tls import Guard, RaftTls
-from josefine_broker.host.rate_limited_log import Rationed
+from josefine_broker.host.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
 INBOUND_MAX = 256
-"""Connections that others dialed: some per broker of a large cluster; past that they are closed."""
+"""Inbound connections: some per broker of a large cluster; above this they are closed."""
 STRANGERS_MAX = 64
-"""Of these, from whom this broker does not know, or not yet; then the oldest is closed. As many as
-are accepted in one turn of the loop, so that brokers that all come at once are heard."""
+"""Inbound connections from brokers that are unknown, or not known yet; above this the oldest is
+closed. As many as are accepted in one turn of the loop, so that brokers that all connect at once
+are served."""
 GREETING_SECONDS = 5.0
-"""Whoever dials and does not introduce itself is closed."""
+"""A connection without a greeting is closed after this time."""
 STRANGER_SECONDS = 30.0
-"""Whoever introduced itself and is still not known is closed: its questions take a few seconds."""
+"""A greeted peer that is still unknown is closed after this time: its questions take seconds."""
 REASONS_MAX = 64
-"""Refusals that are remembered, to be told once; strangers can invent more for ever."""
+"""Refusals that are remembered to be logged once; strangers could invent more without end."""
 REFUSED_LINES = 10
-"""Lines a minute about refusals."""
+"""Log lines per minute about refusals."""
 
 Reply = Callable[[Kind, bytes], None]
 Handle = Callable[[Hello, Frame, Reply], None]
-"""A frame of this peer, and where to put the answer."""
+"""A frame of this peer, and the function that sends the answer."""
 
 
 class RaftTransport:
@@ -73,18 +75,19 @@ class RaftTransport:
         on_greeted: Callable[[Hello, bool], None] = lambda _peer, _was_dialed: None,
         tls: RaftTls | None = None,
     ) -> None:
-        """`hello(to)` introduces this broker; `take` gets what peers send, and raises FrameError
-        for what may not be; `timeout_ms` is how long a dial may take, or sent bytes stay
-        unacknowledged; `admit` may refuse a peer; `is_known` says who is no stranger; `on_greeted`
-        hears each greeting, and who dialed; without `tls` it is plaintext."""
+        """`hello(to)` introduces this broker; `take` gets the frames of peers, and raises
+        FrameError for invalid ones; `timeout_ms` bounds a dial, and the time sent bytes stay
+        unacknowledged; `admit` may refuse a peer; `is_known` identifies members; `on_greeted` is
+        called for each greeting, with whether we dialed; without `tls` the connections are
+        plaintext."""
         self.stats = TransportStats()
         self._guard = Guard(tls, self.stats)
         self.book = book
         self._is_known = is_known
         self._on_greeted = on_greeted
         self.on_refused: Callable[[int, str], None] | None = None
-        """Hears why a peer that was dialed refused this broker: what is said by who dials counts
-        for nothing."""
+        """Called with the reason when a dialed peer refuses this broker; reasons from peers that
+        dialed us are ignored."""
         self.on_gone: Callable[[], None] | None = None
         self._hello = hello
         self._admit = admit
@@ -96,18 +99,20 @@ class RaftTransport:
         self._inbound: set[Connection] = set()
         self._acceptor: Acceptor | None = None
         self._strangers: dict[Connection, None] = {}
-        """Of the inbound ones, the oldest first."""
+        """Inbound connections of strangers, the oldest first."""
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         seconds = time.monotonic
-        self._log_silent = Rationed(log, "raft connection closed: silent", seconds, logging.INFO)
-        self._log_refused = Rationed(
+        self._log_silent = RateLimitedLog(
+            log, "raft connection closed: silent", seconds, logging.INFO
+        )
+        self._log_refused = RateLimitedLog(
             log, "raft peer not accepted", seconds, logging.WARNING, lines=REFUSED_LINES
         )
-        self._log_frame = Rationed(log, "raft frame refused", seconds, logging.WARNING)
+        self._log_frame = RateLimitedLog(log, "raft frame refused", seconds, logging.WARNING)
 
     async def start(self, bound: Bound) -> None:
-        """Begin to accept. Raises OSError."""
+        """Start to accept. Raises OSError."""
         self._acceptor = Acceptor(
             bound.name,
             bound.socket,
@@ -118,7 +123,7 @@ class RaftTransport:
         self._acceptor.start()
 
     async def stop(self) -> None:
-        """Close everything; what is queued is dropped."""
+        """Close everything; queued frames are dropped."""
         if self._acceptor is not None:
             self._acceptor.close()
         for task in list(self._tasks):
@@ -148,7 +153,7 @@ class RaftTransport:
         )
 
     async def _keep(self, to: int, link: Link) -> None:
-        """Keep a link in the books until it ends."""
+        """Keep a link registered until it ends."""
         try:
             await link.run()
         finally:
@@ -159,22 +164,22 @@ class RaftTransport:
             self.on_gone()
 
     def gone(self) -> frozenset[int]:
-        """Peers that have no process: their address refuses connections, and none of theirs is
-        open. (A peer that stands still, or behind a broken network, is not among them.)"""
+        """Peers without a process: their address refuses connections, and no connection of theirs
+        is open. (A hung peer, or one on a broken network, is not included.)"""
         refusing = {key for key, link in self._links.items() if link.is_refused}
         if not refusing:
             return frozenset()
         return frozenset(refusing - {each.peer_id for each in self._inbound if each.is_open})
 
     def address_of(self, peer_id: int) -> str:
-        """Where a peer that is connected to us says it can be dialed; empty: none is."""
+        """The address at which a connected peer can be dialed, by its own account; empty: none."""
         for each in self._inbound:
             if each.is_open and each.peer_id == peer_id and each.session.peer is not None:
                 return each.session.peer.address
         return ""
 
     def trouble_with(self, to: int) -> str:
-        """Why this peer cannot be reached, address first; empty: it can, or nobody tried."""
+        """Why this peer cannot be reached, address first; empty: reachable, or not tried."""
         link = self._links.get(to)
         return "" if link is None else link.trouble
 
@@ -185,7 +190,7 @@ class RaftTransport:
     async def ask(
         self, address: HostPort, kind: Kind, body: bytes, timeout_s: float, to: int = 0
     ) -> Frame:
-        """One question over a connection of its own. Raises PeerError."""
+        """Ask one question over a separate connection. Raises PeerError."""
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
         def take(_connection: Connection, frame: Frame) -> None:
@@ -214,7 +219,7 @@ class RaftTransport:
     async def dial(
         self, address: HostPort, to: int, on_frame: Callable[[Connection, Frame], None]
     ) -> Connection:
-        """An open connection. Raises PeerError, whose words both sides have logged if refused."""
+        """An open connection. Raises PeerError; a refusal is logged on both sides."""
         session = Session(self._hello(to), dials=True, frame_bytes_max=self._frame_bytes_max)
         guard = self._guard
         connection = Connection(
@@ -232,7 +237,7 @@ class RaftTransport:
             failure = PeerError(f"{address}: {guard.reason_of(error)}")
             failure.is_refused = isinstance(error, ConnectionRefusedError)
             raise failure from None
-        except ValueError as error:  # a host that no name service can be asked for
+        except ValueError as error:  # a host name that cannot be resolved at all
             raise PeerError(f"{address}: {error}") from None
         if not connection.is_open:
             connection.abort()
@@ -244,7 +249,7 @@ class RaftTransport:
                 self._tell_refused(reason)
                 if self.on_refused is not None:
                     self.on_refused(to, reason)
-            # As a port for clients does: it takes a greeting for a broken request.
+            # A client listener answers like this: it takes a greeting for a broken request.
             is_told = is_refused or session.peer or connection.is_shut
             hint = "" if is_told else guard.hint
             raise PeerError(f"{address}: {connection.failure}{hint}")
@@ -252,7 +257,7 @@ class RaftTransport:
         self._on_greeted(session.peer, True)
         return connection
 
-    # -- what others dialed
+    # -- inbound connections
 
     def _accept(self) -> Connection:
         session = Session(
@@ -271,7 +276,7 @@ class RaftTransport:
         return FRAME_BYTES_MAX if self._is_known(peer.node_id) else STRANGER_FRAME_BYTES_MAX
 
     async def _watch(self, connection: Connection) -> None:
-        """Keep an inbound connection in the books until it ends."""
+        """Keep an inbound connection registered until it ends."""
         self._inbound.add(connection)
         self._strangers[connection] = None
         try:
@@ -290,14 +295,14 @@ class RaftTransport:
             await self._until_closed(connection)
         except TimeoutError:
             self.stats.silent += 1
-            self._log_silent.tell(address=connection.address, greeted=connection.is_open)
+            self._log_silent.report(address=connection.address, greeted=connection.is_open)
         finally:
             self._inbound.discard(connection)
             self._strangers.pop(connection, None)
             connection.abort()
 
     async def _until_closed(self, connection: Connection) -> None:
-        """Raises TimeoutError for one that is a stranger still when its time is over."""
+        """Raises TimeoutError for one that is still a stranger after its time."""
         if connection in self._strangers:
             try:
                 async with asyncio.timeout(STRANGER_SECONDS):
@@ -309,7 +314,7 @@ class RaftTransport:
         await connection.closed.wait()
 
     def _greeted(self, connection: Connection) -> None:
-        """Who greets us is there: dial it back at once, at the address that it names."""
+        """A peer that greets us is up: dial it back at once, at the address it names."""
         peer = connection.session.peer
         assert peer is not None
         self._on_greeted(peer, False)
@@ -332,7 +337,7 @@ class RaftTransport:
             self._take_said(peer, frame, reply)
         except FrameError as error:
             self.stats.frames_refused += 1
-            self._log_frame.tell(peer=peer.node_id, reason=error)
+            self._log_frame.report(peer=peer.node_id, reason=error)
             raise
 
     def _tell_refused(self, reason: str) -> None:
@@ -341,7 +346,7 @@ class RaftTransport:
             if len(self._told) >= REASONS_MAX:
                 self._told.clear()
             self._told.add(reason)
-            self._log_refused.tell(reason=reason)
+            self._log_refused.report(reason=reason)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,9 +1,9 @@
-"""Moves the fetches of `partition/replica_fetch.py` over sockets: one connection per leader, if any
-of its partitions is copied here. Decides nothing.
+"""Moves the fetches of `partition/replica_fetch.py` over sockets: one connection per leader that
+has partitions copied here. Decides nothing.
 
-Rules: everything runs on the event loop, driven by what happens: an answer, a change of the image,
-a timer; nothing polls. A connection that ends, or from which nothing comes for too long, is made
-anew after a back-off with jitter, at the address the image then has.
+Rules: everything runs on the event loop, driven by events: an answer, a change of the image, a
+timer; nothing polls. A connection that ends, or is silent for too long, is replaced after a
+back-off with jitter, at the address that the image has then.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from josefine_broker.wire.fetch import FetchResponse
 FETCH = 1
 CONNECT_TIMEOUT_MS = 3_000
 ANSWER_SLACK_MS = 5_000
-"""An answer may come this much later than the wait that was asked for."""
+"""An answer may come this much later than the requested wait."""
 BACKOFF_MIN_MS, BACKOFF_MAX_MS = 50, 1_000
 
 log = logging.getLogger(__name__)
 
 
 class ErrorCount(Protocol):
-    """What of the broker's counters is written here."""
+    """The broker's counters that are written here."""
 
     replication_errors: int
 
 
 class Copied(Protocol):
-    """What of the broker's replicas is read here."""
+    """The broker's replicas as far as they are read here."""
 
     @property
     def fetchers(self) -> ReplicaFetchers: ...
@@ -56,7 +56,7 @@ class Copied(Protocol):
 
 
 class Following(Protocol):
-    """What of the handlers' context is read here."""
+    """The handlers' context as far as it is read here."""
 
     @property
     def broker_id(self) -> int: ...
@@ -72,7 +72,7 @@ class Following(Protocol):
 
 
 Hear = Callable[[ReplicaFetcher, int, FetchResponse], None]
-"""`following.hear` with its context: takes in the answer to a request, by number."""
+"""`following.hear` with its context: handles the answer to a request, by number."""
 
 
 class Replicator:
@@ -89,8 +89,8 @@ class Replicator:
         on_fatal: Callable[[BaseException], None] | None = None,
         secured: Callable[[], Secured] = lambda: UNSECURED,
     ) -> None:
-        """`on_fatal` hears of a broken invariant; without it, the event loop does. `secured` tells
-        how the listener that brokers use is dialled."""
+        """`on_fatal` is called for a broken invariant; without it, the event loop handles it.
+        `secured` describes how to dial the listener that brokers use."""
         self.secured = secured
         self.ctx = ctx
         self.hear = hear
@@ -103,7 +103,7 @@ class Replicator:
         self._stopped = False
 
     def image_changed(self) -> None:
-        """Partitions may have come, gone, or changed their leader."""
+        """Partitions may have been added, removed, or changed their leader."""
         if self._stopped:
             return
         for leader_id, fetcher in self.ctx.hosted.fetchers.by_leader.items():
@@ -121,7 +121,7 @@ class Replicator:
         await asyncio.gather(*(link.stop() for link in links))
 
     def lag(self) -> Mapping[tuple[str, int], int]:
-        """How many committed records of its leader each followed partition has still to copy."""
+        """The number of its leader's committed records that each followed partition lacks."""
         names = self.ctx.image.topic_names
         return {
             (names[copy.key[0]], copy.key[1]): copy.lag
@@ -135,7 +135,7 @@ class Replicator:
         return sum(link.is_connected for link in self._links.values())
 
     def address_of(self, broker_id: int, listener: str | None = None) -> Address | None:
-        """Where the image says that brokers dial this one, through `listener` if that is named."""
+        """Where brokers dial this one according to the image, at `listener` if that is named."""
         broker = self.ctx.image.brokers.get(broker_id)
         if broker is None:
             return None
@@ -172,7 +172,7 @@ class _Link:
             await asyncio.gather(self._connecting, return_exceptions=True)
 
     def pump(self) -> None:
-        """Do whatever can be done now, and see to it that we wake for the rest."""
+        """Do all work that is possible now, and schedule the rest."""
         if self._stopped:
             return
         now_ms = self._owner.clock.monotonic_ms()
@@ -248,7 +248,9 @@ class _Link:
         error = task.exception()
         if error is None:
             self._heard_ms = self._owner.clock.monotonic_ms()
-            if not self._trouble.lasts:  # else an answer ends it: a connection alone proves little
+            if (
+                not self._trouble.lasts
+            ):  # otherwise an answer ends it: a connection alone proves little
                 log.info("follows", extra={"leader": self._fetcher.leader_id})
             self.pump()
         elif isinstance(error, OSError | KafkaError | TimeoutError):
@@ -257,7 +259,7 @@ class _Link:
             raise error
 
     def _lost(self, reason: str) -> None:
-        """Try again, later each time. Each failed dial counts too: nothing is copied meanwhile."""
+        """Retry with growing delays. Each failed dial counts too: nothing is copied meanwhile."""
         self._disconnect()
         self._owner.ctx.hosted.counters.replication_errors += 1
         now_ms = self._owner.clock.monotonic_ms()

@@ -1,7 +1,7 @@
-"""Says lines to other brokers' text listeners, for commands that only one broker decides.
+"""Sends lines to other brokers' text listeners, for commands that only one broker decides.
 
-Rules: as `host/peers/forwarder.py`; a connection for each line, and whatever goes wrong is one
-answer, none.
+Rules: as in `host/peers/forwarder.py`; one connection per line, and any failure is reported as
+None.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.client.cluster import Address
 
 REPLY_BYTES_MAX = 4 * 1024 * 1024
-"""10,000 subscriptions in one reply, each with the longest name of a group."""
+"""10,000 subscriptions in one reply, each with the longest group name."""
 
 
 class TextForwarder:
-    """Implements `text.front.LinePort`. `stop` ends what is on its way."""
+    """Implements `text.front.LinePort`. `stop` ends all lines in flight."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TextForwarder:
     def say(
         self, broker_id: int, line: str, deadline_ms: int, on_reply: Callable[[str | None], None]
     ) -> None:
-        """`on_reply` comes later, from the event loop: with None when there is no reply."""
+        """`on_reply` is called later, on the event loop, with None when there is no reply."""
 
         async def said() -> None:
             on_reply(await self._say(broker_id, line, deadline_ms))
@@ -64,7 +64,7 @@ class TextForwarder:
             return None
 
     async def stop(self) -> None:
-        """Nobody is answered any more."""
+        """No pending line is answered any more."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

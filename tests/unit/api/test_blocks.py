@@ -288,7 +288,7 @@ def test_batch_of_a_leader_epoch_that_there_was_not_yet_leaves_the_log_unserved(
 
     unopened = world.ctx.hosted.unopened["orders", 0]
     assert unopened.is_damaged
-    assert "from offset 1 on, the newest is 0: the log is damaged there" in unopened.reason
+    assert "from offset 1, but the newest is 0: the log is damaged there" in unopened.reason
     assert world.produce().error_code == ErrorCode.kafka_storage_error
 
     again = World(world.settings, files=world.files, history=world.raft.committed, reconciled=False)

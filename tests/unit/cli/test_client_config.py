@@ -39,7 +39,7 @@ def test_no_file_is_plaintext() -> None:
         ("security.protocol SSL", "line 1: expected name=value"),
         ("\nssl.ca.locaton=/x", "line 2: unknown setting 'ssl.ca.locaton'"),
         ("security.protocol=SSL\nsecurity.protocol=SSL", "line 2: security.protocol is set twice"),
-        ("security.protocol=SASL", "security.protocol: 'SASL' is none of"),
+        ("security.protocol=SASL", "security.protocol: 'SASL' is not one of"),
         ("security.protocol=SSL\nssl.key.password=env:NONE", "env:NONE: no such variable"),
     ],
 )

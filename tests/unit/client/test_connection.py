@@ -145,7 +145,7 @@ def test_an_answer_out_of_order_is_corrupt_data() -> None:
 
 
 def test_an_answer_that_nobody_asked_for_is_corrupt_data() -> None:
-    with pytest.raises(CorruptData, match="nobody asked for"):
+    with pytest.raises(CorruptData, match="without a request"):
         ready().receive(metadata_answer(1))
 
 
@@ -179,7 +179,7 @@ def test_a_broker_that_refuses_even_the_oldest_hello_ends_the_conversation() -> 
         return connection.hear_hello(frame(buffers))
 
     assert not hello(), "asked once more, in version 0"
-    with pytest.raises(KafkaError, match="refused to tell"):
+    with pytest.raises(KafkaError, match="refused to list"):
         hello()
 
 

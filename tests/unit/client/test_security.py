@@ -48,8 +48,8 @@ def test_words_of_both_clients_mean_the_same() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"security.protocol": "TLS"}, "security.protocol: 'TLS' is none of"),
-        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites: no such setting"),
+        ({"security.protocol": "TLS"}, "security.protocol: 'TLS' is not one of"),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites: unknown setting"),
         ({"ssl.ca.location": "/x"}, "ssl.ca.location: has no effect with security.protocol=PLAIN"),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/x"},

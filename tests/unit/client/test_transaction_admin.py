@@ -83,7 +83,7 @@ def test_transactions_are_listed_by_name_and_state(
 ) -> None:
     assert listed(world) == [("stray", "CompleteCommit"), (TXN, "Ongoing")]
     assert listed(world, "Ongoing") == [(TXN, "Ongoing")]
-    with pytest.raises(KafkaError, match="no transaction is ever 'Odd'"):
+    with pytest.raises(KafkaError, match="unknown transaction state 'Odd'"):
         listed(world, "Odd")
 
 
@@ -93,7 +93,7 @@ def test_transaction_is_described_with_its_partitions(world: World, client: Clie
     assert (found.state, found.timeout_ms) == ("Ongoing", TIMEOUT_MS)
     assert (found.producer_id, found.producer_epoch) == (client.producer_id, client.epoch)
     assert found.partitions == (ORDERS,)
-    with pytest.raises(KafkaError, match="transactional id 'odd' is not known"):
+    with pytest.raises(KafkaError, match="transactional id 'odd' is unknown"):
         described(world, "odd")
 
 

@@ -145,7 +145,7 @@ def test_private_page_is_for_this_machine_alone_where_nobody_is_asked() -> None:
 
             assert await got("127.0.0.1", "/debug") == (200, "what it does\n")
             status, said = await got(address, "/debug")
-            assert (status, "on this machine alone" in said) == (403, True)
+            assert (status, "on this machine only" in said) == (403, True)
             assert await got(address, "/open") == (200, '{"a": 1}')
         await admin.stop()
 

@@ -225,7 +225,7 @@ def test_listener_speaks_what_the_map_says_else_what_its_name_is_else_plaintext(
     [
         ("broker: {listeners: ['SSL://a:1']}", "speaks SSL, which needs tls.certificate"),
         ("broker: {listener_security_protocol_map: ['X:SSL']}", "'X', which is not in broker.list"),
-        ("broker: {listener_security_protocol_map: ['P:TLS']}", "'TLS' in 'P:TLS' is none of"),
+        ("broker: {listener_security_protocol_map: ['P:TLS']}", "'TLS' in 'P:TLS' is not one of"),
         ("broker: {listener_security_protocol_map: ['P']}", "must be NAME:PROTOCOL, got 'P'"),
         ("broker: {listener_security_protocol_map: ['P:SSL', 'P:SSL']}", "'P' is named twice"),
         ("broker: {listeners: ['SASL_PLAINTEXT://a:1']}", "which needs sasl.users"),
@@ -336,7 +336,7 @@ def test_advertised_listener_must_be_bound_and_dialable(tmp_path: Path) -> None:
     text = "broker:\n  advertised_listeners: ['OUTSIDE://broker.example:9092']\n"
     assert "names 'OUTSIDE', which is not in broker.listeners" in refusal(tmp_path, text)
     text = "broker:\n  advertised_listeners: ['PLAINTEXT://0.0.0.0:9092']\n"
-    assert "no address a client can dial" in refusal(tmp_path, text)
+    assert "cannot be dialed by clients" in refusal(tmp_path, text)
     assert "at least one listener" in refusal(tmp_path, "broker:\n  listeners: []\n")
 
 
@@ -346,9 +346,9 @@ def test_advertised_listener_must_be_bound_and_dialable(tmp_path: Path) -> None:
         ("voters: ['1@127.0.0.1:9093', '1@127.0.0.1:9094']", "voter 1 is listed twice"),
         ("voters: ['127.0.0.1:9093']", "must be id@host:port, got '127.0.0.1:9093'"),
         ("voters: ['0@a:9093']", "must be id@host:port"),
-        ("voters: ['1@a:0']", "has port 0, which nobody can dial"),
+        ("voters: ['1@a:0']", "has port 0, which cannot be dialed"),
         ("voters: ['2@a:9093']", "does not list this broker (1); to join use raft.seeds"),
-        ("voters: ['1@a:9999']", "is at a:9999, but raft.listener is 127.0.0.1:9093"),
+        ("voters: ['1@a:9999']", "has broker 1 at a:9999, but raft.listener is 127.0.0.1:9093"),
         ("{voters: ['1@a:9093'], seeds: ['b:9093']}", "exclude each other"),
         ("seeds: b", "must be host:port, got 'b'"),
         ("id: 2", "raft.id 2 must equal broker.id 1"),

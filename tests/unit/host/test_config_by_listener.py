@@ -82,7 +82,7 @@ def test_mechanisms_of_a_listener_replace_those_of_all(tmp_path: Path) -> None:
     [
         ("INSDE: {ca: d}", "INSDE is not in broker.listeners; the nearest listener is INSIDE"),
         ("PLAIN: {ca: d}", "PLAIN has no effect: that listener speaks PLAINTEXT, not TLS"),
-        ("INSIDE: {ca: d}, inside: {ca: d}", "INSIDE is there twice, in other letters"),
+        ("INSIDE: {ca: d}, inside: {ca: d}", "INSIDE is given twice, in different capitals"),
         ("INSIDE: 5", "INSIDE: must be a section with keys, got 5"),
         (
             "INSIDE: {client_auth: perhaps}",

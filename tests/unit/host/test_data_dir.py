@@ -49,7 +49,7 @@ def test_addresses_are_replaced_whole_and_removed(tmp_path: Path) -> None:
 def test_a_directory_belongs_to_the_broker_that_first_claimed_it(tmp_path: Path) -> None:
     assert claim(tmp_path, 1) == Identity(1, "")
     assert claim(tmp_path, 1) == Identity(1, "")
-    with pytest.raises(DataDirError, match=r"belongs to broker 1, and broker\.id is 2"):
+    with pytest.raises(DataDirError, match=r"belongs to broker 1, but broker\.id is 2"):
         claim(tmp_path, 2)
 
 
@@ -57,7 +57,7 @@ def test_a_directory_belongs_to_the_first_cluster_that_it_was_in(tmp_path: Path)
     identity = belong(tmp_path, claim(tmp_path, 1), "first")
     assert identity == claim(tmp_path, 1) == Identity(1, "first")
     assert belong(tmp_path, identity, "first") == identity
-    with pytest.raises(DataDirError, match="belongs to cluster first, and its metadata to"):
+    with pytest.raises(DataDirError, match="belongs to cluster first, but its metadata to"):
         belong(tmp_path, identity, "second")
 
 

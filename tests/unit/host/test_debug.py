@@ -144,7 +144,7 @@ def test_of_very_many_the_oldest_are_told_and_how_many_more_there_are(
 def test_form_that_there_is_not_is_refused() -> None:
     async def scenario() -> None:
         async with serving(lambda *_: None) as served:
-            with pytest.raises(ValueError, match="as='xml' is none of json, text"):
+            with pytest.raises(ValueError, match="as='xml' is not one of json, text"):
                 view(served, **{"as": "xml"})
 
     asyncio.run(scenario())

@@ -59,7 +59,7 @@ def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     world = World()
     world.create()
     world.files.failing_sync = True
-    with pytest.raises(KafkaError, match="not begun anew"):
+    with pytest.raises(KafkaError, match="restart failed"):
         world.ctx.hosted.partitions["orders", 0].log.restart_at(5)
 
     storage.look_at_storage(world.ctx, reserve(1, tmp_path), storage.FailedLogs())

@@ -92,7 +92,7 @@ def test_encrypted_key_is_opened_by_its_password_and_not_asked_for(locked: Ident
     place = SecretPlace("env", "PASSWORD")
     secret = replace(settings, key_password=place)
 
-    assert "is encrypted; say where its password is in tls.key_password" in refusal(settings)
+    assert "is encrypted; set tls.key_password to the place of its password" in refusal(settings)
     assert refusal(secret, {"PASSWORD": "hunter2"}).startswith("tls.key_password: is not the")
     assert "hunter2" not in refusal(secret, {"PASSWORD": "hunter2"})
     assert refusal(secret) == "tls.key_password: env:PASSWORD: no such variable in the environment"

@@ -190,7 +190,7 @@ def test_hole_between_two_segments_is_damage_as_in_any_log() -> None:
     log.close()
     del files.names[f"{middle.stem}.log"]
 
-    with pytest.raises(CorruptData, match="ends and the next segment begins"):
+    with pytest.raises(CorruptData, match="ends and the next segment starts"):
         open_log(files, COMPACT, clean=True)
 
 

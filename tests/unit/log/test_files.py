@@ -103,7 +103,7 @@ def test_checked_file_is_replaced_whole_and_any_damage_is_noticed(files: Files) 
 def test_newer_format_is_refused_by_its_number(files: Files) -> None:
     write_checked(files, "c", 1, 2, b"from the future")
 
-    with pytest.raises(CorruptData, match="format version 2, this code knows 1"):
+    with pytest.raises(CorruptData, match="format version 2; this code reads 1"):
         read_checked(files, "c", 1, 1)
 
 

@@ -198,7 +198,7 @@ def test_log_whose_directory_cannot_be_made_has_failed(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match="Not a directory"):
         append(log, [b"a"])
 
-    assert "the log could not be made" in log.failure
+    assert "the log could not be created" in log.failure
 
 
 def test_new_log_takes_no_file_that_somebody_else_put_there() -> None:
@@ -210,7 +210,7 @@ def test_new_log_takes_no_file_that_somebody_else_put_there() -> None:
         append(log, [b"a"])
 
     assert bytes(files.names[f"{TP}/{0:020d}.log"].data) == b"of another life"
-    assert "the log could not be made" in log.failure
+    assert "the log could not be created" in log.failure
 
 
 def test_new_logs_cost_no_sync_until_something_of_them_is_to_be_durable() -> None:

@@ -138,7 +138,7 @@ def test_file_put_in_the_place_of_one_without_descriptor_is_not_written(tmp_path
     (tmp_path / "new").write_bytes(b"of somebody else")
     os.replace(tmp_path / "new", tmp_path / "first")
 
-    with pytest.raises(OSError, match="first is another file"):
+    with pytest.raises(OSError, match="first was replaced by another file"):
         first.write_at_end((b"x",))
 
     assert (tmp_path / "first").read_bytes() == b"of somebody else"

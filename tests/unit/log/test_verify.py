@@ -62,7 +62,7 @@ def test_torn_tail_is_reported_with_its_place() -> None:
 
     assert problem.file == last
     assert 0 < problem.position < size
-    assert "cut after" in problem.reason
+    assert "cut off after" in problem.reason
 
 
 def test_every_damaged_segment_is_reported() -> None:

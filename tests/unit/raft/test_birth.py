@@ -187,7 +187,7 @@ def test_a_snapshot_of_no_cluster_is_refused() -> None:
         members=ALL, offset=0, data=b"state", done=True, round=0,
     )  # fmt: skip
 
-    with pytest.raises(CorruptBlock, match="of a cluster without an id"):
+    with pytest.raises(CorruptBlock, match="without a cluster id"):
         one.node.step(chunk, 0)
 
     assert one.work() == []

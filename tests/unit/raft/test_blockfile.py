@@ -199,7 +199,7 @@ def test_an_empty_segment_does_not_make_a_node_without_a_past(kept: int) -> None
     missing.remove(mark)  # its name is not synced: a loss of power may take it
     missing.remove(first)
 
-    with pytest.raises(CorruptStore, match=f"{second} follows another: data is missing"):
+    with pytest.raises(CorruptStore, match=f"the first segment is {second}"):
         reopen(missing)
     assert missing.names() == [second], "nothing is changed"
 
@@ -405,7 +405,7 @@ def test_a_block_id_with_two_contents_in_the_store_is_refused() -> None:
     store.persist(Batch(state=state, blocks=(one,)))
     store.persist(Batch(state=state, blocks=(two,)))
 
-    with pytest.raises(CorruptStore, match="second content"):
+    with pytest.raises(CorruptStore, match="two different contents"):
         reopen(files)
 
 
@@ -416,7 +416,7 @@ def test_a_frame_out_of_sequence_is_refused() -> None:
     place = {"number": 1, "position": HEADER_BYTES, "synced": HEADER_BYTES}
     file.append(encode_frame(Batch(state=State()), sequence=1, **place))
 
-    with pytest.raises(CorruptStore, match="frame 1 where 0 is due"):
+    with pytest.raises(CorruptStore, match="frame 1 found, 0 expected"):
         reopen(files)
 
 

@@ -209,7 +209,7 @@ def test_proposals_are_bounded_in_number_and_bytes() -> None:
         host.propose(b"x" * 11)
     host.propose(b"x" * 10)
     host.propose(b"x" * 10)
-    with pytest.raises(Refused, match="bytes are outstanding"):
+    with pytest.raises(Refused, match="bytes of proposals are outstanding"):
         host.propose(b"x" * 10)
     host.propose(b"x")
     with pytest.raises(Refused, match="3 proposals are outstanding"):

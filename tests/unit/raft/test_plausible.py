@@ -101,7 +101,7 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
     "term out of reach": (
         born,
         (VoteAnswer, {"term": Term(TERM_JUMP_MAX + 2), "pre": False, "granted": True}),
-        "further from 1 than elections can lead",
+        "too far above our term 1 for elections",
     ),
     "two leaders": (follower, append([], sender=THIRD), "2 and 3 both lead"),
     "two leaders, one of them this": (leader, append([], parent=GENESIS), "1 and 2 both lead"),
@@ -110,11 +110,11 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
     "block of a later term": (
         follower,
         append([make_block(FOLLOWED[3].id, Term(2), BlockKind.DATA, b"d")]),
-        "2:5, which nobody had made in term 1",
+        "2:5, which cannot exist in term 1",
     ),
-    "parent of a later term": (follower, append([], parent=AHEAD), "9:9, which nobody had made"),
-    "commit of a later term": (follower, append([], commit=AHEAD), "9:9, which nobody had made"),
-    "height out of bounds": (follower, append([], parent=FAR), "which nobody had made"),
+    "parent of a later term": (follower, append([], parent=AHEAD), "9:9, which cannot exist"),
+    "commit of a later term": (follower, append([], commit=AHEAD), "9:9, which cannot exist"),
+    "height out of bounds": (follower, append([], parent=FAR), "which cannot exist"),
     "blocks not in line": (
         follower,
         append([FOLLOWED[0], FOLLOWED[2]]),
@@ -151,25 +151,33 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
         append(said_members(b'{"version":1,"voters":[Infinity],"learners":[],"cluster_id":"c"}')),
         "1:5: members cannot be read",
     ),
-    "nobody votes": (follower, append(said_members(encode_members(Members(), "c"))), "a voter"),
-    "no cluster": (follower, append(said_members(encode_members(VOTERS, ""))), "no cluster"),
+    "nobody votes": (follower, append(said_members(encode_members(Members(), "c"))), "no voters"),
+    "no cluster": (
+        follower,
+        append(said_members(encode_members(VOTERS, ""))),
+        "its cluster id is empty",
+    ),
     "id of a member": (
         follower,
         append(said_members(encode_members(Members(voters=frozenset({NodeId(-1)})), "c"))),
-        "out of bounds",
+        "a member id outside 0 to",
     ),
-    "snapshot without voters": (follower, chunk(members=Members()), "without a voter"),
-    "snapshot of nothing": (follower, chunk(last=GENESIS), "a snapshot of 0:0"),
-    "snapshot without end": (follower, chunk(offset=SNAPSHOT_BYTES_MAX), "a snapshot of 1:9 with"),
+    "snapshot without voters": (follower, chunk(members=Members()), "it has no voters"),
+    "snapshot of nothing": (follower, chunk(last=GENESIS), "a snapshot up to 0:0"),
+    "snapshot without end": (
+        follower,
+        chunk(offset=SNAPSHOT_BYTES_MAX),
+        "a snapshot up to 1:9 with",
+    ),
     "snapshot of another block than the committed": (
         follower,
         chunk(last=BlockId(Term(0), Height(2))),
-        "ends in 0:2, but 1:2 is committed",
+        "ends at 0:2, but 1:2 is committed",
     ),
     "candidate ahead of its term": (
         follower,
         (VoteRequest, {"term": Term(3), "head": BlockId(Term(3), Height(5)), "pre": False}),
-        "a candidate of term 3 has a block of term 3",
+        "a candidate of term 3 has a head of term 3",
     ),
     "acknowledged before it was made": (
         leader,
@@ -187,7 +195,7 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
     "round of no snapshot": (
         leader,
         (SnapshotAnswer, {"last": GENESIS, "next_offset": 0, "done": False, "round": 5}),
-        "it answers round 5 of 0",
+        "it answers round 5, but the last round is 0",
     ),
     "payload too large": (
         leader,
@@ -197,7 +205,7 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
     "answer of a later term than its own": (
         follower,
         (ProposeAnswer, {"number": 1, "asked": Term(2), "block_id": None}),
-        "what was asked in term 2",
+        "a proposal of term 2",
     ),
     "proposal in a block of another term": (
         follower,
@@ -207,7 +215,7 @@ CASES: dict[str, tuple[Callable[[], One], tuple[type[Message], dict[str, Any]], 
     "read of a later commit": (
         follower,
         (ReadAnswer, {"number": 1, "commit": AHEAD}),
-        "9:9, which nobody had made",
+        "9:9, which cannot exist",
     ),
 }
 
@@ -230,7 +238,7 @@ def test_a_proposal_has_one_block_and_a_block_one_proposal(number: int, block: B
     one = asker()
     numbers: list[int] = one.numbers  # type: ignore[attr-defined]
 
-    with pytest.raises(CorruptBlock, match="not each other's"):
+    with pytest.raises(CorruptBlock, match="does not hold proposal"):
         one.hear(ProposeAnswer, number=numbers[number], asked=Term(1), block_id=block)
 
     one.at(one.now_ms + 9_999)
@@ -249,7 +257,7 @@ def test_a_snapshot_answer_ends_within_the_snapshot() -> None:
     fields = {"done": False, "round": 0, "last": BlockId(Term(1), Height(1))}
 
     assert sent
-    with pytest.raises(CorruptBlock, match="it has 6 of the 5 bytes of a snapshot"):
+    with pytest.raises(CorruptBlock, match="it acknowledges 6 of 5 snapshot bytes"):
         one.hear(SnapshotAnswer, term=one.term, next_offset=6, **fields)
 
 

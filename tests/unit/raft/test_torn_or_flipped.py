@@ -90,7 +90,7 @@ def test_a_bad_sector_that_has_the_last_synced_frame_and_its_mark_is_refused(spo
 
     for start in range(ends[1], len(data[: ends[2]].rstrip(spoilt))):
         copy = damaged(files, data[:start] + spoilt * (len(data) - start))
-        with pytest.raises(CorruptStore, match=r"synced up to byte .* is damaged, or missing"):
+        with pytest.raises(CorruptStore, match=r"synced up to byte .* is damaged or missing"):
             recover(copy)
     copy = damaged(files, data[: ends[1]])
     with pytest.raises(CorruptStore, match="synced up to byte"):

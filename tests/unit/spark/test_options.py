@@ -201,14 +201,14 @@ SOURCE_MISTAKES = [
     ({"endingOffsets": "latest"}, "endingOffsets is for batch reads only"),
     ({"stopOffsets": "latest"}, 'stopOffsets: expected JSON as {"topic":{"0":23}}'),
     ({"stopOffsets": '{"orders":{"0":-1}}'}, "of offsets from 0 on"),
-    ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: 'TLS' is none of PLAINTEXT"),
+    ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol: 'TLS' is not one of PLAINTEXT"),
     (
         {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/x.jks"},
         "kafka.ssl.truststore.type: only PEM is read, got 'JKS'",
     ),
     (
         {"kafka.security.protocol": "SSL", "kafka.ssl.protocol": "TLSv1"},
-        "kafka.ssl.protocol: no such setting is known here",
+        "kafka.ssl.protocol: unknown setting",
     ),
     ({"kafka.bootstrap.servers": "nohost"}, "expected host:port"),
     ({"bootstrapServers": "other:1"}, "differ: set only one"),

@@ -43,7 +43,7 @@ def test_line_is_split_at_single_spaces_outside_of_quotes(line: str, fields: lis
         (b'"', "Error, the quotes of field 1 are not closed"),
         (
             b'PUBS "a"b',
-            "Error, field 2 goes on behind its closing quote: a field with spaces is put in double"
+            "Error, field 2 continues after its closing quote: a field with spaces is put in double"
             " quotes, and its own are written twice",
         ),
         (b"PUBS \xff", "Error, the line is not UTF-8 at byte 5"),
