@@ -18,9 +18,9 @@ from tests.connector_rows import features, is_there, missing_tests
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "josefine_broker"
 DOCUMENTS = (
-    "README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "raft/README.md",
-    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
-    *sorted(f"docs/examples/{path.name}" for path in (ROOT / "docs/examples").glob("*.md")),
+    "README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "COMPATIBILITY.md", "CONTRIBUTING.md",
+    "raft/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )  # fmt: skip
 INTERNAL_OPTIONS = ("checkpointLocation",)
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
@@ -162,3 +162,41 @@ def test_every_option_and_failpoint_is_documented() -> None:
     missing += [name for name in failpoints.NAMES if name not in pipelines.read_text()]
 
     assert [word for word in missing if word not in INTERNAL_OPTIONS] == []
+
+
+def test_architecture_is_short_enough_to_be_read() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+
+    assert len(lines) <= 250, "move reasons to docs/decisions/, figures to BENCHMARKS.md"
+    assert [line for line in lines if len(line) > 161] == []
+
+
+def test_architecture_has_an_index_of_every_decision() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    indexed = dict(
+        re.findall(r"^\| \[[\w-]+\]\((docs/decisions/[\w-]+\.md)\) \| (.+) \|$", text, re.M)
+    )
+    there = {
+        f"docs/decisions/{path.name}": path.read_text().partition("\n")[0].split(" ", 2)[2]
+        for path in (ROOT / "docs/decisions").glob("0*.md")
+    }
+
+    assert indexed == there
+
+
+def test_a_decision_has_its_context_and_what_follows_from_it() -> None:
+    for path in (ROOT / "docs/decisions").glob("0*.md"):
+        sections = re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE)
+        assert {"Context", "Decisions", "Consequences"} <= set(sections), path.name
+
+
+def test_page_of_benchmarks_has_every_bench() -> None:
+    text = (ROOT / "BENCHMARKS.md").read_text()
+    named = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
+    without = set(re.findall(r"`(\w+)`", text.partition("## Without figures here")[2]))
+    benches = {
+        path.stem.removesuffix("_bench") for path in (ROOT / "tests/bench").glob("*_bench.py")
+    }
+
+    assert benches - named == without
+    assert named - benches == {"Summary"}
