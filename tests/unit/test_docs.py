@@ -14,6 +14,7 @@ from pipelines.validate import read_pipeline
 from tests import generate_docs
 from tests.checklist import claimed_rows, rows
 from tests.connector_rows import features, is_there, missing_tests
+from tests.unit.test_language import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "josefine_broker"
@@ -200,3 +201,15 @@ def test_page_of_benchmarks_has_every_bench() -> None:
 
     assert benches - named == without
     assert named - benches == {"Summary"}
+
+
+def test_every_page_for_readers_leads_to_the_glossary() -> None:
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+        assert "docs/glossary.md" in (ROOT / name).read_text(), name
+
+
+def test_guide_lists_every_word_that_the_language_test_drops() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Language\n")[2]
+    table = "\n".join(re.findall(r"^\| .+ \|$", guide.partition("\n## ")[0], re.MULTILINE))
+
+    assert [each for each in WORDS if not re.search(each, table, re.IGNORECASE)] == []
