@@ -26,6 +26,8 @@ DOCUMENTS = (
 INTERNAL_OPTIONS = ("checkpointLocation",)
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
 
+CHANGELOG_GROUPS = ("Added", "Changed", "Fixed", "Performance", "Security")
+
 PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)(?:::(\w+))?`")
 """`a/file.py`, or `a/file.py::name` for what is defined there."""
 
@@ -213,3 +215,16 @@ def test_guide_lists_every_word_that_the_language_test_drops() -> None:
     table = "\n".join(re.findall(r"^\| .+ \|$", guide.partition("\n## ")[0], re.MULTILINE))
 
     assert [each for each in WORDS if not re.search(each, table, re.IGNORECASE)] == []
+
+
+def test_changelog_is_grouped_for_users_one_line_each() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    versions = [line for line in lines if line.startswith("## ")]
+    groups = {line for line in lines if line.startswith("### ")}
+    entries = lines[lines.index(versions[0]) :]
+
+    assert versions[0] == "## Unreleased"
+    assert versions[1:] == sorted(versions[1:], reverse=True)
+    assert groups <= {f"### {each}" for each in CHANGELOG_GROUPS}
+    assert [line for line in entries if line and not line.startswith(("## ", "### ", "- "))] == []
+    assert [line for line in entries if len(line) > 200] == []
