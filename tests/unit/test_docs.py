@@ -14,7 +14,7 @@ from pipelines.validate import read_pipeline
 from tests import generate_docs
 from tests.checklist import claimed_rows, rows
 from tests.connector_rows import features, is_there, missing_tests
-from tests.unit.test_language import WORDS
+from tests.unit.test_language import WORDS, hits_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "josefine_broker"
@@ -25,6 +25,9 @@ DOCUMENTS = (
 )  # fmt: skip
 INTERNAL_OPTIONS = ("checkpointLocation",)
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
+
+OLD = ("raft/README.md", "docs/pipelines.md", *generate_docs.PAGES)
+"""Pages that still have words which the language guide drops, or quote messages that have them."""
 
 CHANGELOG_GROUPS = ("Added", "Changed", "Fixed", "Performance", "Security")
 
@@ -228,3 +231,12 @@ def test_changelog_is_grouped_for_users_one_line_each() -> None:
     assert groups <= {f"### {each}" for each in CHANGELOG_GROUPS}
     assert [line for line in entries if line and not line.startswith(("## ", "### ", "- "))] == []
     assert [line for line in entries if len(line) > 200] == []
+
+
+@pytest.mark.parametrize("name", [each for each in (*DOCUMENTS, "CHANGELOG.md") if each not in OLD])
+def test_page_uses_the_words_of_the_guide(name: str) -> None:
+    text = (ROOT / name).read_text()
+    if name == "CONTRIBUTING.md":  # lists the words that it drops
+        text = re.sub(r"^\| .+ \|$", "", text, flags=re.MULTILINE)
+
+    assert list(hits_of(text)) == []
