@@ -29,7 +29,7 @@ ALWAYS = (
 )
 EVERYTHING = ("pyproject.toml", "tests/conftest.py")
 VERBS = "josefine_cli/verbs.py"
-"""Loads `josefine_cli.VERB` by name: not everybody who starts the command uses every verb."""
+"""Loads a verb's module by name: not every process that starts the command uses every verb."""
 
 UNIT = "tests/unit/"
 DOTTED = re.compile(r"\b[a-z_]\w*(?:\.[a-z_]\w*)+")
@@ -76,6 +76,8 @@ class Tree:
             if not path.endswith(".py"):
                 self._by_name.setdefault(path.rpartition("/")[2], []).append(path)
         self._next = {path: self._edges(path) for path in texts}
+        verbs = verbs_of(texts.get(VERBS, ""))
+        self._verbs = {path: verb for path in texts if (verb := verbs.get(module_of(path)))}
 
     def tests(self) -> list[str]:
         return sorted(path for path in self._names if is_test(path))
@@ -93,10 +95,9 @@ class Tree:
                 if VERBS in led:
                     work.append(VERBS)  # a word more may mean a verb more
             for target in self._next.get(path, ()):
-                if path == VERBS and target.startswith("josefine_cli/"):
-                    verb = target.rpartition("/")[2].removesuffix(".py")
-                    if verb not in words and target not in led and is_verb(self, verb):
-                        continue
+                verb = self._verbs.get(target) if path == VERBS else None
+                if verb is not None and verb not in words and target not in led:
+                    continue
                 if target not in led:
                     led[target] = path
                     if target in self._names:
@@ -124,8 +125,16 @@ class Tree:
                 yield path
 
 
-def is_verb(tree: Tree, verb: str) -> bool:
-    return verb in tree._names[VERBS].strings
+def verbs_of(text: str) -> dict[str, str]:
+    """Module → the verb that loads it, by the table in `VERBS`."""
+    return {
+        value.elts[0].value: key.value
+        for table in ast.walk(ast.parse(text))
+        if isinstance(table, ast.Dict)
+        for key, value in zip(table.keys, table.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple)
+        if isinstance(value.elts[0], ast.Constant)
+    }
 
 
 def is_test(path: str) -> bool:

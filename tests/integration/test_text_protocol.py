@@ -133,7 +133,7 @@ def test_the_client_of_the_readme_works(broker: BrokerProcess) -> None:
 
     text = names["Text"](*text_address(broker))
     try:
-        assert text.say("CRTP", "readme") == "Done"
+        assert text.send("CRTP", "readme") == "Done"
         text.publish("readme", 'she said "go"', key="k")
         (subscription,) = text.data("SUBS", "readme", "board")
         (found,) = text.data("CONS", "readme", subscription, 0)

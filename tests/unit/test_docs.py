@@ -14,16 +14,22 @@ from pipelines.config.validate import read_pipeline
 from tests import generate_docs
 from tests.checklist import claimed_rows, rows
 from tests.connector_rows import features, is_there, missing_tests
+from tests.unit.test_language import WORDS, hits_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "josefine_broker"
 DOCUMENTS = (
-    "README.md", "ARCHITECTURE.md", "COMPATIBILITY.md", "CONTRIBUTING.md", "raft/README.md",
-    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
-    *sorted(f"docs/examples/{path.name}" for path in (ROOT / "docs/examples").glob("*.md")),
+    "README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "COMPATIBILITY.md", "CONTRIBUTING.md",
+    "raft/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )  # fmt: skip
 INTERNAL_OPTIONS = ("checkpointLocation",)
 """Taken so that they can be refused or ignored with reason; nothing a user sets for us."""
+
+OLD = ("raft/README.md", "docs/pipelines.md", *generate_docs.PAGES)
+"""Pages that still have words which the language guide drops, or quote messages that have them."""
+
+CHANGELOG_GROUPS = ("Added", "Changed", "Fixed", "Performance", "Security")
 
 PATH_WORD = re.compile(r"`((?:[a-z_]+/)+[a-zA-Z_.-]*\.?[a-z]*)(?:::(\w+))?`")
 """`a/file.py`, or `a/file.py::name` for what is defined there."""
@@ -162,3 +168,75 @@ def test_every_option_and_failpoint_is_documented() -> None:
     missing += [name for name in failpoints.NAMES if name not in pipelines.read_text()]
 
     assert [word for word in missing if word not in INTERNAL_OPTIONS] == []
+
+
+def test_architecture_is_short_enough_to_be_read() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+
+    assert len(lines) <= 250, "move reasons to docs/decisions/, figures to BENCHMARKS.md"
+    assert [line for line in lines if len(line) > 161] == []
+
+
+def test_architecture_has_an_index_of_every_decision() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    indexed = dict(
+        re.findall(r"^\| \[[\w-]+\]\((docs/decisions/[\w-]+\.md)\) \| (.+) \|$", text, re.M)
+    )
+    there = {
+        f"docs/decisions/{path.name}": path.read_text().partition("\n")[0].split(" ", 2)[2]
+        for path in (ROOT / "docs/decisions").glob("0*.md")
+    }
+
+    assert indexed == there
+
+
+def test_a_decision_has_its_context_and_what_follows_from_it() -> None:
+    for path in (ROOT / "docs/decisions").glob("0*.md"):
+        sections = re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE)
+        assert {"Context", "Decisions", "Consequences"} <= set(sections), path.name
+
+
+def test_page_of_benchmarks_has_every_bench() -> None:
+    text = (ROOT / "BENCHMARKS.md").read_text()
+    named = set(re.findall(r"^## (\w+)$", text, re.MULTILINE))
+    without = set(re.findall(r"`(\w+)`", text.partition("## Without figures here")[2]))
+    benches = {
+        path.stem.removesuffix("_bench") for path in (ROOT / "tests/bench").glob("*_bench.py")
+    }
+
+    assert benches - named == without
+    assert named - benches == {"Summary"}
+
+
+def test_every_page_for_readers_leads_to_the_glossary() -> None:
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+        assert "docs/glossary.md" in (ROOT / name).read_text(), name
+
+
+def test_guide_lists_every_word_that_the_language_test_drops() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Language\n")[2]
+    table = "\n".join(re.findall(r"^\| .+ \|$", guide.partition("\n## ")[0], re.MULTILINE))
+
+    assert [each for each in WORDS if not re.search(each, table, re.IGNORECASE)] == []
+
+
+def test_changelog_is_grouped_for_users_one_line_each() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    versions = [line for line in lines if line.startswith("## ")]
+    groups = {line for line in lines if line.startswith("### ")}
+    entries = lines[lines.index(versions[0]) :]
+
+    assert versions[0] == "## Unreleased"
+    assert versions[1:] == sorted(versions[1:], reverse=True)
+    assert groups <= {f"### {each}" for each in CHANGELOG_GROUPS}
+    assert [line for line in entries if line and not line.startswith(("## ", "### ", "- "))] == []
+    assert [line for line in entries if len(line) > 200] == []
+
+
+@pytest.mark.parametrize("name", [each for each in (*DOCUMENTS, "CHANGELOG.md") if each not in OLD])
+def test_page_uses_the_words_of_the_guide(name: str) -> None:
+    text = (ROOT / name).read_text()
+    if name == "CONTRIBUTING.md":  # lists the words that it drops
+        text = re.sub(r"^\| .+ \|$", "", text, flags=re.MULTILINE)
+
+    assert list(hits_of(text)) == []

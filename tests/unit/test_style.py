@@ -1,4 +1,4 @@
-"""The style rules that a machine can check, over every source file. See ARCHITECTURE.md, Style.
+"""The style rules that a machine can check, over every source file (ARCHITECTURE.md).
 
 Each file is read and walked once, by all its rules together; each rule is one test, whose message
 names every place that breaks it as `file:line: what`.

@@ -61,7 +61,7 @@ BY_FASTAVRO = bytes.fromhex(
     "80a0d5edee66010404fb1efffffffffffffb1e4831323334353637382d313233342d353637382d313233342d"
     "353637383132333435363738123456781234567812345678123456780e"
 )
-"""VALUE as fastavro 1.13.1 writes it, which we have not as a dependency (ARCHITECTURE.md)."""
+"""VALUE as fastavro 1.13.1 writes it, which is no dependency (docs/decisions/0011)."""
 
 
 def test_every_type_is_read_as_it_was_written() -> None:
