@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pipelines.errors import Place, Problem
 from pipelines.loader import Items, Node, Scalar, Table
 from pipelines.model import Placed
-from pipelines.vocabulary import EXACTLY_ONE, WORDS
+from pipelines.vocabulary import EXACTLY_ONE, REFUSED, WORDS
 from pipelines.words import ModeWords
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -68,6 +68,7 @@ class Reader:
             message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
             if misplaced:
                 message += f" (`{key}` belongs below `spark`)"
+            message = REFUSED.get(self.section, {}).get(key, message)
             self.problem(self.table.key_places[key], self.path_of(key), message)
 
     def has(self, key: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from pipelines.evolution import Evolution
+from pipelines.iceberg_words import iceberg_sink
 from pipelines.loader import Scalar
 from pipelines.model import Aggregate, Deduplicate, Latest, Mode, Placed, Sink
 from pipelines.paths import folder
@@ -44,6 +45,8 @@ def sink_of(name: str, reader: Reader) -> Sink:
             aggregates=(),
             topic=target_of(reader, said),
         )
+    if kind == "iceberg":
+        return iceberg_sink(name, reader, said, inputs[0] if inputs else "")
     if not reader.has("mode"):
         reader.missing("mode")
     reader.exactly_one()

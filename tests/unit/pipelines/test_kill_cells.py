@@ -61,7 +61,7 @@ def test_every_mode_of_a_sink_has_its_cells():
     of a state. What else a file may say of a sink's rows would be a word here."""
     assert {mode.value for mode in Mode} <= set(MODES)
     assert set(WORDS["sink"]["delivery"].choices) == {"exactly_once", "at_least_once"}
-    assert set(SINK_TYPES) == {"delta", "josefine"}
+    assert set(SINK_TYPES) == {"delta", "iceberg", "josefine"}
     assert set(MODES) - {mode.value for mode in Mode} == {
         *("deduplicate", "cdc", "state"),
         *TOPICS,

@@ -1,0 +1,177 @@
+"""A pipeline into an Iceberg table: each row once, whatever is killed and whatever becomes of the
+checkpoint, as a reader finds it that is not Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from pipelines.chain import Tip
+from pipelines.errors import ChainError, ConfigError
+from pipelines.reconcile import Unreadable
+from pipelines.sides import Sides, all_sides
+from pipelines.source_kinds import ANY_KIND
+from pipelines.status import status
+from pipelines.targets.iceberg.catalog import TablePlace
+from pipelines.trial import run_cases
+from pipelines.validate import read_pipeline
+from tests.spark.pipelines.conftest import Lab
+from tests.spark.pipelines.test_kill import killed_at
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SINK = """\
+sinks:
+  out:
+    type: iceberg
+    inputs: [rows]
+    mode: append
+    table: lab.events
+    %s
+    catalog: { warehouse: "${LAB}/warehouse" }
+"""
+
+
+def into_iceberg(lab: Lab, more: str = "") -> None:
+    """The lab with one Iceberg sink."""
+    lab.write_file(on_error="dead_letter", sinks=SINK % more)
+
+
+def table(lab: Lab) -> Any:
+    found = TablePlace(read_pipeline(lab.file, lab.environment(1)).sinks["out"]).find()
+    assert found is not None
+    return found
+
+
+def ids(lab: Lab) -> list[int]:
+    return sorted(table(lab).scan().to_arrow()["id"].to_pylist())
+
+
+def sides_of(lab: Lab) -> Sides:
+    return all_sides(read_pipeline(lab.file, lab.environment(1)), ANY_KIND.look)[0]
+
+
+def folders(lab: Lab) -> int:
+    """How many commits' files lie there."""
+    places = (lab.directory / "warehouse").rglob("*-*/*.parquet")
+    return len({each.parent for each in places})
+
+
+def test_each_row_is_in_the_table_once_whatever_becomes_of_run_and_checkpoint(lab: Lab) -> None:
+    """A run that dies with files and without a commit, one that dies behind its commit, a lost
+    checkpoint; a bad record is a dead letter."""
+    into_iceberg(lab)
+    lab.produce(30)
+    lab.produce_raw(0, b"not json")
+    lab.die("mid_write", rows=20)
+    assert sides_of(lab).stop is None
+    lab.lose_checkpoint()
+    lab.die("mid_commit:2", rows=20)
+    lab.lose_checkpoint()
+    lab.produce(10)
+
+    done = lab.run(rows=100)
+
+    assert ids(lab) == list(range(40))
+    assert done.sinks["out"].path.startswith("lab.events of ")
+    assert len(lab.arrow("dead").to_pylist()) == 1
+    seen = sides_of(lab)
+    assert isinstance(seen.tip, Tip)
+    assert (dict(seen.tip.reached.ends), seen.stop) == (lab.topic_ends(), None)
+    (told,) = status(read_pipeline(lab.file, lab.environment(1)), ANY_KIND.look)
+    assert (told.behind, told.stops, told.version) == (0, "", seen.tip.txn_version)
+    assert folders(lab) == len([s for s in table(lab).snapshots() if s.summary["added-records"]])
+
+
+def test_a_column_comes_and_each_type_is_read_back_as_spark_wrote_it(lab: Lab) -> None:
+    into_iceberg(lab)
+    lab.produce(4)
+    lab.run()
+    into_iceberg(lab, "schema_evolution: add")
+    typed = (
+        "value.id as ID, cast(value.v as decimal(12,3)) as d, timestamp as at, "
+        "timestamp_ntz'2026-01-02 03:04:05.000006' as local, date'1500-03-01' as day, "
+        "array(value.k) as ks, map(value.k, value.v) as m, named_struct('x', 1.5D) as s, "
+        "cast(value.k as binary) as b"
+    )
+    text = lab.file.read_text()
+    assert "select value.*," in text
+    lab.file.write_text(text.replace("select value.*,", f"select {typed}, value.k, value.v,"))
+    lab.produce(2)
+    lab.run()
+
+    rows = table(lab).scan("id >= 4").to_arrow().sort_by("id").to_pylist()
+
+    assert ids(lab) == [*range(6)]
+    (last,) = (row for row in rows if row["id"] == 5)
+    assert str(last["d"]) == "5.000"
+    assert last["at"].utcoffset().total_seconds() == 0
+    assert last["local"].isoformat() == "2026-01-02T03:04:05.000006"
+    assert last["day"].isoformat() == "1500-03-01"
+    assert (last["ks"], last["m"], last["s"]) == (["k5"], [("k5", 5)], {"x": 1.5})
+    assert last["b"] == b"k5"
+    old = table(lab).scan("id < 4").to_arrow().to_pylist()
+    assert {row["d"] for row in old} == {None}
+
+
+def test_a_type_that_iceberg_lacks_stops_the_run_before_there_is_a_table(lab: Lab) -> None:
+    into_iceberg(lab)
+    text = lab.file.read_text()
+    lab.file.write_text(text.replace("select value.*,", "select cast(value.v as tinyint) as v,"))
+    lab.produce(2)
+
+    with pytest.raises(ConfigError, match="column `v`: TINYINT has no counterpart"):
+        lab.run()
+    assert not (lab.directory / "warehouse").exists()
+
+
+def test_a_chain_that_expiry_took_out_of_sight_stops_the_run_with_its_offsets(lab: Lab) -> None:
+    into_iceberg(lab)
+    lab.produce(6)
+    lab.run()
+    one = table(lab)
+    for _ in range(2):  # as a compaction and a later commit of another engine
+        one.overwrite(one.scan().to_arrow())
+    gone = [each.snapshot_id for each in one.snapshots()[:-1]]
+    one.maintenance.expire_snapshots().by_ids(gone).commit()
+
+    assert isinstance(sides_of(lab).tip, Unreadable)
+    with pytest.raises(ChainError, match="the table's property says") as caught:
+        lab.run()
+    assert json.dumps({"0": 3, "1": 3}) in str(caught.value)
+
+
+def test_the_files_own_tests_need_no_catalog(lab: Lab) -> None:
+    file = "conf/pipelines/iceberg.yaml"
+    pipeline = read_pipeline(file, {**os.environ, "LAKE": str(lab.directory)})
+
+    assert lab.spark is not None
+    found = run_cases(lab.spark, pipeline)
+
+    assert [each.complaints for each in found] == [()]
+    assert not (lab.directory / "iceberg").exists()
+
+
+@pytest.mark.slow
+def test_a_driver_killed_at_every_step_loses_and_repeats_nothing(lab: Lab) -> None:
+    """Each process is killed with its JVM; the checkpoint is lost in between."""
+    into_iceberg(lab)
+    lab.produce(60)
+    for number, fail in enumerate(
+        ("before_commit", "mid_write", "mid_commit:2", "after_commit_before_log")
+    ):
+        killed_at(lab, fail, 20)
+        if number % 2:
+            lab.lose_checkpoint()
+        lab.produce(20)
+    process = lab.command(rows=10)
+    wait_until(lambda: folders(lab) > 4 or process.poll() is not None, 300, "a commit")
+    lab.kill(process)
+
+    lab.run(rows=500)
+
+    assert ids(lab) == list(range(lab.sent))
