@@ -1,21 +1,32 @@
-"""The rows that a batch begins with: its source's, or those that a state gave for it."""
+"""The rows of a sink's micro-batches, made by Spark: read, decoded, through the transforms.
+
+A batch is read once for all that looks at it, where its sinks share a source once for all of them,
+behind a state as the state gave it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipelines import frames
-from pipelines.chain import Batch
+from pipelines import checking, frames
+from pipelines.chain import Batch, Commit
+from pipelines.checking import Checked
 from pipelines.decode import Reading
+from pipelines.deduplicating import Span, span_of
 from pipelines.kept_rows import keep, let_go
-from pipelines.model import Sink, Source, Transform
+from pipelines.losses import LostRange
+from pipelines.model import Mode, Sink, Source, Transform
 from pipelines.readings import reading_of
 from pipelines.shared_rows import Persisted, SharedRows, in_session
+from pipelines.sink_letters import Letters, SinkLetters
 from pipelines.sink_plan import PipelinePlan, SinkPlan
+from pipelines.sources import SourceKind
 from pipelines.stateful import held
+from pipelines.targets.target import SinkTarget
+from pipelines.unreadable_batches import is_unreadable_batch, skipped_and_recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,10 +81,12 @@ def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
     return Decoded(rows=rows, bad=None if reading is None else bad)
 
 
-def rows_of_source(frame: DataFrame, source: Source, *, keeps: bool, counts: bool) -> RowsIn:
+def rows_of_source(
+    frame: DataFrame, source: Source, reading: Reading | None, *, keeps: bool, counts: bool
+) -> RowsIn:
     """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
     at once, for how many are bad decides."""
-    reading, bad = reading_of(source), None
+    bad = None
     kept: tuple[Persisted, ...]
     if counts:
         made = decoded(frame, reading)
@@ -121,3 +134,111 @@ def rows_of_state(
             each.unpersist()
         raise
     return RowsIn(parsed=parsed, good=good, node=stateful.name, kept=(good, *parsed.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """`prepared_sink.BatchRows` of Spark's frames."""
+
+    reader: SparkReader
+    rows_in: RowsIn
+    nodes: frames.Nodes
+
+    @property
+    def bad(self) -> int | None:
+        return self.rows_in.bad
+
+    def refuse_bad(self, source: Source) -> None:
+        """Makes the bad records, up to the first one."""
+        parsed, readings = self.rows_in.parsed[source.name], self.reader.readings
+        frames.fail_on_bad(parsed, source, readings[source.name])
+
+    def checked(self) -> Mapping[str, Checked]:
+        """One look at each node."""
+        return checking.count(self.nodes.made, self.reader.sink.checks)
+
+    def letters(self, source: Source) -> Letters:
+        """Of a frame, which is not made yet."""
+        plan, name = self.reader.plan.sources[source.name], source.name
+        parsed, reading = self.rows_in.parsed[name], self.reader.readings[name]
+        return partial(frames.dead_letters, plan, parsed, reading, self.nodes.made)
+
+    def target_rows(self) -> tuple[DataFrame, Span | None]:
+        """The span is made where the sink leaves copies out."""
+        reader, how = self.reader, self.reader.sink.sink.deduplicate
+        made = self.nodes.rows[reader.sink.sink.input]
+        out: DataFrame = reader.target.rows(reader.plan.pipeline, made)
+        return out, span_of(made, how) if how else None
+
+    def free(self) -> None:
+        """Spark keeps nothing of the batch for this sink."""
+        self.rows_in.free()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkReader:
+    """`prepared_sink.BatchReader` of one sink. `shared`: with the other sinks of its source; None
+    where it reads for itself. `is_to_skip`: whether the user skips record batches that cannot be
+    read. `topics_of`: those of one of several sources."""
+
+    plan: PipelinePlan
+    sink: SinkPlan
+    kind: SourceKind
+    target: SinkTarget
+    letters: SinkLetters
+    readings: Mapping[str, Reading | None]
+    shared: SharedRows[Decoded] | None
+    is_to_skip: bool
+    topics_of: Callable[[Source], Collection[str]]
+
+    def read(
+        self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
+    ) -> SparkRows:
+        """Raises what Spark does, and ConfigError."""
+        rows_in = self._rows_in(frame, batch, own, lettered)
+        try:
+            nodes = nodes_of(self.plan, self.sink, rows_in)
+        except BaseException:
+            rows_in.free()
+            raise
+        return SparkRows(self, rows_in, nodes)
+
+    def pass_over(self, frame: DataFrame) -> None:
+        """A state goes on all the same."""
+        if self.sink.stateful:
+            held(frame).unpersist()
+
+    def skips(self, error: Exception) -> bool:
+        """By the error's text: Spark hands on no more."""
+        return self.is_to_skip and is_unreadable_batch(error)
+
+    def without_unreadable(
+        self, frame: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]
+    ) -> DataFrame:
+        """The batch is read once more."""
+        marked = self.kind.read(frame.sparkSession, self.sink.source, batch, marks_unreadable=True)
+        return skipped_and_recorded(marked, batch, record)
+
+    def _rows_in(
+        self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
+    ) -> RowsIn:
+        sink, source = self.sink, self.sink.source
+        if sink.stateful:
+            looks = {one.name: one for one in self.letters.looks(lettered, own)}
+            if own is not None:
+                looks |= {one.name: one for one in sink.failing}
+            read = partial(self._read_again, frame, batch)
+            return rows_of_state(frame, sink.stateful, looks.values(), read)
+        if self.shared is not None:
+            shared = rows_shared(frame, sink.sink, source, batch, self.shared)
+            if shared is not None:
+                return shared
+        again = sink.sink.deduplicate is not None or sink.sink.mode is Mode.SCD2
+        several = again or bool(sink.failing or sink.checks)
+        reading = self.readings[source.name]
+        return rows_of_source(frame, source, reading, keeps=several, counts=bool(lettered))
+
+    def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:
+        if len(self.sink.sources) > 1:
+            batch = batch.of_topics(self.topics_of(source))
+        return self.kind.read(frame.sparkSession, source, batch)

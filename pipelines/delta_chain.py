@@ -128,11 +128,12 @@ class DeltaChain:
         self.link = link
         self.tip: Tip | None = None
         self.query_id = ""
+        self._app_id = link.app_id
         self._files = HadoopFiles(spark)
         self._spark = spark
         self._on_retry = on_retry
         self._pause = pause
-        self._log = DeltaLogReader(self._files, path, link.app_id)
+        self._log = DeltaLogReader(self._files, path, self._app_id)
         self._version = -1
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
@@ -140,11 +141,11 @@ class DeltaChain:
         found, self._version = self._log.last_tip()
         if isinstance(found, Unreadable) and found.txn_version == 0:
             # The log was cleaned up before it could be read to its beginning.
-            known = self._known().get(self.link.app_id)
+            known = self._known().get(self._app_id)
             found = None if known is None else Unreadable(txn_version=known, hint=self._hint(found))
         if isinstance(found, Tip) and found.txn_version == 0 and not self._log.reaches_back():
             # Taken over from another name; an own commit of long ago may be out of sight.
-            found = replace(found, txn_version=self._known().get(self.link.app_id, 0))
+            found = replace(found, txn_version=self._known().get(self._app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
         return found
 
@@ -170,7 +171,7 @@ class DeltaChain:
         of a run under the old name and this one only one goes on. Raises StoppedError."""
         old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
         chain = DeltaChain(self._spark, self.path, old, self._on_retry, self._pause)
-        hand_over(chain, self.link.app_id)
+        hand_over(chain, self._app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
         """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
@@ -197,7 +198,7 @@ class DeltaChain:
                 .mode("append")
                 .option("userMetadata", metadata)
             )
-            writer = writer.option("txnAppId", self.link.app_id)
+            writer = writer.option("txnAppId", self._app_id)
             writer.option("txnVersion", str(commit.txn_version)).save(self.path)
 
         return self._committed(frame.sparkSession, write, commit, batch_id, metadata)
@@ -224,7 +225,7 @@ class DeltaChain:
         session = frame.sparkSession
         metadata = self._metadata(commit, batch_id, more)
         confs = {
-            _PREFIX + "txnAppId": self.link.app_id,
+            _PREFIX + "txnAppId": self._app_id,
             _PREFIX + "txnVersion": str(commit.txn_version),
             _RESET: "true",
             _METADATA: metadata,

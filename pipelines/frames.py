@@ -18,7 +18,7 @@ from pipelines.decode import Reading
 from pipelines.errors import RunError
 from pipelines.frame_columns import columns_ddl
 from pipelines.joins import JOIN, beyond_rows
-from pipelines.model import Action, OnError, Source, Transform
+from pipelines.model import Action, Source, Transform
 from pipelines.refusals import (
     refuse_no_condition,
 )
@@ -250,8 +250,7 @@ def dead_letters(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    decodes = plan.source.has_on_error(OnError.DEAD_LETTER)
-    found = letters_of(plan, parsed, reading if decodes else None, made)
+    found = letters_of(plan, parsed, reading if plan.decodes_letters else None, made)
     assert found is not None, "only who has some writes dead letters"
     below = F.lit(False)
     for (topic, partition), offset in sorted(skip_below.items()):
@@ -271,7 +270,7 @@ def letters_of(
 ) -> DataFrame | None:
     """The records that checks send away and, with a reading, those that it does not take."""
     name = plan.source.name
-    found = checking.letters(made, plan.sending, parsed, name)
+    found = checking.letters(made, plan.sending, parsed, name) if plan.sending else None
     if reading is None:
         return found
     bad = decode.bad_rows(parsed, reading, name)

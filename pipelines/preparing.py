@@ -5,13 +5,14 @@ Whatever is wrong with the file stops here, before any table is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from josefine_spark.topic_offsets import ByPartition
 from pipelines import frames
+from pipelines.advice import Advice
+from pipelines.batch_rows import Decoded, SparkReader
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.delta_chain import DeltaChain, Link
 from pipelines.delta_tables import change_columns, ensure_table
@@ -19,19 +20,22 @@ from pipelines.errors import RunError
 from pipelines.evolution import Steps
 from pipelines.hadoop import HadoopFiles
 from pipelines.judgement import JUDGED_BY, judgement
+from pipelines.letter_store import DeltaLetters
 from pipelines.lettering import Lettering
 from pipelines.model import Pipeline, Sink, Source
+from pipelines.prepared_sink import PreparedSink
 from pipelines.readings import reading_of
 from pipelines.refusals import refuse_no_cluster, refuse_no_constraint
 from pipelines.retries import Retry
 from pipelines.settling import OfSource, Settling
+from pipelines.shared_rows import SharedRows
+from pipelines.sink_letters import SinkLetters
 from pipelines.sink_plan import PipelinePlan, SinkPlan, SourcePlan
 from pipelines.sources import SourceKind, Topics, topics_beside, topics_together
 from pipelines.state_chain import STATE, other_state, ways_out
 from pipelines.stateful import good_of, refuse_beyond, state_of, stream_of
-from pipelines.targets.delta_rows import row_keys
 from pipelines.targets.table import target_of
-from pipelines.targets.target import LetterChain, OpenTarget, TargetRun
+from pipelines.targets.target import LetterChain, SinkTarget, TargetRun
 from pipelines.way import Way, begun_at, ways_of
 from pipelines.wishes import Wishes
 
@@ -42,90 +46,186 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """What a sink's batches need. `letterings`: of its sources with dead letters, by name.
-    `topics`: of all its sources, `looked`: of each. `begun_at`: empty where the source's `start`
-    says it. `ends_at`: where this run ends. `warnings`: what the start passed over as it was told.
-    """
+class RunContext:
+    """What a sink's start has of its run. `now_ms` since 1970: when the run began. `letterings`: of
+    sources, where a sink before this one has prepared them; `shared`: the rows of each source."""
 
-    opened: OpenTarget
-    letterings: Mapping[str, Lettering[LetterChain]]
-    files: CheckpointFiles
-    topics: Topics
+    spark: SparkSession
+    plan: PipelinePlan
+    kind: SourceKind
+    run_id: str
+    wishes: Wishes
+    now_ms: int
+    letterings: dict[str, Lettering[LetterChain]]
+    shared: Mapping[str, SharedRows[Decoded]]
+    advice: Advice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a start looked at before it made anything. `dry`: without the rows of lookups; `good`:
+    the sources' good rows, none of them; `stored`: what the target has of these; `looked`: what
+    each source's topics have, `topics`: all of them."""
+
+    dry: PipelinePlan
+    empty: Callable[[Source], DataFrame]
+    good: Good
+    stored: DataFrame
+    state: Mapping[str, Any] | None
     looked: Mapping[str, Topics]
-    begun_at: ByPartition
-    ends_at: ByPartition
-    stream: DataFrame
-    warnings: Sequence[str]
+    topics: Topics
 
 
 def prepare(
-    spark: SparkSession,
-    plan: PipelinePlan,
+    run: RunContext,
     of: SinkPlan,
-    kind: SourceKind,
-    run_id: str,
     on_retry: Callable[[int, Retry], None],
-    wishes: Wishes,
-    letterings: Mapping[str, Lettering[LetterChain]],
-    now_ms: int,
-) -> Ready:
-    """`letterings`: of sources, where a sink before this one has prepared them. Raises ConfigError
-    for SQL, RunError and ChainError for what does not fit together."""
-    pipeline, sink, sources = plan.pipeline, of.sink, of.sources
-
-    def link_of(name: str, source: Source, facts: Mapping[str, Any]) -> Link:
-        said = {**facts, JUDGED_BY: judgement(plan.sources[source.name])}
-        return Link(pipeline=pipeline.name, sink=name, run=run_id, facts=said)
-
-    files_of = partial(CheckpointFiles, HadoopFiles(spark), parse=kind.parse)
-    # In a session of its own: the views of a transform must not meet the caller's.
-    empty = partial(frames.empty_source, spark.newSession())
-    good = good_of(plan, sink.input, empty)
-    dry = plan.with_rows({})
-    stored = _stored(dry, of, good)
-    frames.rows_of(plan, sink.input, good)
-    looked = {one.name: kind.look(one) for one in sources}
-    topics = topics_together(looked)
-    wants, state = frames.columns(stored), state_of(dry, of, good)
-    facts = _facts(of, wants, pipeline.dead_letters)
-    link = link_of(sink.name, sources[0], {**facts, STATE: state} if state else facts)
+    stopping: Callable[[], bool],
+) -> PreparedSink:
+    """Check schemas, make sure of the tables, settle where to start. `stopping`: whether the run is
+    to end. Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
+    pipeline, sink = run.plan.pipeline, of.sink
+    seen = _look(run, of)
+    wants = frames.columns(seen.stored)
     target = target_of(sink)
+    facts = _facts(of, target, wants, pipeline.dead_letters)
+    link = _link(run, sink.name, of.source, {**facts, STATE: seen.state} if seen.state else facts)
     losses = target.loss_table(pipeline)
-    run = TargetRun(session=lambda: spark, link=link, losses=losses, on_retry=on_retry)
-    opened = target.prepare(run, stored, topics.latest.topic_ids.values())
-    own: dict[str, OfSource] = {}
-    for lettered in of.lettered:
-        source = lettered.source
-        there, leads = letterings.get(source.name), source.name not in letterings
-        if there is None:
-            letters = _letters(dry, of, lettered, empty(source), good)
-            # A dot is in no sink's name, so this chain collides with none.
-            dead_link = link_of(f"dead_letter.{source.name}", source, {})
-            there = _lettering(spark, pipeline, letters, dead_link, on_retry)
-        own[source.name] = OfSource(there, leads, topics_beside(source, looked))
-    files, old = pipeline.checkpoint_of(sink.name), pipeline.old_checkpoint_of(sink.name)
-    both = files_of(files), files_of(old)
-    settling = Settling(plan, of, opened, losses, [*own.values()], *both, topics, wishes)
+    target_run = TargetRun(session=lambda: run.spark, link=link, losses=losses, on_retry=on_retry)
+    opened = target.prepare(target_run, seen.stored, seen.topics.latest.topic_ids.values())
+    lettered = _lettered(run, of, seen, on_retry)
+    files_of = partial(CheckpointFiles, HadoopFiles(run.spark), parse=run.kind.parse)
+    settling = Settling(
+        run.plan,
+        of,
+        opened,
+        losses,
+        [*lettered.values()],
+        files_of(pipeline.checkpoint_of(sink.name)),
+        files_of(pipeline.old_checkpoint_of(sink.name)),
+        seen.topics,
+        run.wishes,
+    )
 
     def fits(said: Mapping[str, Any]) -> None:
-        _refuse_other_state(pipeline, sink, said, state)
+        _refuse_other_state(pipeline, sink, said, seen.state)
         opened.fit(wants, said)
 
     start = settling.settle(fits)
     opened.change()
-    ways = ways_of(of, kind, looked, start, now_ms)
-    return Ready(
+    ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
+    topics_of = partial(_topics_of, run.kind, seen.looked)
+    letterings = {name: each.lettering for name, each in lettered.items()}
+    letters = SinkLetters(
+        run.plan, of, opened.chain, letterings, DeltaLetters(run.spark), topics_of
+    )
+    prepared = PreparedSink(
+        file=pipeline.as_arguments,
+        plan=of,
         opened=opened,
-        letterings={name: each.lettering for name, each in own.items()},
+        letters=letters,
         files=settling.files,
-        topics=topics,
-        looked=looked,
+        reader=_reader(run, of, target, letters, topics_of),
+        advice=run.advice,
+        keeper=opened.keeper(stopping),
+        topics=seen.topics,
         begun_at=begun_at(ways),
         ends_at={p: end for way in ways for p, end in way.ends_at.items()},
-        stream=_stream(spark, plan, of, kind, ways),
+        stream=_stream(run.spark, run.plan, of, run.kind, ways),
+        parse=run.kind.parse,
         warnings=settling.warnings,
     )
+    _announce(run, prepared)
+    return prepared
+
+
+def _look(run: RunContext, of: SinkPlan) -> _Seen:
+    """Raises ConfigError, RunError, SetupError."""
+    # In a session of its own: the views of a transform must not meet the caller's.
+    empty = partial(frames.empty_source, run.spark.newSession())
+    good = good_of(run.plan, of.sink.input, empty)
+    dry = run.plan.with_rows({})
+    stored = _stored(dry, of, good)
+    frames.rows_of(run.plan, of.sink.input, good)
+    looked = {one.name: run.kind.look(one) for one in of.sources}
+    return _Seen(
+        dry=dry,
+        empty=empty,
+        good=good,
+        stored=stored,
+        state=state_of(dry, of, good),
+        looked=looked,
+        topics=topics_together(looked),
+    )
+
+
+def _link(run: RunContext, name: str, source: Source, facts: Mapping[str, Any]) -> Link:
+    said = {**facts, JUDGED_BY: judgement(run.plan.sources[source.name])}
+    return Link(pipeline=run.plan.pipeline.name, sink=name, run=run.run_id, facts=said)
+
+
+def _lettered(
+    run: RunContext, of: SinkPlan, seen: _Seen, on_retry: Callable[[int, Retry], None]
+) -> dict[str, OfSource]:
+    """The dead letters of the sink's sources, by their names."""
+    found: dict[str, OfSource] = {}
+    for each in of.lettered:
+        source = each.source
+        there, leads = run.letterings.get(source.name), source.name not in run.letterings
+        if there is None:
+            letters = _letters(seen.dry, of, each, seen.empty(source), seen.good)
+            # A dot is in no sink's name, so this chain collides with none.
+            link = _link(run, f"dead_letter.{source.name}", source, {})
+            there = _lettering(run.spark, run.plan.pipeline, letters, link, on_retry)
+        found[source.name] = OfSource(there, leads, topics_beside(source, seen.looked))
+    return found
+
+
+def _announce(run: RunContext, prepared: PreparedSink) -> None:
+    """Tell who shares something with this sink where it goes on."""
+    of, tip = prepared.plan, prepared.opened.chain.tip
+    run.advice.stands(of, tip.reached.ends if tip else {}, prepared.topics.latest.ends)
+    if _shares(run, of):
+        run.shared[of.source.name].stands(of.name, prepared.begins())
+
+
+def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
+    return of.source.skips_losses or run.wishes.skip_losses
+
+
+def _shares(run: RunContext, of: SinkPlan) -> bool:
+    """Whether the other sinks of its source have the same rows. Which records are lost is told by
+    who reads them; a source with one sink has nobody to share with."""
+    is_alone = len(run.plan.sources[of.source.name].sinks) == 1
+    return not (of.stateful or is_alone or _skips_losses(run, of))
+
+
+def _reader(
+    run: RunContext,
+    of: SinkPlan,
+    target: SinkTarget,
+    letters: SinkLetters,
+    topics_of: Callable[[Source], Collection[str]],
+) -> SparkReader:
+    return SparkReader(
+        plan=run.plan,
+        sink=of,
+        kind=run.kind,
+        target=target,
+        letters=letters,
+        readings={each.name: reading_of(each) for each in of.sources},
+        shared=run.shared[of.source.name] if _shares(run, of) else None,
+        is_to_skip=_skips_losses(run, of) and of.stateful is None,
+        topics_of=topics_of,
+    )
+
+
+def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -> Collection[str]:
+    """Those of one of several sources: the file's, or (of folders) those that are there."""
+    if source.topics:
+        return source.topics
+    began, now = looked[source.name], kind.look(source)
+    return {*began.latest.topic_ids, *now.latest.topic_ids}
 
 
 def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
@@ -139,12 +239,14 @@ def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
     return stored
 
 
-def _facts(plan: SinkPlan, columns: Mapping[str, str], dead_letters: str | None) -> dict[str, Any]:
+def _facts(
+    plan: SinkPlan, target: SinkTarget, columns: Mapping[str, str], dead_letters: str | None
+) -> dict[str, Any]:
     """What the next run has to know of the table's rows."""
     said: dict[str, Any] = {
         "columns": [*columns],
         "mode": plan.sink.mode.value,
-        "keys": [*row_keys(plan.sink)],
+        "keys": [*target.keys()],
     }
     if plan.lettered:
         said["dead_letters"] = dead_letters

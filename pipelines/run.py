@@ -12,31 +12,30 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pipelines.advice import Advice
-from pipelines.batch_rows import Decoded
 from pipelines.errors import PipelineError, SetupError
 from pipelines.failure_notes import forget, note
 from pipelines.jvm import has_gone, watched
-from pipelines.lettering import Lettering
 from pipelines.messages import clear_reason
 from pipelines.model import Pipeline
+from pipelines.preparing import RunContext, prepare
 from pipelines.queries import FailedError, start, stop_all, why_ended
 from pipelines.reconcile import Trust
 from pipelines.reporting import BatchDone, Reporter
 from pipelines.retries import Retry
 from pipelines.shared_rows import SharedRows
+from pipelines.sink_handle import SinkHandle
 from pipelines.sink_lives import After, SinkLives, after, together
 from pipelines.sink_plan import compile_plan
 from pipelines.source_kinds import ANY_KIND
 from pipelines.sources import SourceKind
 from pipelines.tally import RunResult, Tally
-from pipelines.targets.target import LetterChain
 from pipelines.variables import hidden
 from pipelines.wishes import NO_WISHES, Wishes
-from pipelines.work import SinkWork
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +71,7 @@ def run_pipeline(
 
 
 class _Run:
-    """One run: the only place that knows queries and their works together."""
+    """One run: the only place that knows the queries of all sinks together."""
 
     def __init__(
         self,
@@ -82,37 +81,43 @@ class _Run:
         kind: SourceKind,
         stop: threading.Event | None,
     ) -> None:
-        self.spark = spark
-        self.pipeline = pipeline
-        self.plan = compile_plan(pipeline)
+        plan = compile_plan(pipeline)
+        self.context = RunContext(
+            spark=spark,
+            plan=plan,
+            kind=kind,
+            run_id=uuid4().hex,
+            wishes=NO_WISHES,
+            now_ms=time.time_ns() // 1_000_000,
+            letterings={},
+            shared={source: SharedRows() for source in pipeline.sources},
+            advice=Advice(plan, kind.advise, self._group_failed),
+        )
         self.reporter = reporter
         self.stop = stop or threading.Event()
         self.tally = Tally(pipeline)
-        self.run_id = uuid4().hex
-        self.now_ms = time.time_ns() // 1_000_000
         self.first_s = time.monotonic()
-        self.kind = kind
         self.lives = SinkLives(pipeline.sinks, pipeline.restart)
-        self.wishes = NO_WISHES
-        self.works: dict[str, SinkWork] = {}
-        self.letterings: dict[str, Lettering[LetterChain]] = {}
-        self.shared: dict[str, SharedRows[Decoded]] = {
-            source: SharedRows() for source in pipeline.sources
-        }
-        self.advice = Advice(self.plan, kind.advise, self._group_failed)
+        self.well: set[str] = set()
+        """Sinks with a new batch since their last start."""
+        self.handles: dict[str, SinkHandle] = {}
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.context.plan.pipeline
 
     def run(self, wishes: Wishes) -> RunResult:
-        self.wishes = wishes
+        self.context = replace(self.context, wishes=wishes)
         try:
             self._start()
             while self.lives.left() and not self.stop.wait(POLL_S):
                 self._turn()
         except BaseException:
-            stop_all(self.works.values())
-            for work in self.works.values():
-                work.rests()
+            stop_all(self.handles.values())
+            for handle in self.handles.values():
+                handle.rests()
             raise
-        stop_all(self.works.values())
+        stop_all(self.handles.values())
         self._look_back()
         return RunResult(
             sinks=self.tally.totals,
@@ -126,170 +131,170 @@ class _Run:
     def _start(self) -> None:
         """All sinks are settled before the first one writes: a stop of the second is then harmless,
         and the run does not begin."""
-        streams = self._settle()
-        while streams is None:
+        while not self._settle():
             if self.stop.is_set():
                 return
-            streams = self._settle()
         # What the user has settled is settled.
-        self.wishes = replace(self.wishes, trust=Trust.NEITHER)
+        wishes = replace(self.context.wishes, trust=Trust.NEITHER)
+        self.context = replace(self.context, wishes=wishes)
         self.first_s = time.monotonic()
-        for name, stream in streams.items():
+        for name in self.pipeline.sinks:
             # Another one's failure may have put it off.
             if name in self.lives.awake():
-                self._begin(name, stream)
+                self._begin(name)
 
-    def _settle(self) -> dict[str, Any] | None:
-        """The stream of each sink; None after a failure and its pause."""
-        self.letterings = {}
+    def _settle(self) -> bool:
+        """Prepare each sink; whether all are, or one failed and a pause is over."""
+        self.context.letterings.clear()
         try:
-            return {name: self._prepared(name) for name in self.pipeline.sinks}
+            for name in self.pipeline.sinks:
+                self._prepare(name)
         except FailedError as error:
             failed = error
-        retry = self._granted(failed.work, failed.failure)
+        else:
+            return True
+        retry = self._granted(failed.handle, failed.failure)
         if retry is None:
             raise failed.told
-        self.reporter.restarting(failed.work.sink.name, retry)
+        self.reporter.restarting(failed.handle.plan.name, retry)
         self.stop.wait(retry.pause_s)
-        return None
+        return False
 
-    def _prepared(self, name: str) -> Any:
-        work = self.works[name] = SinkWork(
-            self.spark,
-            self.plan,
-            self.plan.sinks[name],
-            self.kind,
-            self.run_id,
-            self._batch_done,
-            self.reporter.retrying,
-            self._upkeep_failed,
-            self.letterings,
-            self.shared,
-            self.advice,
-        )
+    def _prepare(self, name: str) -> None:
+        """Raises FailedError for what may pass, PipelineError for what does not."""
+        plan = self.context.plan.sinks[name]
+        leaves = self.context.shared[plan.source.name].leaves
+        handle = SinkHandle(plan, self._batch_done, self._upkeep_failed, leaves)
+        self.handles[name] = handle
         self.lives.prepare(name, time.monotonic())
         self.reporter.starting(f"sink {name}")
         try:
-            stream = work.prepare(self.wishes, self.now_ms)
+            prepared = handle.prepared = prepare(
+                self.context,
+                plan,
+                partial(self.reporter.retrying, name),
+                handle.is_stopping,
+            )
         except SetupError as error:
             # Brokers that are away may come back.
-            raise FailedError(work, error) from error
+            raise FailedError(handle, error) from error
         except PipelineError:
             raise
         except Exception as error:
-            raise FailedError(work, error) from error
-        self.tally.totals[name].path = work.chain.path
-        for line in work.warnings:
+            raise FailedError(handle, error) from error
+        self.context.letterings.update(prepared.letters.letterings)
+        self.tally.totals[name].path = prepared.opened.chain.path
+        for line in prepared.warnings:
             self.reporter.warned(name, hidden(line, self.pipeline.secrets))
-        return stream
 
-    def _begin(self, name: str, stream: Any) -> None:
+    def _begin(self, name: str) -> None:
         self.lives.begin(name, time.monotonic())
+        self.well.discard(name)
         forget(self.pipeline, name)
-        work = self.works[name]
+        handle = self.handles[name]
         try:
-            start(work, stream, self.pipeline, self.reporter)
+            start(handle, self.pipeline, self.reporter)
         except Exception as error:
-            self._failed(work, error)
+            self._failed(handle, error)
 
     def _begin_again(self, name: str) -> None:
         """Alone: the others do what they do."""
         try:
-            stream = self._prepared(name)
+            self._prepare(name)
         except FailedError as failed:
-            self._failed(failed.work, failed.failure)
+            self._failed(failed.handle, failed.failure)
         except PipelineError as error:
-            self._fail(self.works[name], error)
+            self._fail(self.handles[name], error)
         else:
-            self._begin(name, stream)
+            self._begin(name)
 
     # -- ends ----------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         """Look at each query, and begin what is due."""
         for name in self.lives.running():
-            work = self.works[name]
+            handle = self.handles[name]
             # Another one's failure may have ended it meanwhile.
-            if name not in self.lives.running() or work.query.isActive:
+            if name not in self.lives.running() or handle.query.isActive:
                 continue
-            failure = self._ended(work)
+            failure = self._ended(handle)
             if failure is None:
                 self.lives.end(name)
             else:
-                self._failed(work, failure)
+                self._failed(handle, failure)
         for name in self.lives.due(time.monotonic()):
             if not self.stop.is_set():
                 self._begin_again(name)
 
-    def _ended(self, work: SinkWork) -> Exception | None:
-        failure = why_ended(work)
-        work.rests()
-        self.tally.totals[work.sink.name].late += work.late_rows()
+    def _ended(self, handle: SinkHandle) -> Exception | None:
+        failure = why_ended(handle)
+        handle.rests()
+        self.tally.totals[handle.plan.name].late += handle.late_rows()
         return failure
 
-    def _failed(self, work: SinkWork, failure: Exception) -> None:
+    def _failed(self, handle: SinkHandle, failure: Exception) -> None:
         """Raises what ends the run whole."""
-        retry = self._granted(work, failure)
-        follows = self._follows(work, failure, retry)
+        retry = self._granted(handle, failure)
+        follows = self._follows(handle, failure, retry)
         if follows is After.ALL_END:
             raise failure
         if retry is None:
-            self._fail(work, FailedError(work, failure).told)
+            self._fail(handle, FailedError(handle, failure).told)
             return
-        self.reporter.restarting(work.sink.name, retry)
+        self.reporter.restarting(handle.plan.name, retry)
         due_s = time.monotonic() + retry.pause_s
-        self.lives.pause(work.sink.name, due_s)
+        self.lives.pause(handle.plan.name, due_s)
         if follows is After.ALL_AGAIN:
             self._rest_all(due_s)
 
-    def _follows(self, work: SinkWork, failure: Exception, retry: Retry | None) -> After:
-        has_letters = self.plan.sources[work.source.name].has_dead_letters
-        return after(failure, retry, moves_letters=has_letters and self._skips_losses(work))
+    def _follows(self, handle: SinkHandle, failure: Exception, retry: Retry | None) -> After:
+        has_letters = self.context.plan.sources[handle.plan.source.name].has_dead_letters
+        return after(failure, retry, moves_letters=has_letters and self._skips_losses(handle))
 
-    def _skips_losses(self, work: SinkWork) -> bool:
-        return work.source.skips_losses or self.wishes.skip_losses
+    def _skips_losses(self, handle: SinkHandle) -> bool:
+        return handle.plan.source.skips_losses or self.context.wishes.skip_losses
 
     def _rest_all(self, due_s: float) -> None:
         """End the queries of the others, to begin them again with it, in file order."""
-        stop_all(self.works.values())
+        stop_all(self.handles.values())
         for name in self.lives.awake():
             if name in self.lives.running():
-                self._settle_end(self.works[name])
+                self._settle_end(self.handles[name])
             if name in self.lives.awake():
                 self.lives.pause(name, due_s)
-        self.letterings = {}
+        self.context.letterings.clear()
 
     def _look_back(self) -> None:
         """At queries that were ended: what of them failed in its last batch has failed."""
         for name in self.lives.running():
-            self._settle_end(self.works[name])
+            self._settle_end(self.handles[name])
 
-    def _settle_end(self, work: SinkWork) -> None:
-        failure = self._ended(work)
+    def _settle_end(self, handle: SinkHandle) -> None:
+        failure = self._ended(handle)
         if failure is None:
             return
-        follows = self._follows(work, failure, self._granted(work, failure))
+        follows = self._follows(handle, failure, self._granted(handle, failure))
         if follows is After.ALL_END:
             raise failure
         if follows is After.SINK_ENDS:
-            self._fail(work, FailedError(work, failure).told)
+            self._fail(handle, FailedError(handle, failure).told)
 
-    def _granted(self, work: SinkWork, failure: Exception) -> Retry | None:
-        if has_gone(self.spark):
+    def _granted(self, handle: SinkHandle, failure: Exception) -> Retry | None:
+        if has_gone(self.context.spark):
             raise failure
         if isinstance(failure, PipelineError) and not isinstance(failure, SetupError):
             return None
         return self.lives.granted(
-            work.sink.name,
+            handle.plan.name,
             failure,
             hidden(clear_reason(failure), self.pipeline.secrets),
-            skips_losses=self._skips_losses(work),
+            skips_losses=self._skips_losses(handle),
             now_s=time.monotonic(),
         )
 
-    def _fail(self, work: SinkWork, told: PipelineError) -> None:
+    def _fail(self, handle: SinkHandle, told: PipelineError) -> None:
         """The others go on."""
-        name = work.sink.name
+        name = handle.plan.name
         self.lives.fail(name, told)
         first, *_ = str(told).splitlines() or [""]
         line = hidden(first.removeprefix(f"sink `{name}`: "), self.pipeline.secrets)
@@ -307,7 +312,8 @@ class _Run:
 
     def _batch_done(self, done: BatchDone) -> None:
         self.tally.count(done, time.monotonic() - self.first_s)
-        if not done.already_there:
+        if not done.already_there and done.sink not in self.well:
+            self.well.add(done.sink)
             self.lives.well(done.sink)
         self.reporter.batch(done)
         self.tally.judge(done)

@@ -67,20 +67,14 @@ class Settling:
         topics: Topics,
         wishes: Wishes,
     ) -> None:
-        self._pipeline = plan.pipeline
-        self._file = plan.pipeline.as_arguments
-        self._sink = sink.sink
-        self._source = sink.source
-        self._opened, self._chain, self._losses = opened, opened.chain, losses
+        self._pipeline, self._of = plan.pipeline, sink
+        self._opened, self._losses = opened, losses
         self._letters = letters
         self.files = files
         self._new_files = files
         self._old_files = old_files
         self._topics = topics
         self._wishes = wishes
-        self._stateful = sink.stateful
-        # A state is in its checkpoint: no wish is obeyed that would set that aside.
-        self._trust = Trust.NEITHER if self._stateful else wishes.trust
         self.warnings: list[str] = []
         """What this start passed over, as it was told to."""
         self._take: Mapping[Step, Callable[[Opening], None]] = {
@@ -92,6 +86,15 @@ class Settling:
             Step.NOTE: self._note,
         }
 
+    @property
+    def _chain(self) -> SinkChain:
+        return self._opened.chain
+
+    @property
+    def _trust(self) -> Trust:
+        """A state is in its checkpoint: no wish is obeyed that would set that aside."""
+        return Trust.NEITHER if self._of.stateful else self._wishes.trust
+
     def settle(self, fits: Callable[[Mapping[str, Any]], None]) -> Start:
         """Where to start; both chains follow it. Raises ChainError when the sides disagree.
 
@@ -102,7 +105,7 @@ class Settling:
         found = self._loaded(self._chain, ())
         fits(found.said if isinstance(found, Tip) else {})
         checkpoint = self._checkpoint(found)
-        assigned = self._source.assigned
+        assigned = self._of.source.assigned
         outcome = reconcile(checkpoint, found, trust, assigned=assigned)
         if isinstance(outcome, Start) and outcome.tip is not None:
             outcome = self._with_topics(outcome)
@@ -110,7 +113,7 @@ class Settling:
         if isinstance(outcome, Stop):
             raise self._stopped(outcome, checkpoint, found)
         if self._chain_alone(outcome, checkpoint):
-            if self._stateful:
+            if self._of.stateful:
                 stop = Stop(verdict=Verdict.STATE_STAYS, detail="`assign` leaves partitions out")
                 raise self._stopped(stop, checkpoint, found)
             outcome = replace(outcome, set_checkpoint_aside=True)
@@ -123,7 +126,7 @@ class Settling:
         )
         if isinstance(lost, Stop):
             raise self._stopped(lost, checkpoint, found)
-        plan = opening(outcome, checkpoint, at, lost, stateful=self._stateful is not None)
+        plan = opening(outcome, checkpoint, at, lost, stateful=self._of.stateful is not None)
         self._chain.follow(outcome.tip)
         for each in self._letters:
             if each.leads:
@@ -140,20 +143,20 @@ class Settling:
         self, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
     ) -> Stop | None:
         """Why the sink's state is not its table's; None also where it has none."""
-        if self._stateful is None:
+        if self._of.stateful is None:
             return None
         query = self.files.query_id() if checkpoint else ""
         return state_stop(checkpoint, query, found, has_state=self.files.has_state())
 
     def _skips_losses(self) -> bool:
-        skips = self._source.skips_losses or self._wishes.skip_losses
-        return skips and self._stateful is None
+        skips = self._of.source.skips_losses or self._wishes.skip_losses
+        return skips and self._of.stateful is None
 
     def _chain_alone(self, start: Start, checkpoint: Checkpoint | None) -> bool:
         """Whether to go on by the table alone: of a source that does not read all of its
         checkpoint's partitions any more. Both agree, and the table keeps all ends."""
         knows = start.tip is not None and bool(start.tip.reached.ends)
-        return knows and leaves_out(checkpoint, self._source.assigned)
+        return knows and leaves_out(checkpoint, self._of.source.assigned)
 
     def _checkpoint(self, found: Tip | Unreadable | None) -> Checkpoint | None:
         """This sink's, also in its old place; `files` is where it is."""
@@ -168,7 +171,11 @@ class Settling:
         owner = whose(old, self._old_files.query_id(), found, self._chain.queries, topics)
         if owner is Owner.UNKNOWN and trust is Trust.NEITHER:
             text = messages.unnamed_checkpoint(
-                self._file, self._sink.name, self._old_files.folder, self._new_files.folder, old
+                self._pipeline.as_arguments,
+                self._of.name,
+                self._old_files.folder,
+                self._new_files.folder,
+                old,
             )
             raise ChainError(text)
         if owner is Owner.OURS or (owner is Owner.UNKNOWN and trust is Trust.CHECKPOINT):
@@ -216,7 +223,9 @@ class Settling:
             commit()
         except StoppedError as stopped:
             name, path = chain.link.name, chain.path
-            text = messages.stopped_for_others(self._file, name, path, stopped.stop, ())
+            text = messages.stopped_for_others(
+                self._pipeline.as_arguments, name, path, stopped.stop, ()
+            )
             raise ChainError(text) from stopped
 
     def _stopped(
@@ -224,8 +233,8 @@ class Settling:
     ) -> ChainError:
         return ChainError(
             messages.stopped_at_start(
-                self._file,
-                self._sink.name,
+                self._pipeline.as_arguments,
+                self._of.name,
                 self._chain.path,
                 self.files.folder,
                 stop,
@@ -234,9 +243,9 @@ class Settling:
                 messages.Losing(
                     table=self._losses.told,
                     topics=sorted(self._topics.latest.topic_ids),
-                    bootstrap=self._source.bootstrap,
+                    bootstrap=self._of.source.bootstrap,
                 ),
-                self._stateful.name if self._stateful else "",
+                self._of.stateful.name if self._of.stateful else "",
             )
         )
 
@@ -246,7 +255,7 @@ class Settling:
         if isinstance(found, (Tip, Unreadable)):
             return found
         others = chain.others()
-        stays = self._stateful is not None and chain is self._chain
+        stays = self._of.stateful is not None and chain is self._chain
         outcome = begins(
             chain.link.name,
             others,
@@ -260,7 +269,11 @@ class Settling:
             raise self._stopped(replace(outcome, detail=detail), None, None)
         if isinstance(outcome, Stop):
             name, path = chain.link.name, chain.path
-            raise ChainError(messages.stopped_for_others(self._file, name, path, outcome, others))
+            raise ChainError(
+                messages.stopped_for_others(
+                    self._pipeline.as_arguments, name, path, outcome, others
+                )
+            )
         if isinstance(outcome, TakeOver):
             other = outcome.other
             self._do(chain, lambda: chain.take_over(other))
@@ -300,7 +313,7 @@ class Settling:
                 stop = Stop(verdict=Verdict.TABLE_UNREADABLE, detail=found.hint)
                 raise ChainError(
                     messages.stopped_at_start(
-                        self._file,
+                        self._pipeline.as_arguments,
                         dead.link.sink,
                         dead.path,
                         self.files.folder,
@@ -315,7 +328,9 @@ class Settling:
             if trust is Trust.NEITHER:
                 stop = Stop(verdict=Verdict.DEAD_LETTERS_GONE)
                 raise ChainError(
-                    messages.dead_letters_gone(self._file, self._sink.name, dead.path, stop)
+                    messages.dead_letters_gone(
+                        self._pipeline.as_arguments, self._of.name, dead.path, stop
+                    )
                 )
             self.warnings.append(messages.letters_left_out(dead.path))
         follows = found

@@ -32,6 +32,8 @@ class SourcePlan:
     sinks: tuple[str, ...]
     sending: tuple[Check, ...]
     judged_in: tuple[Transform, ...]
+    decodes_letters: bool
+    """Whether `decode` makes records dead letters."""
     has_dead_letters: bool
     """By `decode` or by a check."""
 
@@ -45,7 +47,10 @@ class SinkPlan:
     group that is told how far the sink is.
     """
 
+    name: str
     sink: Sink
+    source: Source
+    """Where its rows come from; of a join of streams the first one."""
     sources: tuple[Source, ...]
     transforms: tuple[Transform, ...]
     checks: tuple[Check, ...]
@@ -60,15 +65,6 @@ class SinkPlan:
     """Those that its sources' dead letters are made of."""
     build: Lineage
     """Of all these nodes."""
-
-    @property
-    def name(self) -> str:
-        return self.sink.name
-
-    @property
-    def source(self) -> Source:
-        """Where its rows come from; of a join of streams the first one."""
-        return self.sources[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,12 +147,14 @@ def _source_plan(
     )
     sinks = pipeline.sinks.values()
     judged_in = _together(nodes, [check.on for check in sending]).transforms
+    decodes_letters = source.has_on_error(OnError.DEAD_LETTER)
     return SourcePlan(
         source=source,
         sinks=tuple(sink.name for sink in sinks if source.name in nodes[sink.input].sources),
         sending=sending,
         judged_in=tuple(pipeline.transforms[name] for name in judged_in),
-        has_dead_letters=source.has_on_error(OnError.DEAD_LETTER) or bool(sending),
+        decodes_letters=decodes_letters,
+        has_dead_letters=decodes_letters or bool(sending),
     )
 
 
@@ -177,7 +175,9 @@ def _sink_plan(
     letter_nodes = tuple(dict.fromkeys(check.on for each in plans for check in each.sending))
     transforms = tuple(pipeline.transforms[name] for name in own.transforms)
     return SinkPlan(
+        name=sink.name,
         sink=sink,
+        source=plans[0].source,
         sources=tuple(each.source for each in plans),
         transforms=transforms,
         checks=tuple(dict.fromkeys(checks)),

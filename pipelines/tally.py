@@ -57,7 +57,8 @@ class Tally:
         totals.batches += 1
         totals.copies += done.copies
         totals.late += done.late
-        totals.checked = added(totals.checked, done.checked)
+        if done.checked:
+            totals.checked = added(totals.checked, done.checked)
         totals.seconds = seconds
         totals.ends = done.ends
 

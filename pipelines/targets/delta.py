@@ -9,27 +9,33 @@ from pipelines import frames, loss_table
 from pipelines.chain import Commit, Tip
 from pipelines.constraining import constrain, constraints_due, why_broken
 from pipelines.constraints import Due
-from pipelines.deduplicating import Span
+from pipelines.deduplicating import Span, new_rows, without_copies
 from pipelines.delta_chain import DeltaChain
 from pipelines.delta_log import DeltaLogReader
 from pipelines.delta_tables import change_columns, cluster, ensure_table, folder_of
 from pipelines.errors import RunError
 from pipelines.evolution import Steps, fit, other_rows
 from pipelines.finding import SKIPPED, Finding
+from pipelines.historizing import history, identity, versions
 from pipelines.keeping import Keeper, keeper_of
 from pipelines.losses import LostRange
-from pipelines.model import Pipeline, Sink
+from pipelines.merging import Merge, fold, partials
+from pipelines.model import Mode, Pipeline, Sink
 from pipelines.other_chains import ChainName
 from pipelines.paths import local_folder
 from pipelines.reconcile import Unreadable
+from pipelines.refusals import refuse_flag, refuse_no_time, refuse_own, refuse_twice
+from pipelines.spark_words import complaint, refusal
 from pipelines.table_end import FolderFiles
-from pipelines.targets.delta_rows import merge_of, row_keys, table_rows
 from pipelines.targets.target import Connect, Seen, TableAt, TargetRun, Written
+from pipelines.upserting import latest_rows, upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 NO_STEPS = Steps()
+_REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
 class OpenDelta:
@@ -46,7 +52,7 @@ class OpenDelta:
     def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
         """Compare the table's columns. Raises RunError."""
         sink = self._sink
-        due: Steps | str = other_rows(said, sink.mode.value, row_keys(sink))
+        due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
         if not due:
             table = self._run.session().read.format("delta").load(self.chain.path)
             there = said.get("columns", ())
@@ -77,7 +83,7 @@ class OpenDelta:
         from pyspark.errors import PySparkException
 
         sink, chain = self._sink, self.chain
-        how = merge_of(sink, rows.schema, span)
+        how = _merge_of(sink, rows.schema, span)
         try:
             if how is None:
                 entry = chain.append(rows, commit, batch_id, more)
@@ -119,9 +125,13 @@ class DeltaTarget:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
 
+    def keys(self) -> tuple[str, ...]:
+        """Of a history those and the time that a version holds from."""
+        return _row_keys(self.sink)
+
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """The table's rows, and what a merge needs beside them."""
-        return table_rows(pipeline, self.sink, made)
+        return _table_rows(pipeline, self.sink, made)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
         """The table is made where it is not there. Raises RunError where it has another constraint
@@ -174,3 +184,55 @@ class DeltaTarget:
         if sink.table is None:
             return TableAt(path=f"{sink.path}_lost")
         return TableAt(table=f"{sink.path or sink.table}_lost")
+
+
+def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
+    """What goes into the table, given the rows of the sink's input. Raises ConfigError."""
+    from pyspark.errors import PySparkException
+
+    names = rows.columns
+    if len({name.lower() for name in names}) < len(names):
+        refuse_twice(pipeline, sink, names)
+    if sink.deduplicate is not None:
+        refuse_no_time(sink, sink.deduplicate, rows)
+        try:
+            return without_copies(rows, sink.deduplicate)
+        except PySparkException as error:
+            path = f"sinks.{sink.name}.deduplicate"
+            raise complaint(sink.deduplicate.key_places[0], path, error) from error
+    if sink.mode is Mode.APPEND:
+        return rows
+    order = sink.latest.columns if sink.latest else ()
+    named = {*sink.keys, *order, *(a.argument for a in sink.aggregates if a.argument)}
+    missing = sorted(named - set(names))
+    path = f"sinks.{sink.name}"
+    if missing:
+        message = f"no column {', '.join(missing)} in `{sink.input}`; it has: {', '.join(names)}"
+        raise refusal(sink.place, path, message)
+    if sink.mode is Mode.SCD2:
+        refuse_own(sink, rows)
+    if sink.latest is not None:
+        refuse_flag(sink, rows)
+    try:
+        reduced = _REDUCED[sink.mode](rows, sink)
+        _ = reduced.schema
+    except PySparkException as error:
+        raise complaint(sink.place, path, error) from error
+    return reduced
+
+
+def _merge_of(sink: Sink, schema: StructType, span: Span | None) -> Merge | None:
+    """How rows of these columns are merged into the table; None: they are appended."""
+    if sink.deduplicate is not None:
+        assert span is not None
+        return new_rows(sink.deduplicate, schema, span)
+    if sink.mode is Mode.APPEND:
+        return None
+    if sink.mode is Mode.SCD2:
+        return history(sink, schema)
+    return fold(sink) if sink.merges else upsert(sink, schema)
+
+
+def _row_keys(sink: Sink) -> tuple[str, ...]:
+    """What the table has one row for."""
+    return identity(sink) if sink.mode is Mode.SCD2 else sink.keys

@@ -195,6 +195,10 @@ class MemoryTarget:
         self.sink = sink
         self.place = place
 
+    def keys(self) -> tuple[str, ...]:
+        """As the file says them."""
+        return self.sink.keys
+
     def rows(self, pipeline: Pipeline, made: Any) -> Any:
         """As they are."""
         return made

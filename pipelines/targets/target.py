@@ -165,6 +165,9 @@ class SinkTarget(Protocol):
     def has_columns(self) -> bool:
         """Whether its rows have typed columns, or only a key and a value."""
 
+    def keys(self) -> tuple[str, ...]:
+        """The columns of which the target has one row each; none where rows are only added."""
+
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """What the target gets, of the rows of the sink's input. Raises ConfigError."""
 

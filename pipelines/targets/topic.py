@@ -83,6 +83,10 @@ class TopicTarget:
         self.sink = sink
         self._topic: SinkTopic = sink.topic
 
+    def keys(self) -> tuple[str, ...]:
+        """None: a topic only grows."""
+        return ()
+
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """Keys and values."""
         refuse_twice(pipeline, self.sink, made.columns)

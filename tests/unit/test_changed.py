@@ -62,7 +62,7 @@ def test_a_change_of_what_all_share_chooses_everything_and_none_chooses_nothing(
 def test_here_a_change_below_the_broker_reaches_its_processes_and_no_pipeline_alone() -> None:
     tree = tree_here()
     broker = choose(tree, ["josefine_broker/engine/partition/partition.py"])
-    pipeline = choose(tree, ["pipelines/work.py"])
+    pipeline = choose(tree, ["pipelines/batch_commit.py"])
 
     assert {"tests/unit/engine/partition/test_partition.py", "tests/integration/test_crash.py",
             "tests/compat/test_kcat.py", "tests/simulation/cluster/test_seeds.py",

@@ -29,6 +29,7 @@ BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/host/ticker.py",  # supervises the periodic duties
     "josefine_cli/pipeline_secrets.py",  # takes secrets out of whatever Spark raised
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
+    "pipelines/batch_commit.py",
     "pipelines/company.py",
     "pipelines/delta_chain.py",
     "pipelines/functions.py",
@@ -41,11 +42,11 @@ BROAD_EXCEPT_ALLOWED = {
     "pipelines/pace.py",
     "pipelines/progress_table.py",
     "pipelines/run.py",
+    "pipelines/sink_handle.py",
     "pipelines/starting.py",
     "pipelines/targets/iceberg/catalog.py",  # a catalog raises what HTTP or a database does
     "pipelines/targets/iceberg/chain.py",
     "pipelines/topic_chain.py",
-    "pipelines/work.py",
 }
 """`except Exception` belongs to the connection loop and the supervisors of other people's code."""
 

@@ -54,7 +54,7 @@ class OpenIceberg:
     def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
         """Compare the table's columns. Raises RunError."""
         sink = self._sink
-        due: Steps | str = other_rows(said, sink.mode.value, ())
+        due: Steps | str = other_rows(said, sink.mode.value, sink.keys)
         due = due or self._columns_due(wants, said)
         if isinstance(due, str):
             raise RunError(f"sink `{sink.name}`: {sink.told} {due}")
@@ -138,6 +138,10 @@ class IcebergTarget:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self._place = TablePlace(sink)
+
+    def keys(self) -> tuple[str, ...]:
+        """None: rows are only added."""
+        return ()
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """As they are. Raises ConfigError where Iceberg has no such type."""

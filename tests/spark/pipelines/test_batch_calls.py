@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.work import SinkWork
+from pipelines.sink_handle import SinkHandle
 from tests.spark.pipelines.conftest import ROWS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-CALLS_MAX, FILES_MAX = 250, 36
+CALLS_MAX, FILES_MAX = 250, 25
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTED = tuple(f"{REPOSITORY / name}/" for name in ("pipelines", "josefine_spark"))
 """What is run below these folders counts, a comprehension and a generator's step as calls, too."""
@@ -63,15 +63,15 @@ def test_a_micro_batch_of_two_records_makes_few_calls_over_few_files(lab, monkey
     is counted: the first one also makes what all others share."""
     lab.apps = (("rows", "rows"), ("dead", "dead_letter.events"))
     lab.write_file(on_error="dead_letter", sinks=ROWS)
-    process = SinkWork.process
+    process = SinkHandle.process
     batches: list[Calls] = []
 
-    def counted(work: SinkWork, *arguments: Any) -> None:
+    def counted(handle: SinkHandle, *arguments: Any) -> None:
         batches.append(Calls())
-        batches[-1].run(process, work, *arguments)
+        batches[-1].run(process, handle, *arguments)
 
     lab.produce(4)
-    monkeypatch.setattr(SinkWork, "process", counted)
+    monkeypatch.setattr(SinkHandle, "process", counted)
     lab.run(rows=2)
 
     assert [batch.rows for batch in lab.reporter.batches] == [2, 2]

@@ -36,7 +36,7 @@ PIPELINES = Path(failpoints.__file__).parent
 def places_in_code() -> set[str]:
     """What `hit`, `due` and `disturbed` are called with, as JOSEFINE_FAIL says it."""
     found = set()
-    for file in PIPELINES.glob("*.py"):
+    for file in PIPELINES.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.Call):
                 continue

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Lock
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +13,7 @@ from pipelines.queries import FailedError
 from pipelines.reporting import BatchDone
 from pipelines.retries import LOST
 from pipelines.run import _Run
+from pipelines.sink_handle import SinkHandle
 from pipelines.sink_lives import together
 from pipelines.sink_plan import compile_plan
 from pipelines.source_kinds import ANY_KIND
@@ -59,14 +58,14 @@ class Listener:
 class Query:
     """Does the next of its sink's steps whenever it is asked whether it is there."""
 
-    def __init__(self, run, work):
-        self.run, self.work = run, work
+    def __init__(self, run, handle, steps):
+        self.run, self.handle, self.steps = run, handle, steps
         self.is_there = True
 
     @property
     def isActive(self):  # noqa: N802 (Spark's name)
         if self.is_there:
-            self.is_there = bool(self.work.steps) and self.step(self.work.steps.pop(0))
+            self.is_there = bool(self.steps) and self.step(self.steps.pop(0))
         return self.is_there
 
     def step(self, step):
@@ -76,14 +75,14 @@ class Query:
                 return True
             except Exception as error:
                 step = error
-        self.work.error = step
+        self.handle.error = step
         return False
 
     def stop(self):
         self.is_there = False
 
     def exception(self):
-        return self.work.error
+        return self.handle.error
 
 
 class Steps(_Run):
@@ -97,34 +96,36 @@ class Steps(_Run):
         self.begun = []
         self.rested = []
 
-    def _prepared(self, name):
-        sink = self.pipeline.sinks[name]
-        work = self.works[name] = SimpleNamespace(
-            sink=sink, source=self.plan.sinks[name].source, steps=self.steps[name], error=None,
-            query=None, late_rows=lambda: 0, lock=Lock(), stopping=False,
-            rests=lambda: self.rested.append(name),
-        )  # fmt: skip
+    def _prepare(self, name):
+        handle = self.handles[name] = SinkHandle(
+            self.context.plan.sinks[name], self._batch_done, self._upkeep_failed, self.rested.append
+        )
         self.lives.prepare(name, 0.0)
         failing = self.fails_to_start[name]
         failure = failing.pop(0) if failing else None
         if failure is not None:
             may_pass = isinstance(failure, SetupError) or not isinstance(failure, RunError)
-            raise FailedError(work, failure) if may_pass else failure
-        return work
+            raise FailedError(handle, failure) if may_pass else failure
 
 
 @pytest.fixture
 def run(monkeypatch):
     made = Steps(validate(load(TEXT, "f.yaml", {})))
 
-    def start(work, stream, pipeline, reporter):
-        made.begun.append(work.sink.name)
-        work.query = Query(made, work)
+    def start(handle, pipeline, reporter):
+        name = handle.plan.name
+        made.begun.append(name)
+        handle.query = Query(made, handle, made.steps[name])
 
     monkeypatch.setattr(running, "start", start)
     monkeypatch.setattr(running, "has_gone", lambda spark: False)
     monkeypatch.setattr(running, "POLL_S", 0.0)
     return made
+
+
+def reads(run, pipeline):
+    """In the place of its file."""
+    run.context = replace(run.context, plan=compile_plan(pipeline))
 
 
 def done(records, dead_letters=0, sink="lake", **more):
@@ -236,8 +237,7 @@ def test_a_sink_whose_next_start_is_refused_fails_alone(run):
 def test_lost_records_begin_all_sinks_again_that_are_not_over(run):
     """Their letters share a chain, which only a start moves behind what is lost."""
     sources = {"raw": replace(run.pipeline.sources["raw"], skips_losses=True)}
-    run.pipeline = replace(run.pipeline, sources=sources)
-    run.plan = compile_plan(run.pipeline)
+    reads(run, replace(run.pipeline, sources=sources))
     run.steps["lake"] += [done(1), OSError(LOST.mark), done(1, batch=2)]
     run.steps["other"] += [done(1, sink="other", batch=n) for n in range(50)]
 
@@ -268,7 +268,7 @@ def test_what_all_sinks_of_a_source_met_is_one_failure():
 
 
 def test_what_is_told_meanwhile_has_no_secret(run):
-    run.pipeline = replace(run.pipeline, secrets=frozenset({"hunter2"}))
+    reads(run, replace(run.pipeline, secrets=frozenset({"hunter2"})))
     run.steps["lake"] += [OSError("no such user: hunter2"), RunError("hunter2 was wrong")]
 
     run.run(NO_WISHES)

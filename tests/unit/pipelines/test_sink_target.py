@@ -12,15 +12,18 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit, HandedOn, Tip, Verdict
 from pipelines.delta_chain import Link, StoppedError
+from pipelines.finding import SKIPPED
 from pipelines.loader import load
 from pipelines.losses import LostRange
 from pipelines.other_chains import ChainName
 from pipelines.targets.memory import MemoryChain, MemoryPlace, MemoryTarget
 from pipelines.targets.table import TARGETS, target_of
-from pipelines.targets.target import SinkChain, SinkTarget, TargetRun
+from pipelines.targets.target import SinkChain, SinkTarget, TableAt, TargetRun
 from pipelines.validate import validate
 from pipelines.vocabulary import SINK_TYPES
+from tests.unit.pipelines.iceberg_lab import IcebergLab
 from tests.unit.pipelines.test_topic_chain import Brokers, chain_of
+from tests.unit.pipelines.test_topic_words import read
 from tests.unit.pipelines.test_validate import GOOD
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -28,9 +31,9 @@ OF_TOPICS = {"topic_words", "topic"}
 """Modules that may ask whether a sink is a topic: its words, and its target."""
 
 KINDS = {
-    *("DeltaChain", "TopicChain", "MemoryChain"),
-    *("DeltaTarget", "TopicTarget", "MemoryTarget"),
-    *("OpenDelta", "OpenTopic", "OpenMemory"),
+    *("DeltaChain", "IcebergChain", "TopicChain", "MemoryChain"),
+    *("DeltaTarget", "IcebergTarget", "TopicTarget", "MemoryTarget"),
+    *("OpenDelta", "OpenIceberg", "OpenTopic", "OpenMemory"),
 }
 TP = TopicPartition("in", 0)
 Chains = Callable[..., SinkChain]
@@ -93,9 +96,11 @@ def in_brokers() -> Chains:
     return lambda run, sink="out": chain_of(brokers, run, sink=sink)
 
 
-@pytest.fixture(params=[in_memory, in_brokers], ids=["memory", "topic"])
-def chains(request: pytest.FixtureRequest) -> Chains:
+@pytest.fixture(params=[in_memory, in_brokers, IcebergLab], ids=["memory", "topic", "iceberg"])
+def chains(request: pytest.FixtureRequest, tmp_path: Path) -> Chains:
     """Chains of several runs and names into one place."""
+    if request.param is IcebergLab:
+        return IcebergLab(tmp_path).chain
     made: Chains = request.param()
     return made
 
@@ -180,3 +185,33 @@ def test_what_a_table_gets_is_told_without_spark():
     assert target.probe(pytest.fail) is None
     assert target.findings(None) == []
     assert (target.gets_replay, target.has_columns) == (True, True)
+
+
+def test_a_table_by_its_name_is_left_to_spark_s_catalog():
+    text = GOOD.replace("path: /lake", "table: db.lake")
+    pipeline = validate(load(text, "f.yaml", {}))
+    target = target_of(pipeline.sinks["lake"])
+    name = ChainName(pipeline="orders", sink="lake")
+
+    assert [*target.folders()] == []
+    assert target.describe(name) is None
+    (finding,) = target.findings(None)
+    assert (finding.level, "only Spark's catalog" in finding.what) == (SKIPPED, True)
+    assert target.loss_table(pipeline) == TableAt(table="db.lake_lost")
+
+
+def test_a_topic_whose_brokers_are_away_says_so_and_gets_no_replay():
+    target = target_of(read().sinks["out"])
+
+    def away(bootstrap, security):
+        raise OSError("nobody there")
+
+    assert target.probe(away) == "localhost:9092: nobody there"
+    assert (target.gets_replay, target.has_columns, target.writes) == (False, False, "a topic")
+    assert (target.findings(None), [*target.folders()], target.keys()) == ([], [], ())
+
+
+def test_a_history_has_one_row_for_each_key_and_time():
+    text = GOOD.replace("mode: append", "mode: scd2, keys: [id], order_by: [at]")
+
+    assert target_of(validate(load(text, "f.yaml", {})).sinks["lake"]).keys() == ("id", "at")
