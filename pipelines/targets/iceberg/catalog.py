@@ -57,7 +57,7 @@ class SingleAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """The table of a sink. Its catalog is opened with each call, and closed again by `close`."""
+    """The table of a sink, by what the file says of it."""
 
     sink: Sink
 
@@ -118,8 +118,12 @@ class TablePlace:
             return SqlCatalog(NAME, uri=f"sqlite:///{self.database}", warehouse=folder)
         from pyiceberg.catalog.rest import RestCatalog
 
+        uri = settings[URI].rstrip("/")
         more = {key: settings[key] for key in (WAREHOUSE, CREDENTIAL) if settings.get(key)}
-        return RestCatalog(NAME, uri=settings[URI], **more)
+        if CREDENTIAL in more:
+            # The specification's own endpoint; PyIceberg takes it by itself, but warns.
+            more["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
+        return RestCatalog(NAME, uri=uri, **more)
 
     def unreached(self, error: Exception) -> SetupError:
         """What to say of a catalog that does not answer."""

@@ -68,8 +68,19 @@ class IcebergChain:
         return self._table
 
     def refresh(self) -> Table:
-        """As it is now."""
-        return self.table.refresh()
+        """As it is now. Raises RunError where the catalog does not say."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self.table.refresh()
+            except Exception as error:
+                retry = _retry_of(error)
+                if retry is None or attempt == ATTEMPTS_MAX:
+                    why = _first_line(error)
+                    what = f"sink `{self.link.sink}`: {self.path} cannot be read: {why}"
+                    raise RunError(what) from error
+                self._on_retry(NO_BATCH, retry)
+                self._pause(retry.pause_s * attempt)
+        raise AssertionError("unreachable")
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
         """Find the last own commit."""
@@ -134,7 +145,12 @@ class IcebergChain:
         found = self._data_files(paths)
         if not found:
             self._files().remove(folder)
-        return self._committed(found, commit, batch_id, more)
+        entry = self._committed(found, commit, batch_id, more)
+        if not self._has_swept:
+            # The numbers of the runs before this one are decided now.
+            self._has_swept = True
+            self.sweep()
+        return entry
 
     def half_write(self, frame: Any) -> None:
         """What a crash leaves between the files and the commit that names them."""
@@ -207,7 +223,6 @@ class IcebergChain:
                 # Also after a failure: the commit may be there although its answer was lost.
                 self._number = commit.txn_version
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
-                self._sweep_once()
                 return _log_entry(own, sum(each.record_count for each in files))
             if own is not None or failure is None:
                 raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
@@ -248,7 +263,7 @@ class IcebergChain:
         failed and the catalog does not say what came of it."""
         try:
             metadata = self.refresh().metadata
-        except Exception as error:
+        except RunError as error:
             raise _failed(self.link.sink, self.path, failure or error) from error
         # The property, too: the snapshot of a commit may be expired already.
         last = snapshots.kept(metadata, self._app_id)
@@ -259,12 +274,6 @@ class IcebergChain:
         mark = (entry.said.get("run"), entry.said.get("batch"), entry.number)
         return mark == (self.link.run, batch_id, commit.txn_version)
 
-    def _sweep_once(self) -> None:
-        """After the first commit of a run: the numbers of the runs before it are decided now."""
-        if not self._has_swept and self.link.run:
-            self._has_swept = True
-            self.sweep()
-
     def _added_by(self) -> Collection[int]:
         current = self.table.current_snapshot()
         manifests = current.manifests(self.table.io) if current else []
@@ -273,21 +282,31 @@ class IcebergChain:
 
 def _retry_of(failure: Exception) -> Retry | None:
     """Another commit, or an answer that did not come: the next look tells whether it is there."""
-    from pyiceberg.exceptions import CommitStateUnknownException
+    from pyiceberg import exceptions
 
+    lost = (
+        exceptions.CommitStateUnknownException,
+        exceptions.ServerError,
+        exceptions.ServiceUnavailableError,
+        exceptions.TooManyRequestsError,
+        OSError,
+    )
     if isinstance(failure, ConflictError):
         return ANOTHER
-    if isinstance(failure, (CommitStateUnknownException, OSError)):
+    if isinstance(failure, lost):
         return NO_ANSWER
     return ANOTHER if "database is locked" in str(failure) else None
 
 
 def _failed(sink: str, told: str, failure: Exception) -> Exception:
-    why = (str(failure).strip().splitlines() or [type(failure).__name__])[0]
     return RunError(
-        f"sink `{sink}`: a commit into {told} failed: {why}; the next run finds out whether it is "
-        "there and goes on"
+        f"sink `{sink}`: a commit into {told} failed: {_first_line(failure)}; the next run finds "
+        "out whether it is there and goes on"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _log_entry(entry: Entry, rows: int) -> LogEntry:

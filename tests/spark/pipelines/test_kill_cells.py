@@ -552,10 +552,9 @@ EVERY_DAY = (
     Cell("upsert", "mid_commit:2", "deleted"),
     Cell("cdc", "before_commit", "deleted"),
     Cell("deduplicate", "mid_loss:3", "kept"),
-    Cell("iceberg", "fail_write", "deleted"),
 )
-"""The steps of a batch, and what retention took. Versions, and rows of a topic or of a state, die
-every day in tests of their own."""
+"""The steps of a batch, and what retention took. Versions, and rows of a topic, of a state or of an
+Iceberg table, die every day in tests of their own."""
 
 
 @pytest.mark.parametrize("cell", EVERY_DAY, ids=str)

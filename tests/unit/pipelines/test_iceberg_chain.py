@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
+from josefine_spark.topic_offsets import TopicOffsets
 from pipelines.chain import Commit, HandedOn, Tip, Verdict, decide
 from pipelines.delta_chain import StoppedError
 from pipelines.errors import RunError
 from pipelines.reconcile import Unreadable
 from pipelines.targets.iceberg.catalog import SingleAttempt
-from tests.unit.pipelines.iceberg_lab import TP, IcebergLab, batch_of, end_of, upto
+from tests.unit.pipelines.iceberg_lab import (
+    TP,
+    IcebergLab,
+    LocalFiles,
+    batch_of,
+    end_of,
+    upto,
+)
 
 
 @pytest.fixture
@@ -138,6 +146,59 @@ def test_a_lost_request_is_sent_again(lab, monkeypatch):
 
     assert (end_of(lab.chain("r2")), lab.numbers()) == ((1, 3), [0, 1, 2])
     assert lab.pauses == [1.0, 2.0]
+
+
+def test_a_catalog_that_does_not_answer_for_a_while_is_asked_again(lab, monkeypatch):
+    chain, due = lab.loaded("r1"), [ConnectionError("refused")] * 2
+
+    def load_table(self: Any, name: Any) -> Any:
+        if due:
+            raise due.pop()
+        return self._catalog.load_table(name)
+
+    monkeypatch.setattr(SingleAttempt, "load_table", load_table, raising=False)
+
+    batch_of(chain, 0, 3)
+
+    assert (lab.numbers(), lab.pauses) == ([0, 1, 2], [1.0, 2.0])
+
+
+def test_a_table_that_was_dropped_ends_the_run_with_a_sentence(lab):
+    chain = lab.loaded("r1")
+    lab.table().catalog.drop_table("shop.orders")
+
+    with pytest.raises(RunError, match=r"sink `out`: shop\.orders cannot be read: Table does not"):
+        batch_of(chain, 0, 3)
+
+
+def test_moving_an_end_asks_for_no_spark(lab):
+    """`offsets set` has no session."""
+    batch_of(lab.loaded("r1"), 0, 3)
+    chain = lab.loaded("r2")
+    chain._files = pytest.fail
+    assert chain.tip is not None
+    back = TopicOffsets(ends={TP: 1}, topic_ids={"in": "id-in"})
+
+    chain.move(Commit(start=chain.tip.reached.ends, end=back, txn_version=2))
+
+    assert end_of(lab.chain("r3")) == (2, 1)
+
+
+def test_files_whose_write_failed_with_its_machine_are_written_again(lab, monkeypatch):
+    write, due = LocalFiles.write, [RuntimeError("Python worker exited unexpectedly (crashed)")]
+
+    def failing(self: Any, rows: Any, folder: str) -> Any:
+        paths = write(self, range(100, 106), folder) if due else write(self, rows, folder)
+        for each in due:
+            due.remove(each)
+            raise each
+        return paths
+
+    monkeypatch.setattr(LocalFiles, "write", failing)
+
+    batch_of(lab.loaded("r1"), 0, 3)
+
+    assert (lab.numbers(), lab.pauses) == ([0, 1, 2], [1.0])
 
 
 def test_a_commit_of_another_writer_that_comes_between_costs_an_attempt_and_no_row(
