@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 
-from pipelines.chain import Tip
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.topic_offsets import TopicOffsets
+from pipelines.chain import Commit, Tip
+from pipelines.delta_chain import Link, StoppedError
 from pipelines.errors import ChainError, ConfigError
+from pipelines.offset_moves import Move, setting
+from pipelines.offset_writer import put
 from pipelines.reconcile import Unreadable
 from pipelines.sides import Sides, all_sides
 from pipelines.source_kinds import ANY_KIND
 from pipelines.status import status
 from pipelines.targets.iceberg.catalog import TablePlace
+from pipelines.targets.iceberg.chain import IcebergChain
+from pipelines.targets.iceberg.columns import schema_of
 from pipelines.trial import run_cases
 from pipelines.validate import read_pipeline
 from tests.spark.pipelines.conftest import Lab
@@ -36,9 +43,9 @@ sinks:
 """
 
 
-def into_iceberg(lab: Lab, more: str = "") -> None:
+def into_iceberg(lab: Lab, more: str = "", on_error: str = "fail") -> None:
     """The lab with one Iceberg sink."""
-    lab.write_file(on_error="dead_letter", sinks=SINK % more)
+    lab.write_file(on_error=on_error, sinks=SINK % more)
 
 
 def table(lab: Lab) -> Any:
@@ -62,11 +69,10 @@ def folders(lab: Lab) -> int:
 
 
 def test_each_row_is_in_the_table_once_whatever_becomes_of_run_and_checkpoint(lab: Lab) -> None:
-    """A run that dies with files and without a commit, one that dies behind its commit, a lost
-    checkpoint; a bad record is a dead letter."""
+    """A run that dies with files and without a commit, one that dies after its commit, and the
+    checkpoint lost after each."""
     into_iceberg(lab)
     lab.produce(30)
-    lab.produce_raw(0, b"not json")
     lab.die("mid_write", rows=20)
     assert sides_of(lab).stop is None
     lab.lose_checkpoint()
@@ -78,7 +84,6 @@ def test_each_row_is_in_the_table_once_whatever_becomes_of_run_and_checkpoint(la
 
     assert ids(lab) == list(range(40))
     assert done.sinks["out"].path.startswith("lab.events of ")
-    assert len(lab.arrow("dead").to_pylist()) == 1
     seen = sides_of(lab)
     assert isinstance(seen.tip, Tip)
     assert (dict(seen.tip.reached.ends), seen.stop) == (lab.topic_ends(), None)
@@ -91,7 +96,7 @@ def test_a_column_comes_and_each_type_is_read_back_as_spark_wrote_it(lab: Lab) -
     into_iceberg(lab)
     lab.produce(4)
     lab.run()
-    into_iceberg(lab, "schema_evolution: add")
+    into_iceberg(lab, "schema_evolution: add", on_error="dead_letter")
     typed = (
         "value.id as ID, cast(value.v as decimal(12,3)) as d, timestamp as at, "
         "timestamp_ntz'2026-01-02 03:04:05.000006' as local, date'1500-03-01' as day, "
@@ -102,8 +107,10 @@ def test_a_column_comes_and_each_type_is_read_back_as_spark_wrote_it(lab: Lab) -
     assert "select value.*," in text
     lab.file.write_text(text.replace("select value.*,", f"select {typed}, value.k, value.v,"))
     lab.produce(2)
+    lab.produce_raw(0, b"not json")
     lab.run()
 
+    assert [row["value"] for row in lab.arrow("dead").to_pylist()] == [b"not json"]
     rows = table(lab).scan("id >= 4").to_arrow().sort_by("id").to_pylist()
 
     assert ids(lab) == [*range(6)]
@@ -143,6 +150,44 @@ def test_a_chain_that_expiry_took_out_of_sight_stops_the_run_with_its_offsets(la
     with pytest.raises(ChainError, match="the table's property says") as caught:
         lab.run()
     assert json.dumps({"0": 3, "1": 3}) in str(caught.value)
+
+
+def test_ends_are_moved_and_names_handed_on_by_the_catalog_alone(lab_without_spark: Lab) -> None:
+    """`offsets set`, `status` and `--rename` of a real topic: no Spark is started."""
+    lab = lab_without_spark
+    into_iceberg(lab)
+    lab.produce(6)
+    pipeline = read_pipeline(lab.file, lab.environment(1))
+    assert sides_of(lab).tip is None
+    place = TablePlace(pipeline.sinks["out"])
+    made = place.ensure(schema_of({"fields": [{"name": "id", "type": "integer"}]}))
+    tps = {TopicPartition(lab.topic, n): 3 for n in range(2)}
+    ids_now = ANY_KIND.look(pipeline.sources["events"]).latest.topic_ids
+    reached = TopicOffsets(ends=tps, topic_ids=ids_now)
+
+    def chain_of(name: str) -> IcebergChain:
+        link = Link(pipeline="lab", sink=name, run=name)
+        chain = IcebergChain(place.find(), place.told, link, lambda: pytest.fail("Spark"))
+        chain.load()
+        return chain
+
+    old, new = chain_of("old"), chain_of("out")
+    old.move(Commit(start={}, end=reached, txn_version=1))
+    assert sides_of(lab).stop is not None, "another name has read this topic into that table"
+    new.load()
+    new.take_over(new.others()[0])
+    assert sides_of(lab).tip == Tip(reached=reached, txn_version=0)
+    back = setting(Tip(reached=reached, txn_version=0), dict.fromkeys(tps, 1), ids_now)
+    assert isinstance(back, Move)
+
+    put(pipeline, sides_of(lab), back, lambda: pytest.fail("Spark is asked for"))
+
+    moved = sides_of(lab).tip
+    assert isinstance(moved, Tip)
+    assert (dict(moved.reached.ends), moved.txn_version) == (dict.fromkeys(tps, 1), 1)
+    assert len(made.refresh().snapshots()) == 3
+    with pytest.raises(StoppedError):
+        old.move(Commit(start={}, end=reached, txn_version=2))
 
 
 def test_the_files_own_tests_need_no_catalog(lab: Lab) -> None:

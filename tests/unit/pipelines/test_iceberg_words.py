@@ -114,6 +114,11 @@ def test_what_an_iceberg_sink_cannot_have_is_told_with_its_place(words):
     assert told(words) == BAD[words]
 
 
+def test_an_editor_shows_a_mode_and_a_key_that_the_sink_cannot_have():
+    for words in (WORDS.replace("append", "upsert"), f"{WORDS}, partition_by: [id]"):
+        assert complaints(ICEBERG.replace(WORDS, words)) != []
+
+
 @pytest.mark.parametrize("word", [w for w in VOCABULARY["sink"] if w not in OWN])
 def test_every_other_key_of_a_sink_is_refused(word):
     line = f"out.{word}: `{word}` is for type "
