@@ -1,9 +1,10 @@
 """One micro-batch of one sink, from its recorded offsets to its commit.
 
-A batch goes: read its offsets from the checkpoint, decide, dead letters' commit, the sink's own
-commit, advice to the brokers. The order matters: a record may be missing from the sink only when it
-is in the dead letters already. Each step may be the last before a crash; the next run finds the
-truth in the two chains. Rows are made by who reads them (`BatchReader`): nothing here knows Spark.
+The steps of a micro-batch: read its offsets from the checkpoint, decide, commit dead letters,
+commit the sink's rows, commit the consumer groups' offsets. The order matters: a record may be
+missing from the sink only when it is in the dead letters already. Each step may be the last before
+a crash; the next run reads the truth from the two chains. A `BatchReader` makes the rows: this
+module does not use Spark.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ log = logging.getLogger("josefine.pipelines")
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """One micro-batch: decided and begun, its rows not yet looked at."""
+    """One micro-batch with its decision. Its rows are not read yet."""
 
     of: PreparedSink
     batch_id: int
     batch: Batch
     own: Commit | None
-    """The sink's; None where its target has the batch already."""
+    """The sink's commit; None if the target has the micro-batch already."""
 
     def write(self, frame: Any) -> BatchDone:
-        """The commits that are due; without the record batches that cannot be read, where the user
-        decided so. Raises RunError."""
+        """Make the commits that are due. Skips unreadable record batches if the user asked for it.
+        Raises RunError."""
         try:
             try:
                 lettered = self.of.letters.due(self.batch, self.own)
@@ -55,7 +56,7 @@ class BatchCommit:
                     raise
             rest = self._without_unreadable(frame)
             failpoints.hit("mid_loss", 1)
-            # Some dead letters may be committed already: what is due is asked again.
+            # The failed attempt may have committed dead letters: ask again what is due.
             return self._write(rest, self.of.letters.due(self.batch, self.own))
         except LettersStoppedError as stopped:
             raise self.stopped(stopped.chain, stopped.stop) from stopped
@@ -69,7 +70,7 @@ class BatchCommit:
             raise self.stopped(opened.chain, stopped.stop) from stopped
 
     def _write(self, frame: Any, lettered: Collection[Source]) -> BatchDone:
-        """`lettered`: the sources of which letters may be due."""
+        """`lettered`: the sources whose dead letters may be due."""
         of, own = self.of, self.own
         if own is None and not lettered:
             of.reader.pass_over(frame)
@@ -80,10 +81,12 @@ class BatchCommit:
         copies, parts = 0, dict[str, float]()
         rows = of.reader.read(frame, self.batch, own, lettered)
         try:
+            # All that can refuse the batch comes before its first commit.
             if own is not None:
                 for source in of.plan.failing:
                     rows.refuse_bad(source)
                 checked = self._judged(rows, parts)
+            # Dead letters before rows: a crash between the two must not lose a record.
             if lettered:
                 begun_s = time.monotonic()
                 written = of.letters.write(
@@ -114,7 +117,7 @@ class BatchCommit:
         )
 
     def _judged(self, rows: BatchRows, parts: dict[str, float]) -> Mapping[str, Checked]:
-        """What the checks found. Raises RunError where the batch must not be written."""
+        """The results of the checks. Raises RunError if the batch must not be written."""
         plan = self.of.plan
         if not plan.checks:
             return {}
@@ -140,7 +143,7 @@ class BatchCommit:
             raise self.stopped(opened.chain, stopped.stop) from stopped
 
     def _done(self) -> BatchDone:
-        """A batch that was there already."""
+        """The report of a micro-batch that the target had already."""
         return BatchDone(
             sink=self.of.plan.name,
             batch=self.batch_id,
@@ -152,7 +155,7 @@ class BatchCommit:
         )
 
     def stopped(self, chain: SinkChain, stop: Stop) -> RunError:
-        """A verdict, for a person."""
+        """The error for a stop that needs a person."""
         stateful = self.of.plan.stateful
         text = messages.stopped_in_batch(
             self.of.file,
@@ -168,7 +171,7 @@ class BatchCommit:
 
 
 def begin(of: PreparedSink, batch_id: int) -> BatchCommit:
-    """Read a batch's offsets and decide on it. Raises RunError."""
+    """Read the offsets of a micro-batch and decide on it. Raises RunError."""
     failpoints.hit("after_offsets")
     chain, batch = of.opened.chain, of.files.batch(batch_id)
     if not chain.query_id:
@@ -186,7 +189,7 @@ def begin(of: PreparedSink, batch_id: int) -> BatchCommit:
 
 
 def commit_batch(of: PreparedSink, frame: Any, batch_id: int) -> BatchDone:
-    """All of one micro-batch, and tell the consumer groups. Raises RunError."""
+    """Decide on a micro-batch, commit it, commit its group offsets. Raises RunError."""
     begun_s = time.monotonic()
     done = begin(of, batch_id).write(frame)
     tip = of.opened.chain.tip
@@ -201,5 +204,5 @@ def _starts(batch: Batch) -> ByPartition:
 
 
 def _records(batch: Batch) -> int:
-    """Offsets passed, which with compacted or transactional topics is more than records read."""
+    """The number of offsets; in compacted or transactional topics more than records."""
     return sum(end - batch.starts.get(p, 0) for p, end in batch.end.ends.items())

@@ -1,7 +1,7 @@
-"""The rows of a sink's micro-batches, made by Spark: read, decoded, through the transforms.
+"""The rows of a sink's micro-batches, made with Spark: read, decoded, transformed.
 
-A batch is read once for all that looks at it, where its sinks share a source once for all of them,
-behind a state as the state gave it.
+A micro-batch is read once for all steps of a sink, and once for all sinks that share its source.
+Rows behind a stateful transform come from Spark's stream.
 """
 
 from __future__ import annotations
@@ -149,37 +149,37 @@ class SparkRows:
         return self.rows_in.bad
 
     def refuse_bad(self, source: Source) -> None:
-        """Makes the bad records, up to the first one."""
+        """Computes the bad records."""
         parsed, readings = self.rows_in.parsed[source.name], self.reader.readings
         frames.fail_on_bad(parsed, source, readings[source.name])
 
     def checked(self) -> Mapping[str, Checked]:
-        """One look at each node."""
+        """One aggregation for each node with checks."""
         return checking.count(self.nodes.made, self.reader.sink.checks)
 
     def letters(self, source: Source) -> Letters:
-        """Of a frame, which is not made yet."""
+        """A function that returns a frame; nothing is computed yet."""
         plan, name = self.reader.plan.sources[source.name], source.name
         parsed, reading = self.rows_in.parsed[name], self.reader.readings[name]
         return partial(frames.dead_letters, plan, parsed, reading, self.nodes.made)
 
     def target_rows(self) -> tuple[DataFrame, Span | None]:
-        """The span is made where the sink leaves copies out."""
+        """Computes the span if the sink has `deduplicate`."""
         reader, how = self.reader, self.reader.sink.sink.deduplicate
         made = self.nodes.rows[reader.sink.sink.input]
         out: DataFrame = reader.target.rows(reader.plan.pipeline, made)
         return out, span_of(made, how) if how else None
 
     def free(self) -> None:
-        """Spark keeps nothing of the batch for this sink."""
+        """Spark caches nothing of the micro-batch for this sink."""
         self.rows_in.free()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkReader:
-    """`prepared_sink.BatchReader` of one sink. `shared`: with the other sinks of its source; None
-    where it reads for itself. `is_to_skip`: whether the user skips record batches that cannot be
-    read. `topics_of`: those of one of several sources."""
+    """`prepared_sink.BatchReader` of a sink. `shared`: the rows that its source's sinks share; None
+    if it reads alone. `is_to_skip`: whether the user skips unreadable record batches. `topics_of`:
+    the topics of one of several sources."""
 
     plan: PipelinePlan
     sink: SinkPlan
@@ -194,7 +194,7 @@ class SparkReader:
     def read(
         self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
     ) -> SparkRows:
-        """Raises what Spark does, and ConfigError."""
+        """Raises ConfigError and the errors of Spark."""
         rows_in = self._rows_in(frame, batch, own, lettered)
         try:
             nodes = nodes_of(self.plan, self.sink, rows_in)
@@ -204,18 +204,18 @@ class SparkReader:
         return SparkRows(self, rows_in, nodes)
 
     def pass_over(self, frame: DataFrame) -> None:
-        """A state goes on all the same."""
+        """A state must be advanced in any case."""
         if self.sink.stateful:
             held(frame).unpersist()
 
     def skips(self, error: Exception) -> bool:
-        """By the error's text: Spark hands on no more."""
+        """By the error's text: Spark passes on nothing else."""
         return self.is_to_skip and is_unreadable_batch(error)
 
     def without_unreadable(
         self, frame: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]
     ) -> DataFrame:
-        """The batch is read once more."""
+        """Reads the micro-batch again."""
         marked = self.kind.read(frame.sparkSession, self.sink.source, batch, marks_unreadable=True)
         return skipped_and_recorded(marked, batch, record)
 

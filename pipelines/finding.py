@@ -1,4 +1,4 @@
-"""One line of `pipeline check`: what was looked at, how it is, and what to do about it. Pure."""
+"""A finding of `pipeline check`: one line with a level and a fix. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 OK, WARNING, ERROR, SKIPPED = "ok", "warning", "error", "skipped"
 
 ABSENT, FORBIDDEN = "absent", "forbidden"
-"""What a topic is that cannot be used; any other text is the broker's own reason."""
+"""Why a topic cannot be used; any other text is the broker's own reason."""
 
 TROUBLES: Mapping[ErrorCode, str] = {
     ErrorCode.unknown_topic_or_partition: ABSENT,
@@ -19,7 +19,7 @@ TROUBLES: Mapping[ErrorCode, str] = {
 
 
 class Finding(NamedTuple):
-    """`level` is ok, warning, error or skipped; `mend` says what to do, "" where nothing is."""
+    """`level` is ok, warning, error or skipped; `mend` is the fix, "" if there is nothing to do."""
 
     level: str
     what: str
@@ -30,5 +30,5 @@ class Finding(NamedTuple):
 
 
 def reason_of(error: Exception) -> str:
-    """A failure in the broker's own words, where it has some."""
+    """The broker's message of an error, if there is one."""
     return error.message or error.code.name if isinstance(error, KafkaError) else str(error)

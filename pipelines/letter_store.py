@@ -1,4 +1,4 @@
-"""The dead letters' Delta table as a run looks into it and writes it, with Spark's frames."""
+"""Dead letters in Delta tables, read and written with Spark."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class DeltaLetters:
     def missing(
         self, chain: LetterChain, source: str, letters: Letters, below: ByPartition
     ) -> DataFrame:
-        """By an anti join with the table's own letters of the source."""
+        """An anti join with the source's dead letters in the table."""
         table = self._spark.read.format("delta").load(chain.path)
         there = table.where(table["source"] == source).select("topic", "partition", "offset")
         found: DataFrame = letters(below, there)
         return found
 
     def is_empty(self, letters: DataFrame) -> bool:
-        """Makes one of them, if there is any."""
+        """Computes one row at most."""
         return letters.isEmpty()
 
     def write(self, chain: LetterChain, letters: DataFrame, commit: Commit, batch_id: int) -> int:
-        """Makes them once, to be counted and written."""
+        """Computes the rows once, to count them and to write them."""
         held, count = held_and_counted(letters, "true")
         try:
             if count:

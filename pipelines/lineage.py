@@ -1,7 +1,7 @@
-"""The graph of a pipeline file: what each node is made of. Pure.
+"""The lineage of a node: the sources and transforms that its rows come from. Pure.
 
-For whoever checks or draws a file, which may still be wrong. A run asks it once, when it compiles
-its plan (`sink_plan.py`).
+For code that validates, draws or exports a file, which may still be wrong. A run uses it once, to
+compile its plan (`sink_plan.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from pipelines.model import Check, Pipeline, Sink, Transform
 
 
 def lineage(pipeline: Pipeline, node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(sources, transforms) that `node` is made of; transforms in the order to build them. Of
-    sources the streams.
+    """(sources, transforms) of `node`; the transforms in the order to build them, without lookups.
 
-    Ends also where a file is wrong and transforms are in a circle.
+    Terminates also for a wrong file whose transforms are in a circle.
     """
     sources: dict[str, None] = {}
     transforms: dict[str, None] = {}
@@ -35,13 +34,13 @@ def lineage(pipeline: Pipeline, node: str) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def inputs_of(pipeline: Pipeline, node: str) -> set[str]:
-    """Whatever a node is made of, directly or not, in one step or many."""
+    """The direct and indirect inputs of a node."""
     _, transforms = lineage(pipeline, node)
     return {one for each in transforms for one in pipeline.transforms[each].inputs}
 
 
 def stateful_of(pipeline: Pipeline, sink: Sink) -> Transform | None:
-    """The transform with a state that a sink's rows come through (validation allows one)."""
+    """The stateful transform of a sink's rows; validation allows one."""
     names = lineage(pipeline, sink.input)[1]
     found = (pipeline.transforms[name] for name in names)
     return next((each for each in found if each.watermarks), None)

@@ -1,6 +1,6 @@
-"""A sink that is ready for its batches: its target open, its start settled, its stream not begun.
+"""A sink that is ready for micro-batches: its target open, its start offsets settled.
 
-What reads a batch's rows is a port (`BatchReader`): Spark in a run, lists in a unit test.
+`BatchReader` is the port that makes the rows of a micro-batch: Spark in a run, lists in unit tests.
 """
 
 from __future__ import annotations
@@ -26,55 +26,56 @@ from pipelines.targets.target import OpenTarget
 
 
 class BatchRows(Protocol):
-    """A micro-batch's rows, at the nodes that its sink asks for."""
+    """The rows of a micro-batch."""
 
     @property
     def bad(self) -> int | None:
-        """How many records `decode` does not take; None where nobody has counted."""
+        """The number of records that do not fit `decode`; None if they are not counted."""
 
     def refuse_bad(self, source: Source) -> None:
-        """Raise RunError where the source has a record that `decode` does not take."""
+        """Raise RunError if a record of the source does not fit `decode`."""
 
     def checked(self) -> Mapping[str, Checked]:
-        """What each check of the sink finds."""
+        """The result of each check of the sink."""
 
     def letters(self, source: Source) -> Letters:
-        """What makes the source's dead letters."""
+        """A function that makes the source's dead letters."""
 
     def target_rows(self) -> tuple[Any, Span | None]:
-        """What the sink's target gets; the span of rows before copies were left out, if any are."""
+        """The rows for the target; with `deduplicate` also the span of the rows before it."""
 
     def free(self) -> None:
-        """Nobody looks at them again."""
+        """Release what is kept in memory."""
 
 
 class BatchReader(Protocol):
-    """Who makes the rows of a sink's batches. `frame` is Spark's, or whatever a test has."""
+    """Makes the rows of a sink's micro-batches. `frame` is a DataFrame, or a value of a test."""
 
     def read(
         self, frame: Any, batch: Batch, own: Commit | None, lettered: Collection[Source]
     ) -> BatchRows:
-        """`own`: the sink's commit, if one is due; `lettered`: sources whose letters may be."""
+        """`own`: the sink's commit, if one is due; `lettered`: the sources whose dead letters may
+        be due."""
 
     def pass_over(self, frame: Any) -> None:
-        """Of a batch of which nothing is due."""
+        """Handle a micro-batch of which no commit is due."""
 
     def skips(self, error: Exception) -> bool:
-        """Whether a record batch that cannot be read ended a look at the rows, and is to be skipped
-        by the user's decision."""
+        """Whether the error is an unreadable record batch and the user skips those."""
 
     def without_unreadable(
         self, frame: Any, batch: Batch, record: Callable[[Sequence[LostRange]], None]
     ) -> Any:
-        """The frame without the record batches that cannot be read, which are recorded first."""
+        """The frame without unreadable record batches; their offset ranges are recorded first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSink:
-    """One sink of one start. `file`: as commands name it. `topics`: of all its sources. `begun_at`:
-    empty where the source's `start` says it. `ends_at`: where this run ends. `stream`: Spark's.
-    `keeper`: None where no maintenance is due. `parse`: reads offsets as Spark reports them.
-    `warnings`: what the start passed over as it was told."""
+    """One sink of one start. `file`: the pipeline's name in commands. `topics`: those of all its
+    sources. `begun_at`: the start offsets, empty if the source finds them by its `start`.
+    `ends_at`: the end offsets of this run. `keeper`: the maintenance, None without any. `stream`: a
+    streaming DataFrame. `parse`: reads offsets as Spark reports them. `warnings`: what the start
+    skipped by the user's options."""
 
     file: str
     plan: SinkPlan
@@ -92,22 +93,22 @@ class PreparedSink:
     warnings: Sequence[str]
 
     def begins(self) -> ByPartition | None:
-        """Where it goes on; None where the source itself finds out."""
+        """The start offsets; None if only the source knows them."""
         if not self.begun_at and self.plan.source.start.text != "earliest":
             return None
         begun, earliest = self.begun_at, self.topics.earliest
         return {p: begun.get(p, earliest.get(p, 0)) for p in self.topics.latest.ends}
 
     def records_to_do(self) -> int | None:
-        """How many offsets lay between the start and the end, when the run was prepared; None where
-        the source itself finds out where it begins."""
+        """The number of offsets from start to end; None if only the source knows the start."""
         begun = self.begins()
         if begun is None:
             return None
         return sum(max(0, end - begun[p]) for p, end in self.ends_at.items())
 
     def latest(self, query: Any) -> ByPartition:
-        """Where the topics end: by the query's last look, or else as the run found them."""
+        """The topics' end offsets: from the query's last progress, else from the start of the
+        run."""
         progress = query.lastProgress
         looked = [each.latestOffset for each in progress.sources] if progress else []
         said = [json.loads(each) if each else None for each in looked]

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a sink's start has of its run. `now_ms` since 1970: when the run began. `letterings`: of
-    sources, where a sink before this one has prepared them; `shared`: the rows of each source."""
+    """The run of a sink's start. `now_ms`: the start of the run since 1970. `letterings`: source →
+    its dead letters, if an earlier sink has prepared them. `shared`: source → the rows that its
+    sinks share."""
 
     spark: SparkSession
     plan: PipelinePlan
@@ -63,9 +64,9 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a start looked at before it made anything. `dry`: without the rows of lookups; `good`:
-    the sources' good rows, none of them; `stored`: what the target has of these; `looked`: what
-    each source's topics have, `topics`: all of them."""
+    """What a start reads before it changes anything. `dry`: the plan with empty lookups. `good`:
+    empty frames with the columns of the sources' good rows; `stored`: the same of the target.
+    `looked`: source → its topics; `topics`: those of all sources."""
 
     dry: PipelinePlan
     empty: Callable[[Source], DataFrame]
@@ -82,8 +83,8 @@ def prepare(
     on_retry: Callable[[int, Retry], None],
     stopping: Callable[[], bool],
 ) -> PreparedSink:
-    """Check schemas, make sure of the tables, settle where to start. `stopping`: whether the run is
-    to end. Raises ConfigError for SQL, RunError and ChainError for what does not fit together."""
+    """Check schemas, create missing tables, settle the start offsets. `stopping`: whether the run
+    is to end. Raises ConfigError for SQL; RunError and ChainError if the sides do not fit."""
     pipeline, sink = run.plan.pipeline, of.sink
     seen = _look(run, of)
     wants = frames.columns(seen.stored)
@@ -182,7 +183,7 @@ def _lettered(
 
 
 def _announce(run: RunContext, prepared: PreparedSink) -> None:
-    """Tell who shares something with this sink where it goes on."""
+    """Report the sink's start offsets to the consumer groups and to the sinks of its source."""
     of, tip = prepared.plan, prepared.opened.chain.tip
     run.advice.stands(of, tip.reached.ends if tip else {}, prepared.topics.latest.ends)
     if _shares(run, of):
@@ -194,8 +195,8 @@ def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
 
 
 def _shares(run: RunContext, of: SinkPlan) -> bool:
-    """Whether the other sinks of its source have the same rows. Which records are lost is told by
-    who reads them; a source with one sink has nobody to share with."""
+    """Whether its source's sinks share their rows. A sink that skips losses must read for itself to
+    find them; the only sink of a source has nobody to share with."""
     is_alone = len(run.plan.sources[of.source.name].sinks) == 1
     return not (of.stateful or is_alone or _skips_losses(run, of))
 
@@ -221,7 +222,7 @@ def _reader(
 
 
 def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -> Collection[str]:
-    """Those of one of several sources: the file's, or (of folders) those that are there."""
+    """The topics of a source: those of the file, or (for folders) those that exist."""
     if source.topics:
         return source.topics
     began, now = looked[source.name], kind.look(source)
@@ -229,7 +230,7 @@ def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -
 
 
 def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
-    """What the sink's table has of no records. Raises ConfigError for what only Spark finds."""
+    """An empty frame with the target's columns. Raises ConfigError for what only Spark finds."""
     refuse_beyond(dry, of, good)
     made = frames.rows_of(dry, of.sink.input, good)
     stored = frames.stored(target_of(of.sink).rows(dry.pipeline, made))

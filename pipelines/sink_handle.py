@@ -1,7 +1,7 @@
-"""One sink of a run as its query and the run share it: the query, its lock, its error.
+"""A sink's handle: the query, its lock and its error, shared by the run and the query's thread.
 
-A run stops a sink between two batches: it holds the lock then, and a batch that comes meanwhile is
-replayed by the next run.
+A run stops a query between two micro-batches. It holds the lock for that; a micro-batch that starts
+meanwhile is interrupted, and the next run replays it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class InterruptedBatchError(Exception):
 
 
 class SinkHandle:
-    """Mutable: the start that it has, its query, whether that is to stop, why a batch failed. The
+    """Mutable: the prepared sink, the query, whether it is to stop, the error of a micro-batch. The
     query's thread calls `process`."""
 
     def __init__(
@@ -33,7 +33,7 @@ class SinkHandle:
         on_upkeep: Callable[[str, str], None],
         leave: Callable[[str], None],
     ) -> None:
-        """`leave`: tells the other sinks of its source that this one reads no more."""
+        """`leave` is called with the sink's name when it stops reading rows that it shares."""
         self.plan = plan
         self.lock = threading.Lock()
         self.stopping = False
@@ -46,12 +46,12 @@ class SinkHandle:
         self._leave = leave
 
     def is_stopping(self) -> bool:
-        """For maintenance that is under way."""
+        """Whether maintenance must end early."""
         return self.stopping
 
     def process(self, frame: Any, batch_id: int) -> None:
         """One micro-batch, for foreachBatch. Keeps the error: Spark would only show its text."""
-        # Only the one who stops the run ever holds the lock beside this thread.
+        # Apart from this thread only `stop_all` takes the lock.
         if self.stopping or not self.lock.acquire(blocking=False):
             raise InterruptedBatchError
         try:
@@ -77,9 +77,9 @@ class SinkHandle:
             self._on_upkeep(self.plan.name, wrong)
 
     def late_rows(self) -> int:
-        """What came behind the watermark in batches that ended since the last call."""
+        """Rows dropped behind the watermark in micro-batches that ended since the last call."""
         return self._late.of(self.query) if self.plan.stateful and self.query else 0
 
     def rests(self) -> None:
-        """Its query is not there any more: the other sinks await nothing of it."""
+        """The query is gone: the other sinks of its source stop waiting for this one."""
         self._leave(self.plan.name)

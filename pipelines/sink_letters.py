@@ -25,22 +25,22 @@ chain had passed those that its table lacked, for the file may have changed in b
 
 
 class Letters(Protocol):
-    """Makes a batch's dead letters of one source, at or above the offsets `skip_below`; with
-    `there`, also those below that these rows of the table have not."""
+    """Makes the dead letters of a micro-batch for one source: those at or above the offsets
+    `skip_below`; with `there`, rows of the table, also those below that are not among them."""
 
     def __call__(self, skip_below: ByPartition, there: Any = None) -> Any: ...
 
 
 class LetterStore(Protocol):
-    """The tables of dead letters, whatever the rows are."""
+    """Reads and writes tables of dead letters."""
 
     def missing(self, chain: LetterChain, source: str, letters: Letters, below: ByPartition) -> Any:
-        """The letters that the chain's table lacks; below these offsets it may have some."""
+        """The dead letters that the chain's table lacks; it may have some below these offsets."""
 
     def is_empty(self, letters: Any) -> bool: ...
 
     def write(self, chain: LetterChain, letters: Any, commit: Commit, batch_id: int) -> int:
-        """Commit them; without any there is no commit. How many there are. Raises StoppedError."""
+        """Commit the dead letters, if there are any; return their number. Raises StoppedError."""
 
 
 class LettersStoppedError(Exception):
@@ -105,8 +105,8 @@ class SinkLetters:
         bad: int | None,
         own: Commit | None,
     ) -> Written:
-        """`letters_of`: what makes a source's. `bad`: how many records of the batch no reading
-        takes, None where nobody has counted. Raises LettersStoppedError."""
+        """`letters_of` makes a source's dead letters. `bad`: the number of records that do not fit
+        `decode`, None if they are not counted. Raises LettersStoppedError."""
         return {
             one.name: self._write(one, batch_id, self._part(one, batch), letters_of, bad, own)
             for one in due
@@ -155,7 +155,7 @@ class SinkLetters:
     def _commit(
         self, lettering: Lettering[LetterChain], found: Any, commit: Commit, batch_id: int
     ) -> int:
-        """How many there are; without any there is no commit."""
+        """Their number; without any there is no commit."""
         try:
             count = self._store.write(lettering.chain, found, commit, batch_id)
         except StoppedError as stopped:

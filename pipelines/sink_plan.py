@@ -1,7 +1,7 @@
-"""The compiled plan of a run: for each sink and source, all that the file's graph decides. Pure.
+"""The compiled plan of a pipeline: what its graph says of each sink and source. Pure.
 
 A run compiles it once from a validated pipeline. What a micro-batch needs of the graph is then an
-attribute: no batch derives it again.
+attribute, and no micro-batch derives it again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipelines.model import Action, Check, OnError, Pipeline, Sink, Source, Tran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """The streams that nodes are made of, and the transforms, in the order to build them."""
+    """The sources and the transforms of a node, the transforms in the order to build them."""
 
     sources: tuple[str, ...]
     transforms: tuple[str, ...]
@@ -24,9 +24,9 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePlan:
-    """One source. `sinks`: those with rows of it, in the file's order; the first one answers for
-    its dead letters. `sending`: the checks that make its records dead letters; `judged_in`: the
-    transforms that they look at."""
+    """One source. `sinks`: the sinks with rows of it, in the file's order; the first one settles
+    the chain of its dead letters. `sending`: the checks that make its records dead letters.
+    `judged_in`: the transforms that those checks depend on."""
 
     source: Source
     sinks: tuple[str, ...]
@@ -40,17 +40,17 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """One sink. `transforms`: what its rows are made of. `checks`: those that its batches are
-    judged by: on what its rows are made of, and with the dead letters all that send some.
-    `lettered`: its sources with dead letters; `leads`: those whose dead letters it answers for.
-    `failing`: its sources of which a bad record stops the run. `groups`: source → the consumer
-    group that is told how far the sink is.
+    """One sink. `transforms`: those of its rows. `checks`: those on its sources and transforms; if
+    it leads a source, also the checks that send that source's dead letters. `lettered`: its sources
+    with dead letters. `leads`: the sources whose chain of dead letters is settled with this sink.
+    `failing`: the sources with `on_error: fail`. `groups`: source → the consumer group that gets
+    the sink's offsets.
     """
 
     name: str
     sink: Sink
     source: Source
-    """Where its rows come from; of a join of streams the first one."""
+    """The source of its rows; the first one if streams are joined."""
     sources: tuple[Source, ...]
     transforms: tuple[Transform, ...]
     checks: tuple[Check, ...]
@@ -60,17 +60,17 @@ class SinkPlan:
     stateful: Transform | None
     groups: Mapping[str, str]
     nodes: tuple[str, ...]
-    """Those that its rows and its checks are of."""
+    """The nodes of its rows and its checks."""
     letter_nodes: tuple[str, ...]
-    """Those that its sources' dead letters are made of."""
+    """The nodes of the checks that send its sources' dead letters."""
     build: Lineage
-    """Of all these nodes."""
+    """The lineage of all these nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelinePlan:
-    """A whole file. `nodes`: what each source and transform is made of. `checks_on`: the checks on
-    each node that has some."""
+    """A whole file. `nodes`: the lineage of each source and transform. `checks_on`: node → its
+    checks, for nodes that have some."""
 
     pipeline: Pipeline
     sources: Mapping[str, SourcePlan]
@@ -79,21 +79,21 @@ class PipelinePlan:
     checks_on: Mapping[str, tuple[Check, ...]]
 
     def with_rows(self, of: Mapping[str, tuple[Mapping[str, Any], ...]]) -> PipelinePlan:
-        """See `Pipeline.with_rows`; the graph stays."""
+        """See `Pipeline.with_rows`; the graph is the same."""
         return replace(self, pipeline=self.pipeline.with_rows(of))
 
     def inputs_of(self, node: str) -> set[str]:
-        """Whatever a node is made of, directly or not, in one step or many."""
+        """The direct and indirect inputs of a node."""
         transforms = self.pipeline.transforms
         return {one for each in self.nodes[node].transforms for one in transforms[each].inputs}
 
     def together(self, wanted: Iterable[str]) -> Lineage:
-        """What several nodes are made of."""
+        """The lineage of several nodes."""
         return _together(self.nodes, wanted)
 
 
 def compile_plan(pipeline: Pipeline) -> PipelinePlan:
-    """Of a pipeline that is valid."""
+    """Compile a valid pipeline."""
     nodes = {node: _lineage(pipeline, node) for node in (*pipeline.sources, *pipeline.transforms)}
     used = {
         node
@@ -137,7 +137,7 @@ def _together(nodes: Mapping[str, Lineage], wanted: Iterable[str]) -> Lineage:
 def _source_plan(
     pipeline: Pipeline, nodes: Mapping[str, Lineage], source: Source, used: set[str]
 ) -> SourcePlan:
-    """`used`: the nodes that sinks use; a check on another one looks at nothing."""
+    """`used`: the nodes that sinks use; a check on any other node has no effect."""
     sending = tuple(
         check
         for check in pipeline.checks.values()

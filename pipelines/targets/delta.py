@@ -1,4 +1,4 @@
-"""The target of a sink with `type: delta`: a Delta table, by its folder or its name."""
+"""The Delta target: `type: delta`, a table by its path or its name in the catalog."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
 class OpenDelta:
-    """A table that a run writes. Mutable: what of it has to change."""
+    """A table that is open for commits. Mutable: the column changes that are due."""
 
     def __init__(self, sink: Sink, chain: DeltaChain, run: TargetRun, constraints: Due) -> None:
-        """`constraints`: those that the table has not yet."""
+        """`constraints`: those that the table lacks."""
         self.chain = chain
         self._sink = sink
         self._run = run
@@ -50,7 +50,7 @@ class OpenDelta:
         self._steps = NO_STEPS
 
     def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
-        """Compare the table's columns. Raises RunError."""
+        """Compare the columns with the table's. Raises RunError."""
         sink = self._sink
         due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
         if not due:
@@ -63,7 +63,7 @@ class OpenDelta:
         return due == NO_STEPS
 
     def change(self) -> None:
-        """Columns first: a constraint may be over a new one."""
+        """Columns first: a constraint may use a new one."""
         spark, sink, path = self._run.session(), self._sink, self.chain.path
         change_columns(spark, path, self._steps)
         constrain(spark, sink, path, self._constraints)
@@ -100,16 +100,16 @@ class OpenDelta:
         )
 
     def half_write(self, rows: DataFrame) -> None:
-        """Files that no log entry names."""
+        """Write files that no log entry names."""
         self.chain.half_write(rows)
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """In a table beside the sink's."""
+        """Into a table next to the sink's."""
         losses = self._run.losses
         loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
-        """For OPTIMIZE and VACUUM, where the file asks for some."""
+        """OPTIMIZE and VACUUM, if the file asks for them."""
         if not self._sink.upkeep:
             return None
         return keeper_of(self._run.session(), self.chain.path, self._sink, stopping)
@@ -126,33 +126,32 @@ class DeltaTarget:
         self.sink = sink
 
     def keys(self) -> tuple[str, ...]:
-        """Of a history those and the time that a version holds from."""
+        """With scd2 the keys and the columns of `order_by`."""
         return _row_keys(self.sink)
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
-        """The table's rows, and what a merge needs beside them."""
+        """The table's columns, and those that a merge needs."""
         return _table_rows(pipeline, self.sink, made)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
-        """The table is made where it is not there. Raises RunError where it has another constraint
-        of a name."""
+        """Creates a missing table. Raises RunError if a constraint's name is taken there."""
         spark, sink = run.session(), self.sink
         path = ensure_table(spark, sink.path, sink.table, stored.schema)
         chain = DeltaChain(spark, path, run.link, run.on_retry)
         return OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
 
     def open(self, run: TargetRun) -> OpenDelta:
-        """The catalog is asked where the file names the table."""
+        """Looks up the path in the catalog if the file has a name only."""
         spark, sink = run.session(), self.sink
         path = sink.path or folder_of(spark, str(sink.table))
         return OpenDelta(sink, DeltaChain(spark, path, run.link, run.on_retry), run, ())
 
     def probe(self, connect: Connect) -> str | None:
-        """Its folder is looked at with all others that a run writes."""
+        """Nothing to ask: `pipeline check` looks at its folder."""
         return None
 
     def findings(self, trouble: str | None) -> list[Finding]:
-        """Of a table by its name."""
+        """For a table by its name."""
         sink = self.sink
         if not sink.table:
             return []
@@ -160,7 +159,7 @@ class DeltaTarget:
         return [Finding(SKIPPED, what)]
 
     def describe(self, name: ChainName) -> Seen | None:
-        """By the log of a table on this machine."""
+        """Reads the Delta log of a table on this machine."""
         folder = local_folder(self.sink.path) if self.sink.path else None
         if folder is None:
             return None
@@ -174,12 +173,12 @@ class DeltaTarget:
         )
 
     def folders(self) -> Iterator[tuple[str, str]]:
-        """The table's own."""
+        """The table's path."""
         if self.sink.path:
             yield f"sinks.{self.sink.name}.path", self.sink.path
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """Beside the table, or with a name like its."""
+        """The table's path or name with the suffix `_lost`."""
         sink = self.sink
         if sink.table is None:
             return TableAt(path=f"{sink.path}_lost")
@@ -187,7 +186,7 @@ class DeltaTarget:
 
 
 def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
-    """What goes into the table, given the rows of the sink's input. Raises ConfigError."""
+    """The rows for the table, made from the sink's input. Raises ConfigError."""
     from pyspark.errors import PySparkException
 
     names = rows.columns
@@ -222,7 +221,7 @@ def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
 
 
 def _merge_of(sink: Sink, schema: StructType, span: Span | None) -> Merge | None:
-    """How rows of these columns are merged into the table; None: they are appended."""
+    """How rows with these columns are merged into the table; None: they are appended."""
     if sink.deduplicate is not None:
         assert span is not None
         return new_rows(sink.deduplicate, schema, span)
@@ -234,5 +233,5 @@ def _merge_of(sink: Sink, schema: StructType, span: Span | None) -> Merge | None
 
 
 def _row_keys(sink: Sink) -> tuple[str, ...]:
-    """What the table has one row for."""
+    """The columns that identify a row of the table."""
     return identity(sink) if sink.mode is Mode.SCD2 else sink.keys

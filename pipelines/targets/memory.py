@@ -1,7 +1,7 @@
 """A sink target in memory, for tests: rows are Python values, commits a list. No Spark, no files.
 
-It keeps the rules that every target keeps: rows and offsets become true in one commit; a commit's
-number is the last own one + 1; a commit of another run of the same name is a reason to stop.
+It keeps the rules of every target: a commit has rows and offsets; its number is the previous one of
+the chain + 1; a commit by another run of the same name stops this run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipelines.targets.target import Connect, Seen, TableAt, TargetRun, Written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """One commit of a place."""
+    """One commit."""
 
     app_id: str
     txn_version: int
@@ -37,10 +37,11 @@ class Made:
 
 @dataclass(slots=True)
 class MemoryPlace:
-    """What outlives a run. Mutable: the commits, oldest first, and the ranges that are lost.
+    """The contents of a target; it outlives a run. Mutable: the commits, oldest first, and the lost
+    ranges.
 
-    `columns`: name → type, of what can be written. `at`: called with the name of each step of a
-    write, to raise there what a crash is to be.
+    `columns`: name → type of the columns that have a fixed type. `at` is called with the name of
+    each step of a write; a test raises its crash there.
     """
 
     columns: dict[str, str] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class MemoryPlace:
     at: Callable[[str], None] = lambda step: None
 
     def rows(self) -> list[Any]:
-        """In the order in which they were committed."""
+        """All rows in commit order."""
         return [row for made in self.commits for row in made.rows]
 
     def of(self, app_id: str) -> list[Made]:
@@ -58,7 +59,7 @@ class MemoryPlace:
 
 
 class MemoryChain:
-    """One sink's chain in one place. Mutable: the tip and how many commits were seen."""
+    """One sink's chain in one place. Mutable: the tip and the number of commits seen."""
 
     def __init__(self, place: MemoryPlace, link: Link, path: str = "memory") -> None:
         self.path = path
@@ -70,7 +71,7 @@ class MemoryChain:
         self._seen = 0
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
-        """Where the last own commit ends, or the one that handed its place on to this name."""
+        """The last commit of this name, or the one by which another name handed over to it."""
         self._seen = len(self._place.commits)
         self.tip = None
         own = self._place.of(self._app_id)
@@ -87,11 +88,11 @@ class MemoryChain:
         return None
 
     def is_there(self) -> bool:
-        """A place always is."""
+        """Always."""
         return True
 
     def others(self) -> list[OtherChain]:
-        """The chains of other names whose place nobody has taken over."""
+        """The chains of other names that nobody has taken over."""
         newest = {made.app_id: made for made in self._place.commits}
         found = []
         for app_id, made in newest.items():
@@ -102,16 +103,16 @@ class MemoryChain:
         return found
 
     def queries(self) -> set[str]:
-        """Of all own commits."""
+        """The queries of all commits of this name."""
         return {str(made.said["query"]) for made in self._place.of(self._app_id)}
 
     def take_over(self, other: OtherChain) -> None:
-        """A commit of the other name says who goes on. Raises StoppedError."""
+        """The other name commits that this one continues. Raises StoppedError."""
         old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
         hand_over(MemoryChain(self._place, old, self.path), self._app_id)
 
     def follow(self, tip: Tip | None) -> None:
-        """As the start settled it."""
+        """Continue from a settled tip."""
         self.tip = tip
 
     def move(self, commit: Commit, **more: Any) -> None:
@@ -144,14 +145,14 @@ class MemoryChain:
 
 @dataclass(frozen=True, slots=True)
 class OpenMemory:
-    """A place that a run writes."""
+    """A place that is open for commits."""
 
     chain: MemoryChain
     place: MemoryPlace
     sink: Sink
 
     def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
-        """Columns are never changed. Raises RunError for a type that is another one."""
+        """Raises RunError if a column has another type."""
         wrong = [n for n, kind in wants.items() if self.place.columns.get(n, kind) != kind]
         if wrong:
             raise RunError(f"sink `{self.sink.name}`: column {', '.join(wrong)} has another type")
@@ -173,10 +174,10 @@ class OpenMemory:
         return Written(rows=entry.metrics["numOutputRows"], version=entry.version)
 
     def half_write(self, rows: Any) -> None:
-        """Nothing of half a write is left."""
+        """Nothing: half a write leaves no trace."""
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Beside the commits."""
+        """Adds those that are not recorded."""
         self.place.lost.extend(unrecorded(lost, self.place.lost))
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
@@ -185,7 +186,7 @@ class OpenMemory:
 
 
 class MemoryTarget:
-    """A place in this process. `place` is the world's: it outlives the target."""
+    """A target in this process. `place` outlives it."""
 
     writes = "memory"
     gets_replay = True
@@ -196,23 +197,23 @@ class MemoryTarget:
         self.place = place
 
     def keys(self) -> tuple[str, ...]:
-        """As the file says them."""
+        """Those of the file."""
         return self.sink.keys
 
     def rows(self, pipeline: Pipeline, made: Any) -> Any:
-        """As they are."""
+        """Unchanged."""
         return made
 
     def prepare(self, run: TargetRun, stored: Any, topic_ids: Collection[str]) -> OpenMemory:
-        """A place always is there."""
+        """Nothing to create."""
         return self.open(run)
 
     def open(self, run: TargetRun) -> OpenMemory:
-        """For commits."""
+        """With a new chain."""
         return OpenMemory(MemoryChain(self.place, run.link), self.place, self.sink)
 
     def probe(self, connect: Connect) -> str | None:
-        """Nobody is asked."""
+        """Nothing to ask."""
         return None
 
     def findings(self, trouble: str | None) -> list[Finding]:
@@ -220,7 +221,7 @@ class MemoryTarget:
         return []
 
     def describe(self, name: ChainName) -> Seen:
-        """By its commits."""
+        """From its commits."""
         chain = MemoryChain(self.place, Link(pipeline=name.pipeline, sink=name.sink, run=""))
         found = chain.load()
         tip = found if isinstance(found, (Tip, Unreadable)) else None
@@ -231,5 +232,5 @@ class MemoryTarget:
         return iter(())
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """In the place itself."""
+        """The place itself."""
         return TableAt(path="memory")

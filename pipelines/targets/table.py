@@ -1,4 +1,4 @@
-"""The types of sinks: one row for each."""
+"""The table of sink types and their targets."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ TARGETS: Mapping[str, Callable[[Sink], SinkTarget]] = {
 
 
 def target_of(sink: Sink) -> SinkTarget:
-    """The place that a sink's rows go to."""
+    """The target of a sink."""
     return TARGETS[sink.type](sink)

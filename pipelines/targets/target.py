@@ -1,8 +1,8 @@
-"""The sink port: what a run and the commands need of the place that a sink's rows go to.
+"""The sink port: what a run and the commands need of a sink's target.
 
-A `SinkTarget` is what the file says of it: made of a `Sink` alone, without Spark. A run opens it,
-and commits through the `OpenTarget`. Rows and offsets become true in one commit, whatever the
-target is: its chain (`SinkChain`) says how far the rows go.
+A `SinkTarget` is made from a `Sink` alone, without Spark. A run opens it and commits through the
+`OpenTarget`. Every target commits rows and offsets together; its chain (`SinkChain`) knows the end
+offsets of the last commit.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from josefine_broker.client.io_blocking import BlockingClient
 
 Connect = Callable[[str, Mapping[str, str]], "BlockingClient"]
-"""Opens a client of brokers: their addresses and the settings of `security`."""
+"""Opens a client, given the brokers' addresses and the settings of `security`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAt:
-    """A Delta table by its folder or by its name in the catalog; one of the two is set."""
+    """A Delta table by its path or by its name in the catalog; one of the two is set."""
 
     path: str | None = None
     table: str | None = None
@@ -46,8 +46,8 @@ class TableAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRun:
-    """Who opens a target. `session` is asked for only where Spark is needed; `losses`: the table of
-    the records that the sink never got."""
+    """What opens a target. `session` is called only if Spark is needed. `losses`: the table of lost
+    offset ranges."""
 
     session: Callable[[], SparkSession]
     link: Link
@@ -57,7 +57,7 @@ class TargetRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a commit made: rows that it wrote, changed or deleted, and its version."""
+    """A commit: the number of rows that it wrote, changed or deleted, and its version."""
 
     rows: int
     version: int
@@ -65,8 +65,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a target says of a sink to who looks from outside. `newest`: its newest commit, where
-    the target keeps a log of them."""
+    """A sink as its target describes it outside of a run. `newest`: its newest commit, None if the
+    target keeps no log of commits."""
 
     tip: Tip | Unreadable | None
     others: Callable[[], list[OtherChain]]
@@ -75,7 +75,7 @@ class Seen:
 
 
 class SinkChain(Protocol):
-    """The commits of one sink, each linked to the one before. Mutable: the tip."""
+    """The commits of one sink, each linked to the previous one. Mutable: the tip."""
 
     path: str
     link: Link
@@ -83,25 +83,25 @@ class SinkChain(Protocol):
     query_id: str
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
-        """Where the last own commit ends."""
+        """Read the last commit of this chain."""
 
     def is_there(self) -> bool:
-        """Whether there is anything to commit to."""
+        """Whether the table or topic exists."""
 
     def others(self) -> list[OtherChain]:
-        """The chains of other names in the same place."""
+        """The chains of other names in the same target."""
 
     def queries(self) -> set[str]:
-        """Spark's ids of the queries behind the commits."""
+        """The ids of the Spark queries that made the commits."""
 
     def take_over(self, other: OtherChain) -> None:
-        """Go on where another name ended. Raises StoppedError."""
+        """Continue the chain of another name. Raises StoppedError."""
 
     def follow(self, tip: Tip | None) -> None:
-        """Go on from a tip that the start settled on."""
+        """Continue from a tip that the start settled on."""
 
     def move(self, commit: Commit, **more: Any) -> None:
-        """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
+        """Commit offsets without rows; `more` is added to the metadata. Raises StoppedError."""
 
 
 class LetterChain(SinkChain, Protocol):
@@ -110,21 +110,21 @@ class LetterChain(SinkChain, Protocol):
     def append(
         self, frame: DataFrame, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
     ) -> LogEntry:
-        """Write rows with their offsets. Raises StoppedError."""
+        """Commit rows with their offsets. Raises StoppedError."""
 
 
 class OpenTarget(Protocol):
-    """A target that a run writes."""
+    """A target that is open for commits."""
 
     @property
     def chain(self) -> SinkChain: ...
 
     def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
-        """Find out what has to change before rows with these columns (name → type) can be written;
-        whether nothing does. `said`: by the last commit. Raises RunError where it cannot be."""
+        """Find the changes that rows with these columns (name → type) need; whether there are none.
+        `said`: the metadata of the last commit. Raises RunError if the rows cannot fit."""
 
     def change(self) -> None:
-        """Change that. What a crash leaves undone is due again."""
+        """Make those changes. The next start repeats what a crash left undone."""
 
     def commit(
         self,
@@ -134,62 +134,62 @@ class OpenTarget(Protocol):
         more: Mapping[str, Any],
         span: Span | None,
     ) -> Written:
-        """Commit rows as `SinkTarget.rows` made them, with their offsets; `more` is said beside
-        them. `span`: of the rows before copies were left out, where some are. Raises StoppedError,
-        RunError where a row is refused."""
+        """Commit rows of `SinkTarget.rows` with their offsets; `more` is added to the metadata.
+        `span`: with `deduplicate`, the span of the rows before it. Raises StoppedError; RunError if
+        a row is refused."""
 
     def half_write(self, rows: DataFrame) -> None:
-        """Do what a crash leaves between the rows and their commit."""
+        """For failpoints: write the rows without their commit."""
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Write the ranges that the loss table has not. Raises StoppedError."""
+        """Add the ranges that the loss table lacks. Raises StoppedError."""
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
-        """Who does the maintenance between batches; None where none is due."""
+        """The maintenance between micro-batches; None if the file asks for none."""
 
 
 class SinkTarget(Protocol):
-    """What a pipeline file says of one sink's place."""
+    """A sink's target as the pipeline file describes it."""
 
     sink: Sink
 
     @property
     def writes(self) -> str:
-        """What its type is, as in "it writes a topic"."""
+        """The kind of target in messages: a table, a topic."""
 
     @property
     def gets_replay(self) -> bool:
-        """Whether rows of replayed dead letters can be added to those of before."""
+        """Whether replayed dead letters can be added to it."""
 
     @property
     def has_columns(self) -> bool:
-        """Whether its rows have typed columns, or only a key and a value."""
+        """Whether its rows have typed columns, not only a key and a value."""
 
     def keys(self) -> tuple[str, ...]:
-        """The columns of which the target has one row each; none where rows are only added."""
+        """The columns that identify a row; empty if rows are only appended."""
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
-        """What the target gets, of the rows of the sink's input. Raises ConfigError."""
+        """The rows for the target, made from the sink's input. Raises ConfigError."""
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenTarget:
-        """Make sure of the place before a run. `stored`: the target's columns; `topic_ids`: of the
-        topics that the sink's sources read. Raises RunError, SetupError."""
+        """Open it for a run; create a table that is missing. `stored`: an empty frame with the
+        columns. `topic_ids`: the topics of the sink's sources. Raises RunError, SetupError."""
 
     def open(self, run: TargetRun) -> OpenTarget:
-        """What is there, to commit to. Raises SetupError."""
+        """Open what exists. Raises SetupError."""
 
     def probe(self, connect: Connect) -> str | None:
-        """Ask whether a run can write there: "" or why not; None where nobody has to be asked."""
+        """Ask the brokers whether a run can write it: "" or the reason why not; None if there is
+        nothing to ask."""
 
     def findings(self, trouble: str | None) -> list[Finding]:
-        """What `pipeline check` says, given what `probe` found out."""
+        """The findings of `pipeline check`, given the result of `probe`."""
 
     def describe(self, name: ChainName) -> Seen | None:
-        """What it says of a sink, without Spark; None where only Spark finds it. Raises
-        PipelineError."""
+        """Describe a sink without Spark; None if only Spark finds it. Raises PipelineError."""
 
     def folders(self) -> Iterator[tuple[str, str]]:
-        """(key, path) of each folder that the file names for it."""
+        """(key in the file, path) of each folder that it writes."""
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """Where the ranges of records are recorded that it never got."""
+        """The table of offset ranges that the sink lost."""

@@ -1,4 +1,4 @@
-"""The target of a sink with `type: josefine`: a topic, whose records are keys and values."""
+"""The topic target: `type: josefine`, rows become records with a key and a value."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenTopic:
-    """A topic that a run writes. It only grows, so nothing of it has to fit or change."""
+    """A topic that is open for commits. It is append-only, so its columns never change."""
 
     chain: TopicChain
     run: TargetRun
 
     def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
-        """Every row is a key and a value."""
+        """Every row fits: it is a key and a value."""
         return True
 
     def change(self) -> None:
@@ -51,23 +51,23 @@ class OpenTopic:
         more: Mapping[str, Any],
         span: Span | None,
     ) -> Written:
-        """Produce the rows and decide on them and their offsets."""
+        """Produce the rows; they become visible with their offsets."""
         assert span is None, "a topic only grows"
         entry = self.chain.append(rows, commit, batch_id, more)
         return Written(rows=entry.metrics.get("numOutputRows", 0), version=entry.version)
 
     def half_write(self, rows: DataFrame) -> None:
-        """A batch that is planned."""
+        """Plan a batch only."""
         self.chain.half_write(rows)
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """In a Delta table beside the checkpoint."""
+        """Into a Delta table next to the checkpoint."""
         loss_table.record(
             self.run.session(), self.run.losses.path, self.run.losses.table, self.chain.link, lost
         )
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
-        """Brokers do the maintenance of topics."""
+        """None: brokers maintain topics."""
         return None
 
 
@@ -84,7 +84,7 @@ class TopicTarget:
         self._topic: SinkTopic = sink.topic
 
     def keys(self) -> tuple[str, ...]:
-        """None: a topic only grows."""
+        """None: a topic is append-only."""
         return ()
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
@@ -93,8 +93,7 @@ class TopicTarget:
         return topic_rows(self.sink, self._topic, made)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenTopic:
-        """Raises RunError where the sink's sources read the topic, SetupError where it is not
-        there."""
+        """Raises RunError if the sink's sources read the topic, SetupError if it does not exist."""
         from josefine_spark.environment import settle_environment
 
         topic_id = topic_id_of(self.sink, self._topic)
@@ -116,7 +115,7 @@ class TopicTarget:
         return OpenTopic(TopicChain(topic, topic_id, run.link, ledger, write, run.on_retry), run)
 
     def probe(self, connect: Connect) -> str | None:
-        """Whether the topic is there. The right to write it shows in a run."""
+        """Whether the topic exists. Only a run finds out whether the user may write it."""
         topic = self._topic
         try:
             with connect(topic.bootstrap, topic.security) as client:
@@ -128,7 +127,7 @@ class TopicTarget:
         return TROUBLES.get(found.error_code, found.error_code.name)
 
     def findings(self, trouble: str | None) -> list[Finding]:
-        """`trouble` None: nobody has asked."""
+        """`trouble` None: not probed."""
         if trouble is None:
             return []
         what = f"sink `{self.sink.name}`: topic {self._topic.topic}"
@@ -157,9 +156,9 @@ class TopicTarget:
         )
 
     def folders(self) -> Iterator[tuple[str, str]]:
-        """None: its rows are with the brokers."""
+        """No folder: brokers have the rows."""
         return iter(())
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """Beside its checkpoint: a dot is in no name, so it is nobody's checkpoint."""
+        """Next to the checkpoint. No name has a dot, so the path is no other checkpoint."""
         return TableAt(path=f"{pipeline.checkpoint_of(self.sink.name)}.lost")

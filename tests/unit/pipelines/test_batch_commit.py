@@ -3,7 +3,9 @@ begun again, and each record is once where it belongs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +13,10 @@ from pipelines.batch_commit import commit_batch
 from pipelines.checking import Checked
 from pipelines.checkpoint import CheckpointFiles
 from pipelines.errors import ChainError, RunError
+from pipelines.keeping import Group, Keeper
 from pipelines.losses import LostRange
-from pipelines.sink_handle import InterruptedBatchError
+from pipelines.sink_handle import InterruptedBatchError, SinkHandle
+from pipelines.upkeep import Chore, Upkeep
 from tests.unit.pipelines.engine import CHECKPOINT, CrashError
 from tests.unit.pipelines.memory import offset_text, parse_offset_text, wal_text
 from tests.unit.pipelines.shipped_run import (
@@ -290,3 +294,40 @@ def test_a_crash_is_no_verdict():
 
     with pytest.raises(CrashError):
         ShippedRun(world, 0.0).go()
+
+
+def test_the_topics_end_where_the_query_saw_it_last_or_else_the_start_of_the_run():
+    prepared = One().parts.prepared
+
+    def query(*looked):
+        sources = [SimpleNamespace(latestOffset=each) for each in looked]
+        return SimpleNamespace(lastProgress=SimpleNamespace(sources=sources))
+
+    assert prepared.latest(SimpleNamespace(lastProgress=None)) == {P: 10}
+    assert prepared.latest(query(offset_text({P: 17}))) == {P: 17}
+    assert prepared.latest(query(offset_text({P: 17}), offset_text({("u", 0): 3}))) == {
+        P: 17,
+        ("u", 0): 3,
+    }
+    assert prepared.latest(query(offset_text({P: 17}), None)) == {P: 10}
+
+
+def test_maintenance_follows_a_new_batch_and_its_failure_is_reported_and_none_of_the_batch():
+    one, lines = One(), []
+
+    def no_room(upkeep):
+        raise OSError("no room")
+
+    upkeep = Upkeep(chore=Chore.OPTIMIZE, every=1, within_ms=10_000)
+    group = Group(begin=lambda: None, end=lambda: None)
+    keeper = Keeper((upkeep,), no_room, lambda: group, one.parts.handle.is_stopping)
+    done: list = []
+    handle = SinkHandle(one.parts.handle.plan, done.append, lambda *line: lines.append(line), print)
+    handle.prepared = replace(one.parts.prepared, keeper=keeper)
+
+    handle.process(one.records, 0)
+    handle.process(pytest.fail, 0)
+
+    assert lines == [("lake", "optimize failed: no room")]
+    assert [each.already_there for each in done] == [False, True]
+    assert handle.error is None
