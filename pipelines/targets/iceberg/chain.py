@@ -262,7 +262,8 @@ class IcebergChain:
         """The own commit behind the last one that this run knows. Raises RunError where an attempt
         failed and the catalog does not say what came of it."""
         try:
-            metadata = self.refresh().metadata
+            # After a success the catalog's answer is the table as it is with the commit.
+            metadata = (self.refresh() if failure else self.table).metadata
         except RunError as error:
             raise _failed(self.link.sink, self.path, failure or error) from error
         # The property, too: the snapshot of a commit may be expired already.

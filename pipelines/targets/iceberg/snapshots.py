@@ -34,8 +34,8 @@ PROPERTY = "josefine.chain."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One commit of a chain. `snapshot`: its id; `rows_in`: that of the last commit with rows, 0
-    without one. Both are known of the table's property alone."""
+    """One commit of a chain. `snapshot`: its id. `rows_in`: the snapshot of the chain's last commit
+    with rows, 0 without one; only the table's property says it. `at_ms`: only a snapshot does."""
 
     app_id: str
     number: int

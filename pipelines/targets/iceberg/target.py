@@ -79,7 +79,10 @@ class OpenIceberg:
                 self._add(self.chain.refresh(), names)
                 break
             except ConflictError:
-                continue
+                continue  # columns of another commit may be there now: it is looked again
+        else:
+            what = f"sink `{self._sink.name}`: {self.chain.path}"
+            raise RunError(f"{what}: no column can be added, other commits always come between")
         self._steps = NO_STEPS
         self.chain.sweep()
 
