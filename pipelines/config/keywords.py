@@ -153,16 +153,23 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     },
     "sink": {
         "type": Word(
-            expected="delta or josefine",
+            expected="delta, iceberg or josefine",
             kind=Kind.CHOICE,
-            choices=("delta", "josefine"),
+            choices=("delta", "iceberg", "josefine"),
             required=True,
         ),
         "inputs": Word(
             expected="a list with one source or transform", kind=Kind.TEXTS, required=True
         ),
         "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT),
-        "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
+        "table": Word(
+            expected="the name of the Delta table in Spark's catalog; of type iceberg the "
+            "table's namespace and name, such as shop.orders",
+            kind=Kind.TEXT,
+        ),
+        "catalog": Word(
+            expected="a table with warehouse, uri, credential", kind=Kind.SECTION, of="catalog"
+        ),
         "topic": Word(expected="the name of a topic that is there", kind=Kind.TEXT),
         "bootstrap": Word(expected="host:port[,host:port], where not the source's", kind=Kind.TEXT),
         "security": Word(
@@ -209,6 +216,21 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
         "optimize": Word(expected="a table with every, within", kind=Kind.SECTION, of="optimize"),
         "vacuum": Word(expected="a table with every, keep, within", kind=Kind.SECTION, of="vacuum"),
+    },
+    "catalog": {
+        "warehouse": Word(
+            expected="the folder of the Iceberg tables; with uri the name that the catalog has "
+            "for it",
+            kind=Kind.TEXT,
+        ),
+        "uri": Word(
+            expected="the address of a REST catalog; without it the catalog is an SQLite file "
+            "beside the warehouse",
+            kind=Kind.TEXT,
+        ),
+        "credential": Word(
+            expected="what the REST catalog asks for, as ${secret:env:NAME}", kind=Kind.TEXT
+        ),
     },
     "deduplicate": {
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS, required=True),
@@ -332,14 +354,24 @@ MODES: Mapping[str, ModeWords] = {
 
 _OF_ANY_SINK = ("type", "inputs", "mode")
 _OF_TOPICS = ("topic", "bootstrap", "security", "key")
+_OF_OTHERS = (*_OF_TOPICS, "catalog")
 SINK_TYPES: Mapping[str, ModeWords] = {
     "delta": ModeWords(
         required=("mode",),
-        allowed=tuple(w for w in WORDS["sink"] if w not in (*_OF_ANY_SINK, *_OF_TOPICS)),
+        allowed=tuple(w for w in WORDS["sink"] if w not in (*_OF_ANY_SINK, *_OF_OTHERS)),
     ),
+    "iceberg": ModeWords(required=("table", "catalog", "mode"), allowed=("schema_evolution",)),
     "josefine": ModeWords(required=("topic",), allowed=("delivery", "mode", *_OF_TOPICS[1:])),
 }
 """Type of a sink → its own words; those of other types are refused."""
+
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "sink": {
+        "partition_by": "tables are written without partitions: a Delta table lays rows together "
+        "by `cluster_by`, readers of an Iceberg table pass over files by their columns' bounds"
+    }
+}
+"""Section → words that other tools have and that are refused with this reason."""
 
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
 from pipelines.config.loader import Scalar
 from pipelines.config.output_paths import folder
@@ -44,6 +45,8 @@ def sink_of(name: str, reader: Reader) -> Sink:
             aggregates=(),
             topic=target_of(reader, said),
         )
+    if kind == "iceberg":
+        return iceberg_sink(name, reader, said, inputs[0] if inputs else "")
     if not reader.has("mode"):
         reader.missing("mode")
     reader.exactly_one()

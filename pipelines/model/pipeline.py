@@ -301,8 +301,8 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """One Delta table, or with `topic` one topic. `aggregates` are there with mode merge, `latest`
-    with upsert and scd2, `deduplicate` perhaps with mode append."""
+    """One Delta table, or with `topic` one topic, or what `settings` say. `aggregates` are there
+    with mode merge, `latest` with upsert and scd2, `deduplicate` perhaps with mode append."""
 
     name: str
     place: Place
@@ -312,6 +312,8 @@ class Sink:
     type: str = "delta"
     """A row of `targets.table.TARGETS`."""
     topic: SinkTopic | None = None
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    """What the words of another type say, which only its target reads."""
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     key_places: tuple[Place, ...] = ()
@@ -332,7 +334,9 @@ class Sink:
     @property
     def told(self) -> str:
         """Where its rows go: a path, a table's name or a topic; "" where a secret is part of it."""
-        return self.topic.told if self.topic else self.path or self.table or ""
+        if self.topic:
+            return self.topic.told
+        return self.path or self.table or self.settings.get("table", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,18 @@ MODES = (
     "topic",
     "at_least_once",
     "state",
+    "iceberg",
 )
 """What a sink does with a batch's rows. `deduplicate`: append without copies. `cdc`: Debezium's
 envelopes into upsert, with deletes. `topic`, `at_least_once`: a topic, by both deliveries. `state`:
-append behind a window."""
+append behind a window. `iceberg`: append into an Iceberg table."""
 TOPICS = ("topic", "at_least_once")
-TOGETHER = (("append", "deduplicate", "merge"), ("upsert", "cdc", "scd2"), TOPICS, ("state",))
+TOGETHER = (
+    ("append", "deduplicate", "merge"),
+    ("upsert", "cdc", "scd2"),
+    TOPICS,
+    ("state", "iceberg"),
+)
 """Modes whose sinks die in one process."""
 
 BATCH = (
@@ -61,6 +67,8 @@ class Cell(NamedTuple):
 IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
     (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
     (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",
+    (("iceberg",), UPKEEP): "the file's words refuse `optimize` and `vacuum` of an Iceberg table",
+    (("iceberg",), REPLAY): "letters are not replayed into an Iceberg table: the CLI says so",
     (("state",), REPLAY): "letters are not replayed into rows of a state",
     (("state",), ("after_set_aside",)): "a state's checkpoint is never set aside: the run stops",
     (("state",), START[1:]): "in front of a state `on_data_loss: skip_and_record` is refused",

@@ -39,7 +39,7 @@ LEFT: dict[str, int] = {
     "josefine_broker/host": 2,
     "josefine_broker/wire": 7,
     "josefine_cli": 54,
-    "pipelines": 536,
+    "pipelines": 571,
 }
 """Folder → hits that are left in it. A folder that is not named has none."""
 

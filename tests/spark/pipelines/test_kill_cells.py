@@ -32,7 +32,12 @@ from josefine_broker.records.builder import Record
 from pipelines.base.errors import ChainError, RunError
 from pipelines.config.validate import read_pipeline
 from pipelines.dead_letters.replay import Replay, replays
+from pipelines.exactly_once.offset_chain import Tip
 from pipelines.exactly_once.reconcile import Trust
+from pipelines.inspect.sink_status import all_sides
+from pipelines.model.pipeline import Pipeline
+from pipelines.sinks.iceberg.catalog import TablePlace
+from pipelines.sources.kinds import ANY_KIND
 from tests.spark.pipelines.conftest import NOW_MS, REPOSITORY, DiedError, Lab, dying
 from tests.spark.pipelines.test_kill import KILLED
 from tests.support.kill_cells import (
@@ -91,6 +96,10 @@ WORDS = {
         "    type: josefine\n    topic: %(topic)s-out\n    key: id\n    delivery: at_least_once"
     ),
     "state": f"{TABLE}append",
+    "iceberg": (
+        "    type: iceberg\n    mode: append\n    table: lab.out\n"
+        '    catalog: { warehouse: "${LAB}/warehouse" }'
+    ),
 }
 """Mode → what its sink says."""
 PLACE = "topic, partition, offset"
@@ -200,6 +209,7 @@ MODELS = {
     "scd2": Model(f"{EVENT}, _valid_from INT, _valid_to INT, _current BOOLEAN", _versions),
     "topic": EACH,
     "at_least_once": EACH,
+    "iceberg": EACH,
     "state": Model("begin BIGINT, k STRING, records BIGINT, v_sum BIGINT", _windows),
 }
 
@@ -294,8 +304,7 @@ class Trial:
         self.write_file(loss="skip_and_record")
 
     def replay(self) -> None:
-        pipeline = read_pipeline(self.lab.file, self.lab.environment(100))
-        replays(self.lab.spark, pipeline, (), Replay.run)
+        replays(self.lab.spark, self.pipeline(), (), Replay.run)
 
     # -- what comes after ----------------------------------------------------------------------
 
@@ -335,15 +344,20 @@ class Trial:
         assert_df_equality(found, frame, ignore_row_order=True, ignore_nullable=True)
         dead = sorted((r["partition"], r["offset"]) for r in lab.arrow("dead").to_pylist())
         assert dead == sorted((r.partition, r.offset) for r in kept if r.n is None or r in held)
-        if mode not in TOPICS:
+        if mode == "iceberg":
+            tip = all_sides(self.pipeline(), ANY_KIND.look)[0].tip
+            assert isinstance(tip, Tip)
+            assert tip.reached.ends == lab.topic_ends()
+        elif mode not in TOPICS:
             assert lab.chain_ends("out", "out") == lab.topic_ends()
         assert lab.chain_ends("dead", "dead_letter.events") == lab.topic_ends()
         if self.lost:
             self.check_losses()
 
     def check_losses(self) -> None:
-        where = "../checkpoints/lab.out.lost" if self.cell.mode in TOPICS else "out_lost"
-        if self.cell.mode in TOPICS and self.cell.checkpoint == "deleted":
+        beside = self.cell.mode in (*TOPICS, "iceberg")
+        where = "../checkpoints/lab.out.lost" if beside else "out_lost"
+        if beside and self.cell.checkpoint == "deleted":
             return  # it lay beside the checkpoint
         ranges = self.lab.arrow(where).to_pylist()
         said = [
@@ -357,8 +371,19 @@ class Trial:
         if self.cell.mode in TOPICS:
             read = [{"id": int(key), **json.loads(value)} for key, value in self.read()]
             return self.once([{name: row[name] for name in names} for row in read])
+        if self.cell.mode == "iceberg":
+            found: list[Event] = self.iceberg().scan().select(*names).to_arrow().to_pylist()
+            return found
         rows: list[Event] = self.lab.arrow("out").select(names).to_pylist()
         return rows
+
+    def pipeline(self) -> Pipeline:
+        return read_pipeline(self.lab.file, self.lab.environment(100))
+
+    def iceberg(self) -> Any:
+        table = TablePlace(self.pipeline().sinks["out"]).find()
+        assert table is not None
+        return table
 
     def once(self, rows: list[Event]) -> list[Event]:
         """With at least once, a batch whose commit was not seen may be there again."""
@@ -393,6 +418,9 @@ class Trial:
         from pyspark.sql import functions as F  # noqa: N812
 
         spark = self.lab.spark
+        if self.cell.mode == "iceberg":
+            paths = [each.file.file_path for each in self.iceberg().scan().plan_files()]
+            return spark.read.parquet(*paths).select(*_names(model))
         if self.cell.mode not in TOPICS:
             table = spark.read.format("delta").load(self.lab.table("out"))
             return table.select(*_names(model))
@@ -525,8 +553,8 @@ EVERY_DAY = (
     Cell("cdc", "before_commit", "deleted"),
     Cell("deduplicate", "mid_loss:3", "kept"),
 )
-"""The steps of a batch, and what retention took. Versions, and rows of a topic or of a state, die
-every day in tests of their own."""
+"""The steps of a batch, and what retention took. Versions, and rows of a topic, of a state or of an
+Iceberg table, die every day in tests of their own."""
 
 
 @pytest.mark.parametrize("cell", EVERY_DAY, ids=str)

@@ -21,6 +21,7 @@ from pipelines.sinks.delta_commits import Link, StoppedError
 from pipelines.sinks.memory import MemoryChain, MemoryPlace, MemoryTarget
 from pipelines.sinks.target import SinkChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import TARGETS, target_of
+from tests.unit.pipelines.iceberg_lab import IcebergLab
 from tests.unit.pipelines.test_topic_chain import Brokers, chain_of
 from tests.unit.pipelines.test_topic_words import read
 from tests.unit.pipelines.test_validate import GOOD
@@ -30,9 +31,9 @@ OF_TOPICS = {"topic"}
 """Modules that may ask whether a sink is a topic: its words, and its target."""
 
 KINDS = {
-    *("DeltaChain", "TopicChain", "MemoryChain"),
-    *("DeltaTarget", "TopicTarget", "MemoryTarget"),
-    *("OpenDelta", "OpenTopic", "OpenMemory"),
+    *("DeltaChain", "IcebergChain", "TopicChain", "MemoryChain"),
+    *("DeltaTarget", "IcebergTarget", "TopicTarget", "MemoryTarget"),
+    *("OpenDelta", "OpenIceberg", "OpenTopic", "OpenMemory"),
 }
 TP = TopicPartition("in", 0)
 Chains = Callable[..., SinkChain]
@@ -76,7 +77,7 @@ def test_nobody_asks_what_a_chain_is():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and last_name(node.func) == "isinstance":
                 kinds = {last_name(each) for each in ast.walk(node.args[1])}
-                if {"DeltaChain", "TopicChain", "MemoryChain"} & kinds:
+                if KINDS & kinds:
                     found.append(f"{path.name}:{node.lineno}")
                 if last_name(node.args[0]).lstrip("_") in ("chain", "opened"):
                     found.append(f"{path.name}:{node.lineno}")
@@ -98,9 +99,11 @@ def in_brokers() -> Chains:
     return lambda run, sink="out": chain_of(brokers, run, sink=sink)
 
 
-@pytest.fixture(params=[in_memory, in_brokers], ids=["memory", "topic"])
-def chains(request: pytest.FixtureRequest) -> Chains:
+@pytest.fixture(params=[in_memory, in_brokers, IcebergLab], ids=["memory", "topic", "iceberg"])
+def chains(request: pytest.FixtureRequest, tmp_path: Path) -> Chains:
     """Chains of several runs and names into one place."""
+    if request.param is IcebergLab:
+        return IcebergLab(tmp_path).chain
     made: Chains = request.param()
     return made
 

@@ -63,7 +63,7 @@ BAD = {
         "61: sinks.out.path: `path` is for type delta; this sink's type is josefine"
     ],
     "topic: big, table: x": [
-        "62: sinks.out.table: `table` is for type delta; this sink's type is josefine"
+        "62: sinks.out.table: `table` is for type delta or iceberg; this sink's type is josefine"
     ],
     "topic: big, mode: upsert": [
         "61: sinks.out.mode: a topic only grows: expected append; found `upsert`"
@@ -72,8 +72,8 @@ BAD = {
         "61: sinks.out.keys: `keys` is for type delta; this sink's type is josefine"
     ],
     "topic: big, schema_evolution: add": [
-        "73: sinks.out.schema_evolution: `schema_evolution` is for type delta; this sink's type is "
-        "josefine"
+        "73: sinks.out.schema_evolution: `schema_evolution` is for type delta or iceberg; this "
+        "sink's type is josefine"
     ],
     "topic: big, deduplicate: { keys: [id] }": [
         "55: sinks.out.deduplicate: `deduplicate` is for type delta; this sink's type is josefine"
@@ -113,7 +113,7 @@ def test_an_editor_shows_it_too(words):
 @pytest.mark.parametrize("word", [w for w in VOCABULARY["sink"] if w not in OWN])
 def test_every_word_of_a_table_is_refused(word):
     assert any(
-        line.endswith(f"sinks.out.{word}: `{word}` is for type delta; this sink's type is josefine")
+        line.endswith("; this sink's type is josefine") and f"out.{word}: `{word}` is for" in line
         for line in told(f"topic: big, {word}: x")
     )
 

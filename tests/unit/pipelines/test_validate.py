@@ -59,8 +59,8 @@ TOP_WORDS = (
     "trigger, restart, metrics, tests"
 )
 SINK_WORDS = (
-    "type, inputs, path, table, topic, bootstrap, security, key, delivery, "
-    "mode, keys, aggregate, order_by, delete_when, on_delete, "
+    "type, inputs, path, table, catalog, topic, bootstrap, security, key, "
+    "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, "
     "deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
 )
 

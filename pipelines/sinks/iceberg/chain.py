@@ -1,0 +1,323 @@
+"""Chained commits into one Iceberg table: rows, both offset maps and the next number in one.
+
+Rules: a commit is believed only when the table shows it with our run's mark; its number is the last
+own one + 1, never Spark's batch id; a commit that another run wrote is a reason to stop. The chain
+is looked at before each attempt, and an attempt demands that the snapshot it looked at is still the
+current one: so a commit of another writer costs an attempt, one of the same sink ends this run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines.base.errors import RunError
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import OtherChain
+from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
+from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.delta_log import LogEntry
+from pipelines.sinks.iceberg import snapshots
+from pipelines.sinks.iceberg.catalog import ConflictError
+from pipelines.sinks.iceberg.files import RowFiles, folder_name, folder_of, orphans
+from pipelines.sinks.iceberg.snapshots import Entry
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+CONFLICTS_MAX = 20
+"""Attempts of one commit, each after another writer's: a table that nobody gets into is told."""
+PAUSE_S = 0.1
+"""After the first attempt; after the n-th n times as long."""
+ANOTHER = Retry(mark="", says="another commit came between", pause_s=PAUSE_S)
+NO_ANSWER = Retry(mark="", says="the catalog did not answer", pause_s=1.0)
+
+
+class IcebergChain:
+    """One sink's chain in one table. Mutable: the table as last seen, the tip, the last number."""
+
+    def __init__(
+        self,
+        table: Table | None,
+        told: str,
+        link: Link,
+        files: Callable[[], RowFiles],
+        on_retry: Callable[[int, Retry], None] = lambda batch_id, retry: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`table` None: there is none, and nothing to commit to."""
+        self.path = told
+        self.link = link
+        self.tip: Tip | None = None
+        self.query_id = ""
+        self._table = table
+        self._files = files
+        self._on_retry = on_retry
+        self._pause = pause
+        self._app_id = link.app_id
+        self._number = 0
+        self._has_swept = False
+
+    @property
+    def table(self) -> Table:
+        """As last seen."""
+        assert self._table is not None
+        return self._table
+
+    def refresh(self) -> Table:
+        """As it is now. Raises RunError where the catalog does not say."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self.table.refresh()
+            except Exception as error:
+                retry = _retry_of(error)
+                if retry is None or attempt == ATTEMPTS_MAX:
+                    why = _first_line(error)
+                    what = f"sink `{self.link.sink}`: {self.path} cannot be read: {why}"
+                    raise RunError(what) from error
+                self._on_retry(NO_BATCH, retry)
+                self._pause(retry.pause_s * attempt)
+        raise AssertionError("unreachable")
+
+    def load(self) -> Tip | Unreadable | HandedOn | None:
+        """Find the last own commit."""
+        self.tip = None
+        if self._table is None:
+            return None
+        metadata = self.refresh().metadata
+        self._number = snapshots.newest_number(metadata, self._app_id)
+        found = snapshots.last_tip(metadata, self._app_id, self._added_by)
+        self.tip = found if isinstance(found, Tip) else None
+        return found
+
+    def is_there(self) -> bool:
+        """Whether there is a table."""
+        return self._table is not None
+
+    def others(self) -> list[OtherChain]:
+        """The chains of other names in this table."""
+        if self._table is None:
+            return []
+        return snapshots.other_chains(self.table.metadata, self._app_id)
+
+    def queries(self) -> set[str]:
+        """Spark's ids of the queries behind the commits that are in sight."""
+        if self._table is None:
+            return set()
+        found = snapshots.everywhere(self.table.metadata, self._app_id)
+        return {str(entry.said.get("query", "")) for entry in found}
+
+    def newest(self) -> LogEntry | None:
+        """The newest own commit whose rows the table has."""
+        if self._table is None:
+            return None
+        found = snapshots.entries(self.table.metadata)
+        own = next((entry for entry in found if entry.app_id == self._app_id), None)
+        return _log_entry(own, 0) if own else None
+
+    def take_over(self, other: OtherChain) -> None:
+        """Hand the other name's place on to this one, in a commit of *its* next number, so that of
+        a run under the old name and this one only one goes on. Raises StoppedError."""
+        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
+        chain = IcebergChain(self._table, self.path, old, self._files, self._on_retry, self._pause)
+        hand_over(chain, self._app_id)
+
+    def follow(self, tip: Tip | None) -> None:
+        """Continue from a tip that the start-up reconciliation settled on."""
+        self.tip = tip
+
+    def move(self, commit: Commit, **more: Any) -> None:
+        """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
+        self._refuse_lost_race()
+        self._committed([], commit, NO_BATCH, more)
+
+    def append(
+        self, frame: Any, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
+    ) -> LogEntry:
+        """Write rows and commit them; without rows the offsets are committed all the same. Raises
+        StoppedError."""
+        self._refuse_lost_race()
+        folder = self._folder(commit.txn_version)
+        paths = self._written(frame, folder, batch_id)
+        found = self._data_files(paths)
+        if not found:
+            self._files().remove(folder)
+        entry = self._committed(found, commit, batch_id, more)
+        if not self._has_swept:
+            # The numbers of the runs before this one are decided now.
+            self._has_swept = True
+            self.sweep()
+        return entry
+
+    def half_write(self, frame: Any) -> None:
+        """What a crash leaves between the files and the commit that names them."""
+        number = (self.tip.txn_version if self.tip else self._number) + 1
+        self._files().write(frame, self._folder(number))
+
+    def sweep(self) -> None:
+        """Remove the folders of runs that died before their commit, as soon as it can come no
+        more: when another run has committed that number."""
+        parent, files = self._parent(), self._files()
+        runs = snapshots.runs_of(self.table.metadata, self._app_id)
+        for name in orphans(files.names(parent), runs):
+            files.remove(f"{parent}/{name}")
+
+    def _folder(self, number: int) -> str:
+        return f"{self._parent()}/{folder_name(number, self.link.run)}"
+
+    def _parent(self) -> str:
+        uuid = str(self.table.metadata.table_uuid)
+        return folder_of(self.table.location(), uuid, self.link.name)
+
+    def _refuse_lost_race(self) -> None:
+        metadata = self.refresh().metadata
+        if snapshots.newest_number(metadata, self._app_id) > self._number:
+            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+
+    def _written(self, frame: Any, folder: str, batch_id: int) -> Sequence[str]:
+        """Files are only files until they are committed: to write them again does no harm."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self._files().write(frame, folder)
+            except Exception as error:
+                retry = retry_of(error)
+                if retry is None or attempt == ATTEMPTS_MAX:
+                    raise
+                self._on_retry(batch_id, retry)
+                self._pause(retry.pause_s * attempt)
+        raise AssertionError("unreachable")
+
+    def _data_files(self, paths: Sequence[str]) -> list[DataFile]:
+        """Those that have rows, as the table's manifests describe them: by their footers. Raises
+        RunError where the table takes no such columns."""
+        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+        table = self.table
+        try:
+            found = [parquet_file_to_data_file(table.io, table.metadata, each) for each in paths]
+        except ValueError as error:
+            what = f"sink `{self.link.sink}`: {self.path} takes no such rows"
+            raise RunError(f"{what}: {error}") from error
+        return [each for each in found if each.record_count]
+
+    def _committed(
+        self,
+        files: Sequence[DataFile],
+        commit: Commit,
+        batch_id: int,
+        more: Mapping[str, Any] | None,
+    ) -> LogEntry:
+        """Commit until the table shows it; raise StoppedError when another run's is there."""
+        said = said_of(self.link, self.query_id, commit, batch_id, more)
+        for attempt in range(1, CONFLICTS_MAX + 1):
+            failure: Exception | None = None
+            try:
+                self._attempt(files, commit.txn_version, said)
+            except Exception as error:
+                failure = error
+            own = self._own_after(failure)
+            if own is not None and self._is_mine(own, batch_id, commit):
+                # Also after a failure: the commit may be there although its answer was lost.
+                self._number = commit.txn_version
+                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
+                return _log_entry(own, sum(each.record_count for each in files))
+            if own is not None or failure is None:
+                raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
+            retry = _retry_of(failure)
+            if retry is None or attempt == CONFLICTS_MAX:
+                raise _failed(self.link.sink, self.path, failure) from failure
+            self._on_retry(batch_id, retry)
+            self._pause(retry.pause_s * attempt)
+        raise AssertionError("unreachable")
+
+    def _attempt(self, files: Sequence[DataFile], number: int, said: Mapping[str, Any]) -> None:
+        """One transaction: the snapshot with its summary, and the table's property."""
+        from pyiceberg.table import TableProperties
+
+        table = self.table
+        last = snapshots.kept(table.metadata, self._app_id)
+        summary = snapshots.summary_of(self._app_id, number, said)
+        with table.transaction() as change:
+            if table.metadata.name_mapping() is None:
+                # By it readers find columns in files that have no field ids, as Spark's have none.
+                names = table.schema().name_mapping.model_dump_json()
+                change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names})
+            with change.update_snapshot(snapshot_properties=summary).fast_append() as rows:
+                for each in files:
+                    rows.append_data_file(each)
+            rows_in = rows.snapshot_id if files else (last.rows_in if last else 0)
+            entry = Entry(
+                app_id=self._app_id,
+                number=number,
+                said=said,
+                snapshot=rows.snapshot_id,
+                rows_in=rows_in,
+            )
+            change.set_properties(snapshots.property_of(entry))
+
+    def _own_after(self, failure: Exception | None) -> Entry | None:
+        """The own commit behind the last one that this run knows. Raises RunError where an attempt
+        failed and the catalog does not say what came of it."""
+        try:
+            # After a success the catalog's answer is the table as it is with the commit.
+            metadata = (self.refresh() if failure else self.table).metadata
+        except RunError as error:
+            raise _failed(self.link.sink, self.path, failure or error) from error
+        # The property, too: the snapshot of a commit may be expired already.
+        last = snapshots.kept(metadata, self._app_id)
+        found = [*snapshots.everywhere(metadata, self._app_id), *([last] if last else [])]
+        return next((entry for entry in found if entry.number > self._number), None)
+
+    def _is_mine(self, entry: Entry, batch_id: int, commit: Commit) -> bool:
+        mark = (entry.said.get("run"), entry.said.get("batch"), entry.number)
+        return mark == (self.link.run, batch_id, commit.txn_version)
+
+    def _added_by(self) -> Collection[int]:
+        current = self.table.current_snapshot()
+        manifests = current.manifests(self.table.io) if current else []
+        return {each.added_snapshot_id for each in manifests if each.added_snapshot_id}
+
+
+def _retry_of(failure: Exception) -> Retry | None:
+    """Another commit, or an answer that did not come: the next look tells whether it is there."""
+    from pyiceberg import exceptions
+
+    lost = (
+        exceptions.CommitStateUnknownException,
+        exceptions.ServerError,
+        exceptions.ServiceUnavailableError,
+        exceptions.TooManyRequestsError,
+        OSError,
+    )
+    if isinstance(failure, ConflictError):
+        return ANOTHER
+    if isinstance(failure, lost):
+        return NO_ANSWER
+    return ANOTHER if "database is locked" in str(failure) else None
+
+
+def _failed(sink: str, told: str, failure: Exception) -> Exception:
+    return RunError(
+        f"sink `{sink}`: a commit into {told} failed: {_first_line(failure)}; the next run finds "
+        "out whether it is there and goes on"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _log_entry(entry: Entry, rows: int) -> LogEntry:
+    """As a Delta log's entry tells it."""
+    return LogEntry(
+        version=entry.number,
+        operation="WRITE",
+        txn_version=entry.number,
+        txns={entry.app_id: entry.number},
+        metadata=entry.said,
+        metrics={"numOutputRows": rows},
+        at_ms=entry.at_ms,
+    )
