@@ -113,7 +113,7 @@ def test_health_fails_below_the_reserve_that_the_configuration_asks_for(tmp_path
     with BrokerProcess(tmp_path, broker__disk_free_bytes_min=1) as broker:
         disk = json.loads(broker.get("/health")[1])["checks"]["disk"]
         assert disk["ok"]
-        assert disk["detail"].endswith("bytes free, 1 are to be")
+        assert disk["detail"].endswith("bytes free, 1 required")
         broker.stop()
         broker.overrides["broker__disk_free_bytes_min"] = 2**62
 
