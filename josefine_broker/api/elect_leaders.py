@@ -11,8 +11,13 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.controller.controller import DECISION_PARTITIONS_MAX
 from josefine_broker.engine.metadata.changes import Decision, PartitionState
-from josefine_broker.engine.metadata.elections import ElectionRules, ElectionType, Liveness, elect
 from josefine_broker.engine.metadata.image import TopicEntry
+from josefine_broker.engine.metadata.leader_election import (
+    ElectionRules,
+    ElectionType,
+    Liveness,
+    elect,
+)
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.metadata.topic_config import resolve
 from josefine_broker.engine.proposing import answer_when_settled, submit_change

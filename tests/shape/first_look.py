@@ -53,7 +53,7 @@ QUESTIONS = (
     ),
     Question(
         "How is the leader of a partition elected?", "engine partition leader election",
-        "josefine_broker/engine/metadata/elections.py",
+        "josefine_broker/engine/metadata/leader_election.py",
     ),
     Question(
         "What does a static member of a group find when it joins again?",

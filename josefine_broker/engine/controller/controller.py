@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from josefine_broker.engine.controller.membership import MemberChange, next_member_change
 from josefine_broker.engine.metadata.changes import BrokerState, Decision, PartitionState
 from josefine_broker.engine.metadata.config_texts import flag
-from josefine_broker.engine.metadata.elections import ElectionRules, Liveness, prefer, settle
 from josefine_broker.engine.metadata.image import (
     BrokerEntry,
     MetadataImage,
     PartitionEntry,
     TopicEntry,
 )
+from josefine_broker.engine.metadata.leader_election import ElectionRules, Liveness, prefer, settle
 from josefine_broker.engine.metadata.reassignment import complete
 
 DECISION_PARTITIONS_MAX = 5_000

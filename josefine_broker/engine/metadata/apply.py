@@ -38,7 +38,6 @@ from josefine_broker.engine.metadata.changes import (
     SetFeatures,
     UnregisterBroker,
 )
-from josefine_broker.engine.metadata.elections import is_clean
 from josefine_broker.engine.metadata.features import check_level
 from josefine_broker.engine.metadata.image import (
     ACCESS_LEVEL,
@@ -58,6 +57,7 @@ from josefine_broker.engine.metadata.image_edits import (
     with_partitions,
     with_topic,
 )
+from josefine_broker.engine.metadata.leader_election import is_clean
 from josefine_broker.engine.metadata.reassignment import check_target, drops_replicas, retarget
 from josefine_broker.engine.metadata.registration import register, unregister
 

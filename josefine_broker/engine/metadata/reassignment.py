@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.metadata.elections import Liveness, first, led_by, trusted
 from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
+from josefine_broker.engine.metadata.leader_election import Liveness, first, led_by, trusted
 
 
 def original(entry: PartitionEntry) -> tuple[int, ...]:

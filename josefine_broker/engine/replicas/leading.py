@@ -14,8 +14,8 @@ from josefine_broker.base.rounds import steps
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.changes import AlterIsr, IsrItem
-from josefine_broker.engine.metadata.elections import eligible
 from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
+from josefine_broker.engine.metadata.leader_election import eligible
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 

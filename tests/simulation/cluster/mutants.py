@@ -13,7 +13,7 @@ from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.cluster.joining import Asking
 from josefine_broker.engine.cluster.peers import Peers
 from josefine_broker.engine.controller import membership
-from josefine_broker.engine.metadata import apply, elections, reassignment, registration
+from josefine_broker.engine.metadata import apply, leader_election, reassignment, registration
 from josefine_broker.engine.metadata_quorum.quorum import Quorum
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
@@ -173,7 +173,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="a leader comes from the ISR",
-        function=elections.settle,
+        function=leader_election.settle,
         old="brokers.live & trusted.intersection(isr)",
         new="brokers.live",
         faults=STOPS,
@@ -181,7 +181,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="who may have lost records leaves the ISR before an election",
-        function=elections.trusted,
+        function=leader_election.trusted,
         old="if not entry.doubts:",
         new="if True:",
         faults=OUTAGES,
@@ -327,7 +327,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",
-        function=elections.eligible,
+        function=leader_election.eligible,
         old="if len(isr) >= min(min_insync_replicas, len(entry.replicas)):",
         new="if True:",
         faults=OUTAGES | PAUSES,

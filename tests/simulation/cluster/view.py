@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.metadata.elections import trusted
 from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry, TopicEntry
+from josefine_broker.engine.metadata.leader_election import trusted
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import (
     NO_PRODUCER_EPOCH,

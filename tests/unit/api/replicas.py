@@ -28,8 +28,8 @@ from josefine_broker.engine.metadata.changes import (
     PartitionState,
     RegisterBroker,
 )
-from josefine_broker.engine.metadata.elections import ElectionRules, Liveness, settle
 from josefine_broker.engine.metadata.image import Endpoint, MetadataImage, PartitionEntry
+from josefine_broker.engine.metadata.leader_election import ElectionRules, Liveness, settle
 from josefine_broker.engine.metadata_quorum.apply_committed import apply_block
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetcher
 from josefine_broker.engine.purgatory.purgatory import Parked

@@ -27,13 +27,13 @@ from josefine_broker.engine.metadata.changes import (
     Origin,
     RegisterBroker,
 )
-from josefine_broker.engine.metadata.elections import eligible
 from josefine_broker.engine.metadata.image import (
     NO_LEADER,
     MetadataImage,
     PartitionEntry,
     TopicEntry,
 )
+from josefine_broker.engine.metadata.leader_election import eligible
 from tests.unit.engine.controller import controller_rules as rules
 from tests.unit.engine.controller.controller_rules import Heard
 

@@ -22,7 +22,12 @@ from josefine_broker.engine.metadata.changes import (
     ReassignPartitions,
     UnregisterBroker,
 )
-from josefine_broker.engine.metadata.elections import ElectionRules, ElectionType, Liveness, elect
+from josefine_broker.engine.metadata.leader_election import (
+    ElectionRules,
+    ElectionType,
+    Liveness,
+    elect,
+)
 from tests.unit.engine.controller import controller_rules as rules
 from tests.unit.engine.controller.controller_world import BALANCE_MS, BROKERS, SESSION_MS, World
 

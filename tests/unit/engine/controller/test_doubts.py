@@ -16,20 +16,20 @@ from josefine_broker.engine.metadata.changes import (
     RegisterBroker,
     SetFeatures,
 )
-from josefine_broker.engine.metadata.elections import (
-    ElectionRules,
-    ElectionType,
-    Liveness,
-    elect,
-    prefer,
-    settle,
-)
 from josefine_broker.engine.metadata.image import (
     NO_LEADER,
     Doubt,
     FeatureRange,
     MetadataImage,
     PartitionEntry,
+)
+from josefine_broker.engine.metadata.leader_election import (
+    ElectionRules,
+    ElectionType,
+    Liveness,
+    elect,
+    prefer,
+    settle,
 )
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata.reassignment import complete

@@ -2,14 +2,14 @@
 
 import pytest
 
-from josefine_broker.engine.metadata.elections import (
+from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
+from josefine_broker.engine.metadata.leader_election import (
     ElectionRules,
     Liveness,
     eligible,
     prefer,
     settle,
 )
-from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
 from tests.unit.engine.metadata.images import partition
 
 SAFE = ElectionRules()

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.metadata.elections import Liveness
 from josefine_broker.engine.metadata.image import NO_LEADER
+from josefine_broker.engine.metadata.leader_election import Liveness
 from josefine_broker.engine.metadata.reassignment import complete, retarget
 from tests.unit.engine.metadata.images import broker, partition
 
