@@ -476,7 +476,7 @@ def test_broker_whose_own_name_is_no_super_user_says_so_at_the_start(tmp_path: P
     wait_until(lambda: not broker.alive, 60, "the end")
 
     (line,) = broker.output.splitlines()
-    assert line.startswith("error: acls.super_users has no User:CN=broker: ")
+    assert line.startswith("error: acls.super_users lacks User:CN=broker, ")
 
 
 def test_commands_say_to_a_page_who_asks(guarded: Guarded) -> None:

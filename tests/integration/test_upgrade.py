@@ -62,7 +62,7 @@ def test_a_cluster_of_before_is_raised_to_what_its_brokers_understand(tmp_path: 
         }
         assert before["josefine.version"]["level"] == 2
         refused = asked("quotas", "set", "-u", "alice", "--producer-byte-rate", "1000000")
-        assert "from josefine.version 7 on" in refused.err, refused
+        assert "quotas need josefine.version 7: finalize that level first" in refused.err, refused
 
         assert "--yes" in asked("features", "upgrade").err
         wrong = asked("features", "upgrade", "josefine.version=99", "--yes")
