@@ -1,5 +1,6 @@
 """Josefine beside bare.py: the same clients, the same records, turn about in one run. With
-BENCH_BESIDE=headers beside itself, without validation of records (`log.validate_records: headers`).
+BENCH_BESIDE=headers beside itself, without validation of records (`log.validate_records: headers`);
+with BENCH_BESIDE=checkout BENCH_CHECKOUT=FOLDER beside the broker of another checkout.
 
 A round starts each broker afresh in an empty directory, in alternating order, and takes every
 measure once. What is told is the median over the rounds, and of the rounds' ratios: a noisy

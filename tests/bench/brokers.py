@@ -49,6 +49,16 @@ def josefine(directory: Path, partitions: int = 1, **config: object) -> Iterator
         yield Running("josefine", broker.bootstrap, broker.pid)
 
 
+@contextmanager
+def other_checkout(directory: Path) -> Iterator[Running]:
+    """The broker of another checkout (`BENCH_CHECKOUT`): what a change costs, before and after."""
+    with BrokerProcess(directory, start=False) as broker:
+        broker.code = Path(os.environ["BENCH_CHECKOUT"])
+        broker.start()
+        create_topic(broker.bootstrap, TOPIC, 1)
+        yield Running("checkout", broker.bootstrap, broker.pid)
+
+
 def headers(directory: Path) -> AbstractContextManager[Running]:
     """Ours, which checks of what is produced the headers alone: what validation costs."""
     return josefine(directory, log__validate_records="headers")
@@ -70,7 +80,7 @@ def bare(directory: Path) -> Iterator[Running]:
         process.wait()
 
 
-BESIDE = {"bare": bare, "headers": headers}
+BESIDE = {"bare": bare, "headers": headers, "checkout": other_checkout}
 PEER = os.environ.get("BENCH_BESIDE", "bare")
 BROKERS = {"josefine": josefine, PEER: BESIDE[PEER]}
 
