@@ -250,7 +250,7 @@ class Settling:
             )
         )
 
-    def _loaded(self, chain: SinkChain, beside: Collection[str]) -> Tip | Unreadable | None:
+    def _loaded(self, chain: SinkChain, siblings: Collection[str]) -> Tip | Unreadable | None:
         """What the table says of this name, or of the one that it had before."""
         found = chain.load()
         if isinstance(found, (Tip, Unreadable)):
@@ -261,7 +261,7 @@ class Settling:
             chain.link.name,
             others,
             self._topics.latest.topic_ids,
-            beside=beside,
+            siblings=siblings,
             renames={} if stays else self._wishes.renames,
             new_chains=self._wishes.new_chains,
         )
