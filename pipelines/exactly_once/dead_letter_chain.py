@@ -149,8 +149,7 @@ def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -
 
 
 class Lettering(Generic[SomeChain]):
-    """A dead-letter chain and how far this run advanced it. Mutable; shared by the sinks' threads.
-    """
+    """A dead-letter chain and its advance in this run. Mutable; shared by the sinks' threads."""
 
     def __init__(self, chain: SomeChain, where: str | None) -> None:
         """`where`: the dead-letter table as the file names it."""
