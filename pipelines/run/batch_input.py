@@ -56,11 +56,11 @@ def nodes_of(plan: PipelinePlan, sink: SinkPlan, rows_in: RowsIn) -> dataframes.
     """The nodes from which a sink's rows, checks and dead letters are made."""
     if rows_in.node is None:
         return dataframes.nodes_for(plan, sink, rows_in.good)
-    others = {
+    read_again = {
         name: dataframes.good_rows(parsed, reading_of(plan.pipeline.sources[name]))
         for name, parsed in rows_in.parsed.items()
     }
-    return dataframes.nodes_for(plan, sink, rows_in.good, rows_in.node, others)
+    return dataframes.nodes_for(plan, sink, rows_in.good, rows_in.node, read_again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from tests.unit.test_style import PACKAGES, ROOT
 WORDS = {
     r"(?<!offsets )(?<!records )(?<!far )(?<!\bis )(?<!\bare )\bbehind\b(?! by)": "after, later",
     r"\bbesides?\b": "alongside, with, next to",
-    r"\b(is|are|was|were|be|been|being) told\b|\btells?\b|(?<![.`])\btold\b": "reports, is notified",
+    r"\b(is|are|was|were|be|been|being) told\b|\btells?\b|(?<![.`])\btold\b": "reports, notified",
     r"\bsays?\b(?! why)": "reports, states, names, contains",
     r"\bis none of\b|\bof a [a-z]+ that there is not\b": "is not a valid ..., unknown ...",
     r"\bbegins? at\b": "starts at",
