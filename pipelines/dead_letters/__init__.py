@@ -1,1 +1,1 @@
-"""Records that a pipeline could not use: written, summarised, replayed."""
+"""Dead letters of a pipeline: written, summarised, replayed."""

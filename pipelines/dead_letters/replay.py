@@ -1,9 +1,9 @@
-"""`dlq replay`: the dead letters of a source once more through the file as it is now, exactly once.
+"""Replay of a source's dead letters through the current pipeline file, exactly once (`dlq replay`).
 
-What the file takes now goes into the tables that had left it out; what it does not stays a letter.
-Which letters those are is written down first (`replay_table.py`), then each sink gets its rows in
-one commit of a chain of its own, whose version is the replay's number: it is made once, whatever is
-killed, and an unfinished replay is finished before another begins.
+A record that the file accepts now goes into the tables that left it out; any other stays a dead
+letter. The plan is committed first (`replay_table.py`). Then each sink gets its rows in one commit
+of a separate chain, whose version is the replay's number. So the commit is made once, whatever is
+killed, and an unfinished replay is finished before another one starts.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class Replay:
-    """One source's letters. `only`: the sinks that the user named, whatever their chains say."""
+    """The replay of one source. `only`: the sinks that the user named, overriding their chains."""
 
     def __init__(
         self, spark: SparkSession, plan: PipelinePlan, source: Source, only: Collection[str] = ()
     ) -> None:
-        # In a session of its own: the views of a transform must not meet the caller's.
+        # In a session of its own: a transform's views must not collide with the caller's.
         self._spark = spark.newSession()
         self._plan, self._pipeline, self._source = plan, plan.pipeline, source
         self._run = uuid4().hex
@@ -51,7 +51,7 @@ class Replay:
         self._look = Look(self._spark, plan, source, self._table, only)
 
     def look(self) -> Outlook:
-        """What `run` would do now. Writes nothing."""
+        """The result of a `run` now. Writes nothing."""
         self._refuse_lost_table()
         number = self._table.newest
         if number == 0:
@@ -64,7 +64,7 @@ class Replay:
             planned.unpersist()
 
     def run(self) -> Outlook:
-        """Finish what was begun, or begin and finish the next. Raises RunError, ChainError."""
+        """Finish an unfinished replay, or make the next one. Raises RunError, ChainError."""
         outlook = self.look()
         try:
             if outlook.replay is None and outlook.planned:
@@ -122,7 +122,8 @@ class Replay:
             )
 
     def _refuse_lost_table(self) -> None:
-        """Else letters would be replayed again, or the sinks take a replay for one of before."""
+        """Raise RunError if the replay table lost replays: dead letters would be replayed again, or
+        a sink would take a new replay for an earlier one of the same number and skip it."""
         newest = self._table.newest
         for sink in self._look.sinks:
             version = _version(self._opened(sink).chain)
@@ -130,12 +131,12 @@ class Replay:
                 raise RunError(
                     f"sink `{sink.name}` has replay {version} of source `{self._source.name}`, but "
                     f"{self._table.told} ends at {newest}: it was deleted or restored, and which "
-                    "letters were replayed is not known; bring it back, or set the dead letters' "
-                    "table aside, too"
+                    "dead letters were replayed is not known; bring it back, or set the dead "
+                    "letters' table aside, too"
                 )
 
     def _is_unfinished(self, number: int, planned: DataFrame) -> bool:
-        """Whether a sink has not got its rows of the newest replay. `planned`: its letters."""
+        """Whether a sink lacks its rows of the newest replay. `planned`: its dead letters."""
         names = {name for row in planned.select("sinks").distinct().collect() for name in row[0]}
         known = {sink.name: sink for sink in self._look.sinks}
         for name in sorted(names):
@@ -147,14 +148,14 @@ class Replay:
         return any(_version(self._opened(known[name]).chain) < number for name in names)
 
     def _again(self, number: int, planned: DataFrame) -> Outlook:
-        """A replay that died in between: the same letters, all of which must still be good."""
+        """Resume an unfinished replay: the same dead letters, all of which must still be good."""
         letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
         _, bad = self._look.judged(letters)
         if bad:
             what = counted(len(bad), "letter")
             raise RunError(
                 f"replay {number} of source `{self._source.name}` was begun with {what} that the "
-                f"file does not take any more ({bad[0][3]}): mend it, then finish the replay"
+                f"file does not take any more ({bad[0][3]}): fix it, then finish the replay"
             )
         rows = planned.select(*RECORD[:3], "sinks").collect()
         waiting = self._look.letters().count()
@@ -169,7 +170,7 @@ class Replay:
         return [sink for sink in self._look.sinks if sink.name in wanted]
 
     def _opened(self, sink: Sink) -> OpenTarget:
-        """A sink's chain of replays. A dot is in no sink's name."""
+        """A sink's chain of replays. No sink has a dot in its name, so the name is free."""
         return self._of_name(sink, f"replay.{self._source.name}.{sink.name}")
 
     def _of_name(self, sink: Sink, name: str) -> OpenTarget:
@@ -191,7 +192,7 @@ def replays(
     only: Collection[str],
     do: Callable[[Replay], Outlook],
 ) -> list[Outlook]:
-    """Each source that has dead letters, in the file's order."""
+    """Call `do` for each source, in the file's order; [] without a dead-letter table."""
     path = letters_folder(spark, pipeline)
     if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
         return []

@@ -1,6 +1,6 @@
-"""What a replay of dead letters would do: which of them are good now, and which tables lack them.
+"""The plan of a replay: the dead letters that are good now, and the tables that lack their rows.
 
-The letters go once more through `decode`, SQL and checks as the file has them now. Nothing is
+The dead letters go through `decode`, SQL and checks of the current pipeline file again. Nothing is
 written here.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LETTERS_MAX = 100_000
-"""Of one replay: their places are held in memory. The rest is for the next one."""
+"""The dead letters of one replay, whose offsets are in memory. The next replay takes the rest."""
 
 
 HAS_NO_RECORDS = (
@@ -42,7 +42,7 @@ HAS_NO_RECORDS = (
 
 @dataclass(slots=True, kw_only=True)
 class Outlook:
-    """What a replay of one source does. `held`: why letters wait → how many of them."""
+    """The result of a replay of one source. `held`: reason to wait → number of dead letters."""
 
     source: str
     letters: int = 0
@@ -52,7 +52,7 @@ class Outlook:
     replay: int | None = None
 
     def sinks(self) -> Counter[str]:
-        """Sink → how many letters go to it."""
+        """Sink → number of dead letters that go to it."""
         return Counter(sink for sinks in self.planned.values() for sink in sinks)
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Outlook:
 
 
 class Look:
-    """One source's letters. `only`: the sinks that the user named, whatever their chains say."""
+    """One source's dead letters. `only`: the sinks that the user named, overriding their chains."""
 
     def __init__(
         self,
@@ -84,18 +84,18 @@ class Look:
         self._folder = str(letters_folder(spark, plan.pipeline))
 
     def all_letters(self) -> DataFrame:
-        """Every letter of the source."""
+        """All dead letters of the source."""
         from pyspark.sql import functions as F  # noqa: N812
 
         dead = self._spark.read.format("delta").load(self._folder)
         return dead.where(F.col("source") == self._source.name)
 
     def letters(self) -> DataFrame:
-        """Those that were never replayed."""
+        """The dead letters that were never replayed."""
         return self.all_letters().join(self._table.rows().select(*RECORD), [*RECORD], "left_anti")
 
     def look(self) -> Outlook:
-        """What a replay would do now."""
+        """The result of a replay now."""
         waiting = self.letters()
         outlook = Outlook(source=self._source.name, letters=waiting.count())
         unreadable = waiting["reason"].startswith(UNREADABLE_REASON)
@@ -133,7 +133,7 @@ class Look:
     def _where_to(
         self, letter: Letter, wrote: Reads, chains: Mapping[str, Reads], several: Collection[Letter]
     ) -> tuple[list[str], str]:
-        """(the sinks that lack its rows, why nobody can say; "" when it is known)."""
+        """(the sinks that lack its rows, why they are unknown; "" if they are known)."""
         checks = self._pipeline.checks
         gone = [name for name in letter.checks if name not in checks]
         if gone and not self._only:
@@ -161,8 +161,8 @@ class Look:
                 return [], f"whether sink `{sink.name}` has its rows is not known: name its sinks"
             sinks.append(sink.name)
         for sink in (*self.others, *self.stateful):
-            # Its chain has no place for rows of before, and no reader could tell them from twins;
-            # what a state made without them stays as it is.
+            # A topic's readers could not distinguish replayed rows from duplicates. The results of
+            # a state stay as they are: it was advanced without these records.
             due_there = (
                 sink.name in self._only
                 if self._only
@@ -175,7 +175,7 @@ class Look:
         return sinks, ""
 
     def _several(self, made: Mapping[str, DataFrame], known: Collection[Letter]) -> set[Letter]:
-        """The letters of checks whose record has several rows where the check is."""
+        """The dead letters of checks whose record has several rows at the check's node."""
         names = {name for letter in known for name in letter.checks}
         found: set[tuple[Any, ...]] = set()
         for name in names & self._pipeline.checks.keys():
@@ -193,7 +193,7 @@ class Look:
         return reads_of(reader.own(), NO_BATCH)
 
     def judged(self, letters: DataFrame) -> tuple[Mapping[str, DataFrame], Sequence[Any]]:
-        """(the nodes as the SQL makes them, the letters that the file still does not take)."""
+        """(the nodes as the SQL makes them, the dead letters that the file still rejects)."""
         records = self.records(letters)
         parsed = dataframes.parse(records, self.reading)
         good = dataframes.good_rows(parsed, self.reading)
@@ -204,7 +204,7 @@ class Look:
         return made, rows
 
     def records(self, letters: DataFrame) -> DataFrame:
-        """Letters with the columns of their source."""
+        """Dead letters with the columns of their source."""
         from pyspark.sql import functions as F  # noqa: N812
 
         wanted = dataframes.empty_source(self._spark, self._source).schema.fields
@@ -219,5 +219,5 @@ class Look:
 
 
 def folder_of_sink(spark: SparkSession, sink: Sink) -> str:
-    """Where its table is."""
+    """The folder of the sink's table."""
     return sink.path or folder_of(spark, str(sink.table))

@@ -1,8 +1,8 @@
-"""The table beside the dead letters that says which of them were replayed, by which replay.
+"""The replay table: a Delta table next to the dead-letter table, with all replayed dead letters.
 
-A replay's letters are in it before any sink has their rows, in one commit; the commits of the sinks
-have the replay's number as their transaction's version. So a replay that died is found unfinished,
-and is finished with the same letters.
+A replay's dead letters are committed to it at once, before any sink has their rows. The commits of
+the sinks have the replay's number as their txnVersion. So the next command detects an unfinished
+replay and finishes it with the same dead letters.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORD = ("topic", "partition", "offset", "timestamp")
-"""What tells a letter of one source; of a topic that was created again, the time differs."""
+"""The key of a dead letter within its source; in a recreated topic the timestamp differs."""
 _PLANNED = "replay BIGINT, topic STRING, partition INT, offset BIGINT, sinks ARRAY<STRING>"
 _COLUMNS = f"pipeline STRING, source STRING, {_PLANNED}, timestamp TIMESTAMP, replayed_at TIMESTAMP"
 
 Planned = Mapping[Letter, Sequence[str]]
-"""Letter → the sinks that it goes to; none where all have its rows."""
+"""Dead letter → the sinks that it goes to; none if all have its rows."""
 
 
 class ReplayTable:
-    """What one source's letters have been through. Mutable: nothing; the table is the truth.
+    """The replays of one source's dead letters. Mutable: the chain and the newest number.
 
-    `told`: its path, or in the catalog its name."""
+    `told`: the table's path, or its name in the catalog."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, source: Source, run: str) -> None:
         self._spark, self._pipeline, self._source = spark, pipeline, source
@@ -48,7 +48,7 @@ class ReplayTable:
         return DeltaChain(self._spark, path, self._link)
 
     def rows(self) -> DataFrame:
-        """The replayed letters of this source."""
+        """The replayed dead letters of this source."""
         from pyspark.sql import functions as F  # noqa: N812
 
         if self._chain is None or not self._chain.is_there():
@@ -58,13 +58,13 @@ class ReplayTable:
         return table.where(ours & (F.col("source") == self._source.name))
 
     def of(self, replay: int) -> DataFrame:
-        """The letters of one replay, with their sinks."""
+        """The dead letters of one replay, with their sinks."""
         return self.rows().where(f"replay = {replay}").select(*RECORD, "sinks")
 
     def plan(self, letters: DataFrame, planned: Planned) -> int:
-        """Write down what is replayed next; its number. `letters`: with the columns of RECORD.
+        """Commit the next replay's plan; return its number. `letters`: with the columns of RECORD.
 
-        Raises StoppedError when another replay has begun meanwhile.
+        Raises StoppedError if another replay has started meanwhile.
         """
         from pyspark.sql import functions as F  # noqa: N812
         from pyspark.sql.types import StructType

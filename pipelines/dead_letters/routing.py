@@ -1,10 +1,10 @@
-"""Which tables have left a dead letter out: those that a replay may put its rows into. Pure.
+"""Routing of a replayed dead letter to the tables that left its record out. Pure.
 
-A sink leaves a record out by the file of the day when it reads it; another sink may read the same
-record after the fix, and take it. So each commit has a digest of its judgement
-(`exactly_once/decode_fingerprint.py`). A sink that read the letter's offset with the digest of the
-letter has left it out; one that read it with today's has whatever today's file makes of it. What is
-neither is for a person to say.
+A sink leaves a record out by the pipeline file at the time of reading; another sink may read the
+same record after the fix, and accept it. So each commit has a digest of the file's decode settings
+and checks (`exactly_once/decode_fingerprint.py`). A sink that read the offset with the dead
+letter's digest has left the record out; one that read it with the current digest has the record's
+current rows. In any other case a person has to decide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHECK = re.compile(r"(?:^|; )check ([a-z][a-z0-9_]*): ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """A record that was left out. `checks`: for what; none, it was not what `decode` expects."""
+    """A record that was left out. `checks`: those that it failed; none: it did not fit `decode`."""
 
     partition: TopicPartition
     offset: int
@@ -34,13 +34,13 @@ class Letter:
 
 
 def checks_in(reason: str) -> tuple[str, ...]:
-    """The checks that a letter's reason names."""
+    """The checks that a dead letter's reason names."""
     return tuple(_CHECK.findall(reason)) if reason.startswith("check ") else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Offsets that were read by one judgement; "" where nobody knows by which, or none were."""
+    """Offsets that were read with one digest; "" if it is unknown or the offsets were skipped."""
 
     start: int
     end: int
@@ -51,7 +51,8 @@ Reads = Mapping[TopicPartition, Sequence[Read]]
 
 
 def reads_of(newest_first: Iterable[LogEntry], moved: int) -> Reads:
-    """What a chain's commits have read. `moved`: the batch of commits that pass records over."""
+    """The offsets that a chain's commits have read. `moved`: the batch id of commits that skip
+    records."""
     reads: dict[TopicPartition, list[Read]] = defaultdict(list)
     for entry in reversed([*newest_first]):
         said = entry.metadata or {}
@@ -70,7 +71,7 @@ def reads_of(newest_first: Iterable[LogEntry], moved: int) -> Reads:
 
 
 class Due(Enum):
-    """Whether a sink's table lacks the rows of a letter."""
+    """Whether a sink's table lacks the rows of a dead letter."""
 
     DUE = "it left the record out"
     THERE = "it has what the file makes of the record now"
@@ -79,7 +80,8 @@ class Due(Enum):
 
 
 def due(letter: Letter, wrote: Reads, reads: Reads, today: str) -> Due:
-    """`wrote`: the dead letters' chain; `reads`: the sink's; `today`: the file's judgement."""
+    """Whether a sink's table lacks the rows of `letter`. `wrote`: what the dead-letter chain has
+    read; `reads`: what the sink has read; `today`: the file's current digest."""
     then = _judgements(letter, wrote)
     now = _judgements(letter, reads)
     if not now:
@@ -91,7 +93,7 @@ def due(letter: Letter, wrote: Reads, reads: Reads, today: str) -> Due:
 
 
 def _judgements(letter: Letter, reads: Reads) -> list[str]:
-    """Oldest first."""
+    """The digests with which the dead letter's offset was read, oldest first."""
     return [
         each.judged_by
         for each in reads.get(letter.partition, ())
@@ -100,7 +102,7 @@ def _judgements(letter: Letter, reads: Reads) -> list[str]:
 
 
 class Way(Enum):
-    """What the nodes that left a record out are to a sink."""
+    """How a sink's rows depend on the nodes that left a record out."""
 
     ALL = "each of its rows comes through them"
     SOME = "it has other rows of the record, that came around them"

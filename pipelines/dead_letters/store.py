@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_LETTERS = 10_000
-"""Fewer are not worth a task and a file."""
+"""Dead letters per task and file: fewer are not worth one."""
 
 
 class DeltaLetters:
@@ -41,7 +41,7 @@ class DeltaLetters:
         held, count = held_and_counted(letters, "true")
         try:
             if count:
-                # They are in memory: few need few files, not one of each partition of the topic.
+                # The rows are cached: a few of them need few files, not one per topic partition.
                 few = held.coalesce(-(-count // FILE_LETTERS))
                 chain.append(few, commit, batch_id)
         finally:

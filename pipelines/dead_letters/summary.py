@@ -1,4 +1,4 @@
-"""The dead letters of a pipeline for people: how many, for what, the newest of them."""
+"""Summary of a pipeline's dead letters for people: counts by reason, and the newest ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
 def letters(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> DataFrame | None:
-    """Those that were never replayed; with `every` all. None: there is no table."""
+    """The dead letters that were never replayed; with `every` all. None: there is no table."""
     path = letters_folder(spark, pipeline)
     if path is None or not DeltaLogReader(HadoopFiles(spark), path, "").versions():
         return None
@@ -36,13 +36,13 @@ def letters(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> DataFram
 
 
 def waiting(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> list[tuple[str, str, int]]:
-    """(source, reason, letters), the most first."""
+    """(source, reason, number of dead letters), the largest number first."""
     from pyspark.sql import functions as F  # noqa: N812
 
     found = letters(spark, pipeline, every=every)
     if found is None:
         return []
-    # The offsets of an unreadable batch are in no other one's reason.
+    # Each unreadable batch has its own offsets in its reason: remove them to group all of them.
     offsets = f"^{UNREADABLE_REASON}[0-9]+ to [0-9]+"
     found = found.withColumn("reason", F.regexp_replace("reason", offsets, "unreadable batch"))
     counts = found.groupBy("source", "reason").count()
@@ -53,7 +53,7 @@ def waiting(spark: SparkSession, pipeline: Pipeline, *, every: bool) -> list[tup
 def newest(
     spark: SparkSession, pipeline: Pipeline, many: int, *, every: bool
 ) -> list[dict[str, Any]]:
-    """The latest letters by the record's time; bytes as text, of a record batch their count."""
+    """The latest dead letters by the record's time; bytes as text, a record batch as its size."""
     from pyspark.sql import functions as F  # noqa: N812
 
     found = letters(spark, pipeline, every=every)

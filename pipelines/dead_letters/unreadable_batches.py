@@ -1,9 +1,9 @@
-"""Unreadable record batches that a sink skips by decision: recorded in its loss table first.
+"""Unreadable record batches that a sink skips on request, after it recorded them in its loss table.
 
-A record batch whose checksum is right and whose records cannot be read ends the task that meets it.
-Where `on_data_loss` is `skip_and_record`, the micro-batch is read again with each such batch as a
-marked row (`unreadableBatches=asRow`); what was marked goes into the loss table, the rest is the
-micro-batch. So a source without such batches pays nothing.
+A record batch with a valid checksum and unreadable records fails the Spark task that reads it. With
+`on_data_loss: skip_and_record` the micro-batch is read again, with each such record batch as a
+marked row (`unreadableBatches=asRow`). The marked rows go into the loss table, the others are the
+micro-batch. So a source without unreadable record batches pays nothing.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
 
 def is_unreadable_batch(error: BaseException) -> bool:
-    """Whether a task met one. Spark hands on the text of its error alone."""
+    """Whether a task failed on one. Spark passes on only the text of the error."""
     return PRODUCED_UNREADABLE in str(error)
 
 
 def skipped_and_recorded(
     marked: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]
 ) -> DataFrame:
-    """The micro-batch's rows without unreadable batches, whose offsets are in the loss table then.
-    `marked`: the micro-batch as `asRow` gives it; `record`: into that table. Raises what it does.
-    """
+    """The micro-batch's rows without unreadable record batches, recorded first. `marked`: the
+    micro-batch read with `asRow`; `record`: writes to the loss table. Raises its errors."""
     is_marked = marked[UNREADABLE].isNotNull()
     rows = marked.where(is_marked).select(
         "topic", "partition", "offset", f"{UNREADABLE}.end_offset"
@@ -39,7 +38,7 @@ def skipped_and_recorded(
     lost = []
     for topic, number, start, end in sorted(tuple(row) for row in rows.collect()):
         partition = TopicPartition(topic, number)
-        # What is behind the micro-batch's end has a marked row in the next one.
+        # The part after the micro-batch's end has a marked row in the next micro-batch.
         lost.append(
             LostRange(
                 partition=partition,

@@ -1,8 +1,8 @@
-"""The dead letters of one sink's sources: what its batches make of them, one chain per source.
+"""Writer of the dead letters of one sink's sources, batch by batch, with one chain per source.
 
-A join's batch has offsets of several sources; each chain is moved by the part of its own topics,
-one commit after the other, all of them before the sink's. A crash in between leaves letters of
-records that the sink has not read yet: the next batch finds them there
+A join's batch has offsets of several sources. Each source's chain advances by the offsets of its
+own topics, in one commit after the other, all of them before the sink's commit. A crash in between
+leaves dead letters of records that the sink has not read yet: the next batch finds them
 (`exactly_once/dead_letter_chain.py`).
 """
 
@@ -21,8 +21,8 @@ from pipelines.sinks.delta_commits import StoppedError
 from pipelines.sinks.target import LetterChain, SinkChain
 
 Written = Mapping[str, tuple[int, int]]
-"""Source → (records that its chain passed, letters among them): those of a batch, or of what the
-chain had passed those that its table lacked, for the file may have changed in between."""
+"""Source → (offsets by which its chain advanced, dead letters written). For offsets that the chain
+had passed before: the dead letters that the table lacked, because the file may have changed."""
 
 
 class Letters(Protocol):
@@ -45,7 +45,7 @@ class LetterStore(Protocol):
 
 
 class LettersStoppedError(Exception):
-    """A batch does not fit the chain of its dead letters, for a person to say what is right."""
+    """A batch does not continue its dead-letter chain; a person has to decide what is right."""
 
     def __init__(self, chain: SinkChain, stop: Stop) -> None:
         super().__init__(stop.verdict.name)
@@ -53,7 +53,8 @@ class LettersStoppedError(Exception):
 
 
 class SinkLetters:
-    """Of one sink during one run. Its batches' thread calls it; the letterings are shared."""
+    """The dead letters of one sink during one run. The query's thread calls it; the letterings are
+    shared with other sinks."""
 
     def __init__(
         self,
@@ -64,8 +65,8 @@ class SinkLetters:
         store: LetterStore,
         topics_of: Callable[[Source], Collection[str]],
     ) -> None:
-        """`chain`: the sink's own. `letterings`: of its sources with dead letters, by name.
-        `topics_of` tells a batch's parts."""
+        """`chain`: the sink's own. `letterings`: source → its dead-letter chain. `topics_of`: the
+        topics of a source, to split a batch."""
         self._sources, self._sink = plan.sources, sink
         self._chain = chain
         self.letterings = letterings
@@ -74,24 +75,24 @@ class SinkLetters:
         self._leads = {source.name for source in sink.leads}
 
     def said(self) -> dict[str, Any]:
-        """What the sink's commit says of them."""
+        """The metadata about the dead letters in the sink's commit."""
         return said_by(self.letterings.values())
 
     def of_query(self, query_id: str) -> None:
-        """Which query writes them from now on."""
+        """Set the id of the query that writes them from now on."""
         for lettering in self.letterings.values():
             lettering.chain.query_id = query_id
 
     def due(self, batch: Batch, own: Commit | None) -> list[Source]:
-        """The sources of which some may be due. Nothing stays nothing; the rest is only for sure
-        under the lettering's lock. Raises LettersStoppedError."""
+        """The sources whose dead letters may be due. A source that is not in the list has none due;
+        the others are certain only under the lettering's lock. Raises LettersStoppedError."""
         sources = [self._sources[name].source for name in self.letterings]
         dues = [self._due(one, self._part(one, batch), own) for one in sources]
         return [one for one, due in zip(sources, dues, strict=True) if due != NOTHING_DUE]
 
     def looks(self, due: Collection[Source], own: Commit | None) -> list[Source]:
-        """The sources whose records a batch behind a state has to read again for them: where some
-        are due, and where checks that this sink answers for look at each batch."""
+        """The sources whose records a batch of a stateful transform has to read again: those with
+        dead letters due, and those whose checks this sink leads and runs on every batch."""
         found = {one.name for one in due}
         if own is not None:
             found |= {name for name in self._leads if self._sources[name].sending}
@@ -142,8 +143,8 @@ class SinkLetters:
     def _missing(
         self, source: Source, lettering: Lettering[LetterChain], letters: Letters, due: LettersDue
     ) -> tuple[Any, Commit | None]:
-        """Of a batch of which the chain has passed all or some offsets: the letters that its table
-        has not, and the commit for them. None where there are none, and none is due."""
+        """For a batch that the chain has passed fully or in part: the dead letters that its table
+        lacks, and their commit; no commit if there are none and none is due."""
         tip, commit = lettering.chain.tip, due.commit
         assert tip is not None
         assert due.look_below is not None
@@ -156,7 +157,7 @@ class SinkLetters:
     def _commit(
         self, lettering: Lettering[LetterChain], found: Any, commit: Commit, batch_id: int
     ) -> int:
-        """Their number; without any there is no commit."""
+        """Commit the dead letters and return their number; without any there is no commit."""
         try:
             count = self._store.write(lettering.chain, found, commit, batch_id)
         except StoppedError as stopped:
@@ -177,6 +178,6 @@ class SinkLetters:
         return due
 
     def _part(self, source: Source, batch: Batch) -> Batch:
-        """What a batch has of a source."""
+        """The part of a batch that belongs to a source."""
         alone = len(self._sink.sources) == 1
         return batch if alone else batch.of_topics(self._topics_of(source))

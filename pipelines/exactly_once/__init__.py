@@ -1,1 +1,1 @@
-"""The offset chain: what was committed, where a run starts, what is refused. Pure."""
+"""The offset chain: committed offsets, the start of a run, and reasons to refuse a batch. Pure."""

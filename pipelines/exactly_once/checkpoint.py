@@ -1,9 +1,9 @@
-"""What Spark's checkpoint of one sink says: planned and committed batches with their offsets.
+"""Spark's checkpoint of one sink: its planned and committed batches with their offsets.
 
-Reads `offsets/N` (written before a batch runs) and `commits/N` (after it). Never writes, except
-that `set_aside` renames the whole folder when the user trusts the table instead, `sweep` makes room
-for a first batch, and `continues` notes the table's ends that a new checkpoint goes on from:
-without them nobody could tell a first batch of all from one behind a table that is gone since.
+Reads `offsets/N` (written before a batch runs) and `commits/N` (after it). Three methods write:
+`set_aside` renames the whole folder when the user trusts the table instead, `sweep` makes room for
+a first batch, and `continues` records the table's end offsets from which a new checkpoint starts.
+Without that record, the very first batch of a sink looks like a batch after a deleted table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTINUES = "continues.json"
 
 
 class Files(Protocol):
-    """What is needed of a file system (`hadoop.HadoopFiles`, or a folder in a unit test)."""
+    """The file system operations used here (`hadoop.HadoopFiles`, or a folder in a unit test)."""
 
     def read_text(self, path: str) -> str | None: ...
 
@@ -69,18 +69,18 @@ class CheckpointFiles:
             return Checkpoint(planned=planned, committed=None, damaged=damaged)
 
     def continues(self, ends: ByPartition) -> None:
-        """Note where the table ends that a checkpoint without a batch goes on from; {} of none."""
+        """Record the table's end offsets, from which an empty checkpoint starts; {} for none."""
         path = f"{self.folder}/{CONTINUES}"
         if ends or self._files.read_text(path) is not None:
             self._files.write_text(path, json.dumps(nested(ends)))
 
     def _continues(self) -> ByPartition:
-        """Raises as `flat`. A driver that died while it wrote has planned nothing."""
+        """Raises as `flat`. A driver that died during the write has planned nothing."""
         text = self._files.read_text(f"{self.folder}/{CONTINUES}")
         return {} if text is None else flat(json.loads(text))
 
     def batch(self, batch_id: int) -> Batch:
-        """A planned batch's start and end. Batch 0 has no start: its offsets' `first` say it."""
+        """A planned batch's start and end. Batch 0 has no start: it is in its offsets' `first`."""
         offsets = self._offsets(batch_id)
         if offsets is None:
             raise RunError(f"{self.folder}/offsets/{batch_id} is not there: was it removed?")
@@ -98,12 +98,12 @@ class CheckpointFiles:
         return Batch(start=start, end=offsets)
 
     def query_id(self) -> str:
-        """Spark's id of the query, for the Delta log; "" when it is not there."""
+        """Spark's id of the query, for the Delta log; "" when the checkpoint has none."""
         text = self._files.read_text(f"{self.folder}/metadata")
         return str(json.loads(text).get("id", "")) if text else ""
 
     def has_state(self) -> bool:
-        """Whether the state of Spark's operators is there, of any batch."""
+        """Whether the checkpoint has operator state of any batch."""
         return bool(self._files.names(f"{self.folder}/state"))
 
     def set_aside(self) -> str:
@@ -116,8 +116,10 @@ class CheckpointFiles:
         return new_path
 
     def sweep(self) -> None:
-        """Of a checkpoint without a batch, remove what a driver left that was killed while it wrote
-        its first offsets. Spark starts no query over it: STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY.
+        """Remove the temporary files of a driver that was killed during its first offset write.
+
+        Only for a checkpoint without a batch. Spark refuses to start a query over such files:
+        STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY.
         """
         folder = f"{self.folder}/offsets"
         for name in self._files.names(folder):
@@ -140,8 +142,8 @@ class CheckpointFiles:
         if text is None:
             return None
         lines = text.splitlines()
-        # Version line, batch metadata, one line per source: several where streams are joined, which
-        # have no topic in common. One that has not begun is a dash.
+        # Version line, batch metadata, one line per source. Joined streams have several sources,
+        # which share no topic. The line of a source that has not started is a dash.
         if len(lines) < 3 or lines[0] != "v1":
             raise RunError(f"{path} is not an offset log of version 1 with a source")
         try:

@@ -1,9 +1,9 @@
-"""What a sink can no longer get from its topics, and how its chain passes over it. Pure.
+"""Lost offset ranges of a sink's topics, and the commit that skips them. Pure.
 
-A range is lost that lies between where the sink stands and where its partition begins now:
-retention or DeleteRecords was faster than the pipeline. It may be passed over, once it is recorded.
-A partition that ends before where the sink stands is another matter: its brokers may only be
-recovering, and the offsets will be given to other records. That is never passed over.
+A range is lost when it is between the sink's position and the partition's log start offset:
+retention or DeleteRecords was faster than the pipeline. The sink may skip it once it is recorded.
+A partition that ends before the sink's position is never skipped: its brokers may still be
+recovering, or will assign these offsets to other records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipelines.exactly_once.reconcile import Checkpoint, Start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRange:
-    """Offsets from `start` up to, not including, `end` that were gone before they were read."""
+    """Offsets from `start` (inclusive) to `end` (exclusive) that were deleted before a read."""
 
     partition: TopicPartition
     topic_id: str
@@ -33,7 +33,8 @@ class LostRange:
 
 
 def standing(start: Start, checkpoint: Checkpoint | None) -> TopicOffsets:
-    """Where the sink goes on: the table's end, and where a planned batch begins what is new."""
+    """The offsets at which the sink continues: the table's end offsets, and for partitions that
+    are new in a planned batch, that batch's first offsets."""
     planned = None if checkpoint is None or start.set_checkpoint_aside else checkpoint.planned
     ends = dict(planned.end.first) if planned else {}
     ids = dict(planned.end.topic_ids) if planned else {}
@@ -46,14 +47,16 @@ def standing(start: Start, checkpoint: Checkpoint | None) -> TopicOffsets:
 def losses(
     at: TopicOffsets, topic_ids: TopicIds, bounds: Mapping[TopicPartition, Bounds], *, skip: bool
 ) -> tuple[LostRange, ...] | Stop:
-    """The ranges to record and pass over, none when nothing is lost; a Stop without `skip`."""
+    """The ranges to record and skip; empty when nothing is lost. Without `skip`, a loss is a Stop.
+
+    A shortened topic is a Stop in any case, and is checked first."""
     found = find_losses(at, topic_ids, bounds)
     shorter = [loss for loss in found if loss.reason is Reason.TRUNCATED]
     if shorter:
         return _stop(Verdict.TOPIC_SHORTER, shorter)
-    behind = [loss for loss in found if loss.reason is Reason.RETENTION]
-    if behind and not skip:
-        return _stop(Verdict.RECORDS_LOST, behind)
+    expired = [loss for loss in found if loss.reason is Reason.RETENTION]
+    if expired and not skip:
+        return _stop(Verdict.RECORDS_LOST, expired)
     return tuple(
         LostRange(
             partition=loss.partition,
@@ -61,7 +64,7 @@ def losses(
             start=loss.start,
             end=loss.end,
         )
-        for loss in behind
+        for loss in expired
         if loss.end is not None
     )
 
@@ -72,7 +75,7 @@ def _stop(verdict: Verdict, found: Iterable[Loss]) -> Stop:
 
 
 def passing(tip: Tip | None, at: TopicOffsets, lost: Iterable[LostRange]) -> Commit | None:
-    """The commit without rows that moves a chain behind what is lost; None when it is there."""
+    """The commit without rows that moves a chain past the lost ranges; None if it is past them."""
     moved = {each.partition: each.end for each in lost if at.ends.get(each.partition, 0) < each.end}
     if not moved:
         return None
@@ -84,7 +87,7 @@ def passing(tip: Tip | None, at: TopicOffsets, lost: Iterable[LostRange]) -> Com
 
 
 def unrecorded(lost: Iterable[LostRange], recorded: Iterable[LostRange]) -> list[LostRange]:
-    """The parts of `lost` that are in no range that was recorded before."""
+    """The parts of `lost` that no earlier record covers."""
     left = []
     known = sorted(recorded, key=lambda each: each.start)
     for each in lost:

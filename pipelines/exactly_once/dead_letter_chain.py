@@ -1,15 +1,16 @@
-"""The dead letters of one source during one run, for all its sinks: who comes first writes them.
+"""The dead-letter chain of one source during one run, shared by all sinks of the source.
 
-A record may be missing from a sink's table only when its letter is there already. So whichever
-sink's batch goes beyond the letters' chain moves it on, and a sink that reads what was passed
-before this run looks whether its letters are all there: the file may have been another one then.
+A record may be missing from a sink's table only when its dead letter is committed already. So the
+first sink whose batch goes beyond the chain advances it. A sink that reads offsets which the chain
+passed before this run checks that all its dead letters are there: the file may have changed since.
 
-A batch that leaves no record out moves the chain in memory only: the commit of its sink, which
-comes after, says that the letters were seen to, and up to where their table had commits then. So
-the next start takes the chain's place from both (`stands_behind`), and finds out whether letters
-have gone since (`reconcile.dead_letters_gone`).
+A batch without a bad record advances the chain in memory only. The sink's commit, which follows,
+records that the batch was checked, and the end offsets of the dead-letter table at that time. So
+the next start takes the chain's position from both (`stands_behind`), and detects dead letters that
+were deleted since (`reconcile.dead_letters_gone`).
 
-`letters_due` decides and is pure; a sink holds `lock` from there to its commit of letters.
+`letters_due` decides and is pure. A sink holds `lock` from this decision until its dead letters are
+committed: two sinks that decide on the same offsets would write the dead letters twice.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from pipelines.exactly_once.offset_chain import (
 from pipelines.exactly_once.reconcile import LETTERS
 
 Passed = Mapping[TopicPartition, int]
-"""From which offset on the chain was moved by this run, up to where it is: by today's file."""
+"""Partition → the offset from which this run, with the current file, has advanced the chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LettersDue:
-    """What of a batch's letters is to be written. `commit`: moves the chain. `look_below`: of
-    records below these offsets the table may lack letters, and only it knows which."""
+    """The dead letters of a batch that are to be written. `commit`: advances the chain.
+    `look_below`: below these offsets the table may lack dead letters; the table has to be read."""
 
     commit: Commit | None = None
     look_below: ByPartition | None = None
 
     @property
     def records(self) -> int:
-        """Offsets that the chain passes by it."""
+        """The number of offsets by which the commit advances the chain."""
         if self.commit is None:
             return 0
         start = self.commit.start
@@ -65,13 +66,15 @@ def letters_due(
     writes_rows: bool,
     leads: bool,
 ) -> LettersDue | Stop:
-    """`known`: the partitions in which the sink's table has a place. `writes_rows`: whether it
-    lacks the batch; else only the chain may. `leads`: the chain starts with this sink and may have
-    no gap where the sink has a place: where it has none, it begins with this batch. (A run that
-    died between its letters and its rows leaves letters of a partition that the sink's table does
-    not know; its checkpoint lost, the next one may begin it later.) Another sink may be ahead of a
-    chain that earlier versions moved with the first sink alone: it leaves its letters to that one,
-    as they did."""
+    """Decide which dead letters of a batch to write.
+
+    `known`: the partitions of which the sink's table has an offset. `writes_rows`: whether the
+    table lacks the batch; otherwise only the chain may lack it. `leads`: the sink leads the chain,
+    so the chain may have no gap in the `known` partitions. In the others it starts with this batch:
+    a run that died between its dead letters and its rows leaves dead letters of a partition that
+    the sink's table does not know, and after a lost checkpoint the next run may start it later.
+    A sink that does not lead may be ahead of the chain, because earlier versions advanced it with
+    the first sink alone. It leaves the dead letters in the gap to that sink."""
     if leads:
         tip = _begun(tip, batch, known)
     decision = decide_by_offset(batch, tip)
@@ -85,7 +88,8 @@ def letters_due(
 
 
 def _begun(tip: Tip | None, batch: Batch, known: Container[TopicPartition]) -> Tip | None:
-    """The chain without the partitions that its sink begins with this batch, and behind it."""
+    """The chain without the partitions that its sink starts with this batch, after the chain's
+    end."""
     if tip is None:
         return None
     ends = {
@@ -95,7 +99,7 @@ def _begun(tip: Tip | None, batch: Batch, known: Container[TopicPartition]) -> T
 
 
 def _all_passed(batch: Batch, tip: Tip | None, passed: Passed) -> bool:
-    """Whether what the chain has of the batch is of this run."""
+    """Whether this run wrote all of the batch that the chain has already."""
     ends = tip.reached.ends if tip else {}
     for partition, end in batch.end.ends.items():
         start = batch.starts.get(partition, 0)
@@ -105,7 +109,7 @@ def _all_passed(batch: Batch, tip: Tip | None, passed: Passed) -> bool:
 
 
 class Chain(Protocol):
-    """What moves: `DeltaChain`, or a model of it."""
+    """A chain that can be moved: `DeltaChain`, or a model of it."""
 
     tip: Tip | None
 
@@ -116,7 +120,8 @@ SomeChain = TypeVar("SomeChain", bound=Chain)
 
 
 def raised(chain: Tip | None, sink: Tip, where: str | None) -> Tip | None:
-    """Where a chain stands whose table, at `where`, says `chain`, given a sink's last commit."""
+    """The position of a dead-letter chain: that of its table, `chain`, raised to a sink's last
+    commit if that names the same table, `where`."""
     if LETTERS not in sink.said or sink.said.get("dead_letters") != where:
         return chain
     if chain is None:
@@ -132,8 +137,8 @@ def raised(chain: Tip | None, sink: Tip, where: str | None) -> Tip | None:
 
 
 def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -> Tip | None:
-    """Where a chain goes on whose sink's place the user has settled, at `sink`: what holds for the
-    sink does for its letters, never behind it. `topic_ids`: of today's topics."""
+    """The position at which a dead-letter chain continues after `--trust` settled its sink at
+    `sink`: never before the sink. `topic_ids`: the topics' current ids."""
     if chain is None or sink is None:
         return chain
     settled, reached = sink.reached, chain.reached
@@ -144,10 +149,10 @@ def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -
 
 
 class Lettering(Generic[SomeChain]):
-    """The chain, and what this run made of it. Mutable; its sinks' threads share it."""
+    """A dead-letter chain and its advance in this run. Mutable; shared by the sinks' threads."""
 
     def __init__(self, chain: SomeChain, where: str | None) -> None:
-        """`where`: as the file says it."""
+        """`where`: the dead-letter table as the file names it."""
         self.chain = chain
         self._where = where
         self.lock = threading.Lock()
@@ -155,13 +160,13 @@ class Lettering(Generic[SomeChain]):
         self._in_table: ByPartition = {}
 
     def begins(self, written: Tip | None, follows: Tip | None) -> None:
-        """Before any batch: what the table says, and what the chain goes on from."""
+        """Before any batch: the table's last commit, and the position to continue from."""
         self._in_table = written.reached.ends if written else {}
         self.chain.follow(follows)
 
     def stands_behind(self, sink: Tip | None, others: Collection[str] = ()) -> None:
-        """A sink's last commit, or one that it makes at its start, says so. `others`: the topics of
-        what its source is joined with."""
+        """Raise the chain to a sink's last commit, or to one that it makes at its start. `others`:
+        the topics of the sources that its source is joined with."""
         with self.lock:
             if sink is not None:
                 own = replace(sink, reached=sink.reached.without(others))
@@ -169,13 +174,13 @@ class Lettering(Generic[SomeChain]):
 
     @property
     def in_table(self) -> ByPartition:
-        """The ends that the table has by its last commit."""
+        """The end offsets of the table's last commit."""
         return self._in_table
 
     def due(
         self, batch: Batch, known: Container[TopicPartition], *, writes_rows: bool, leads: bool
     ) -> LettersDue | Stop:
-        """See `letters_due`. Without the lock, nothing due is for sure and the rest a guess."""
+        """See `letters_due`. Without the lock, only the answer that nothing is due is certain."""
         return letters_due(
             batch,
             self.chain.tip,
@@ -186,24 +191,24 @@ class Lettering(Generic[SomeChain]):
         )
 
     def passes(self, commit: Commit) -> None:
-        """No record of it was left out: nothing is written. Under the lock."""
+        """Advance the chain in memory for a batch without dead letters. Under the lock."""
         self.chain.follow(Tip(reached=commit.end, txn_version=commit.txn_version - 1))
         note_passed(self._passed, commit)
 
     def wrote(self, commit: Commit) -> None:
-        """The chain has made it. Under the lock."""
+        """Note a commit that the chain has made. Under the lock."""
         self._in_table = commit.end.ends
         note_passed(self._passed, commit)
 
 
 def said_by(letterings: Iterable[Lettering[SomeChain]]) -> dict[str, Any]:
-    """What a sink's commit says of its sources' letters; nothing without any."""
+    """The end offsets of the dead-letter tables for a sink's commit; {} without such tables."""
     tables = [each.in_table for each in letterings]
     ends = {p: end for each in tables for p, end in each.items()}
     return {LETTERS: nested(ends)} if tables else {}
 
 
 def note_passed(passed: dict[TopicPartition, int], commit: Commit) -> None:
-    """What a run remembers of a commit of its own."""
+    """Note the start of the range that this run has passed, in each partition of its commit."""
     for partition, end in commit.end.ends.items():
         passed.setdefault(partition, commit.start.get(partition, end))

@@ -1,7 +1,7 @@
-"""By what a file judges the records of a source: good, or a dead letter.
+"""Digest of the settings by which a pipeline file sorts a source's records: good or dead letter.
 
-A digest of it is in each commit. A record that the same judgement has met twice is both times the
-same, so that a replay can tell which tables have left a letter out (`dead_letters/routing.py`).
+Each commit contains the digest. The same digest gives the same result for the same record, so a
+replay can find the tables that left a dead letter out (`dead_letters/routing.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pipelines.model.plan import SourcePlan
 JUDGED_BY = "judged_by"
 """The digest's name in a commit."""
 _METHOD = 1
-"""To be raised when the code takes other values for good ones."""
+"""Raise it when a code change accepts other values as good."""
 
 
 def judgement(plan: SourcePlan) -> str:
-    """A digest of `decode`, of the checks that send dead letters and of what they look at."""
+    """A digest of `decode`, of the checks that send dead letters, and of those checks' inputs."""
     source = plan.source
     said: list[Any] = [
         _METHOD,
@@ -34,18 +34,18 @@ def judgement(plan: SourcePlan) -> str:
 
 
 def _of_transform(transform: Transform) -> str | list[str]:
-    """A function is all of its file: what it calls there makes its rows, too."""
+    """A function counts with its whole file, because it may call other functions there."""
     function = transform.function
     return [function.name, function.source] if function else transform.said.text
 
 
 def _of_decode(how: Decode | None) -> list[Any] | None:
-    """Whether bad ones are letters or stop the run makes no other ones good."""
+    """`on_error: dead_letter` and `fail` give the same digest: both accept the same records."""
     if how is None:
         return None
     said = [how.schema.text, how.strict, how.tombstones]
     if how.format is not Format.JSON or how.on_error is OnError.NULL:
-        # Commits of before there was more than JSON name no format.
+        # Commits of versions that knew only JSON name no format; their digests must still match.
         said += [how.format.value, how.separator, how.on_error is OnError.NULL]
     if how.format in (Format.AVRO, Format.DEBEZIUM):
         said += [how.avro, how.framed]

@@ -1,9 +1,9 @@
-"""Whose a checkpoint is that lies where pipelines kept theirs before: `<checkpoint>/<sink>`. Pure.
+"""The owner of a checkpoint in the old layout, `<checkpoint>/<sink>`. Pure.
 
-Such a folder names no pipeline, so one of another pipeline with a sink of that name may lie there.
+Such a path names no pipeline, so it may belong to another pipeline with a sink of the same name.
 The commits in the sink's table name the queries that wrote them; a checkpoint whose query is among
-them is the sink's. It is used where it is until it is set aside. Never taken: one that cannot be
-the sink's. Never passed over in silence: one that might be, and says more than its table.
+them belongs to the sink. It is used in place until it is set aside. A checkpoint that cannot be the
+sink's is never used. One that might be, and has more than the table, is never silently ignored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pipelines.exactly_once.reconcile import Checkpoint, Start, Unreadable, reco
 
 
 class Owner(Enum):
-    """Whose it is."""
+    """The pipeline that a checkpoint belongs to."""
 
     OURS = "ours"
     OTHERS = "others"
-    UNKNOWN = "unknown"  # a person has to say
+    UNKNOWN = "unknown"  # a person has to decide
 
 
 def whose(
@@ -30,7 +30,7 @@ def whose(
     queries: Callable[[], Collection[str]],
     topics: Collection[str],
 ) -> Owner:
-    """`queries`: those of all own commits in the table's log, asked only when it is needed.
+    """`queries`: query ids of all own commits in the table's log, read only when they are needed.
     `topics`: those that the sink's source reads now."""
     if query_id and isinstance(tip, Tip) and tip.said.get("query") == query_id:
         return Owner.OURS
@@ -42,6 +42,7 @@ def whose(
     if isinstance(tip, Unreadable):
         return Owner.OURS
     if tip is not None:
-        # It never committed to this table: it may be of a run that was killed in its first batch.
+        # Its query never committed to this table. A run that was killed in its first batch leaves
+        # such a checkpoint; then it fits the table.
         return Owner.OURS if isinstance(reconcile(checkpoint, tip), Start) else Owner.OTHERS
     return Owner.UNKNOWN if checkpoint.committed or checkpoint.damaged else Owner.OURS

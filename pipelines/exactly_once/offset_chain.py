@@ -1,8 +1,8 @@
-"""The chain's one decision: does this batch continue the table, is it there already, or neither?
+"""The chain's decision on a batch: it continues the table, is in the table already, or neither.
 
-Every Delta commit of ours names the offsets it continues from and the offsets it reaches. A batch
-may be committed only if it starts where the table ends. Rules: pure values in, a value out; no
-Spark, no files, no clock. Offsets are exclusive ends, so an end is the next batch's start.
+Every commit of a sink names the offsets it continues from and the offsets it reaches. A batch may
+be committed only if it starts where the table ends. Pure functions: no Spark, no files, no clock.
+End offsets are exclusive, so an end offset is the start offset of the next batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Verdict(Enum):
     TABLE_BEHIND = "the table has less than the checkpoint committed"
     TABLE_ELSEWHERE = "table and checkpoint are at offsets neither of which follows from the other"
     TABLE_HAS_NOTHING = (
-        "the checkpoint goes on behind committed batches, the table has no commit of this sink"
+        "the checkpoint continues after committed batches, the table has no commit of this sink"
     )
     TABLE_UNREADABLE = (
         "the table knows a transaction of this sink, but the log entry with its offsets is gone"
@@ -44,7 +44,7 @@ class Verdict(Enum):
         "deleted or restored to a version before them"
     )
     CHECKPOINT_UNNAMED = (
-        "a checkpoint lies where they were kept before, and nothing says whether it is of this "
+        "a checkpoint lies where they were kept before, and nothing shows whether it is of this "
         "pipeline: the table has no commit of this sink"
     )
     OTHER_CHAIN = (
@@ -60,7 +60,7 @@ class Verdict(Enum):
 
 
 def together(sources: Iterable[TopicOffsets]) -> TopicOffsets:
-    """Where several sources are, which have no topic in common."""
+    """The combined offsets of several sources, which share no topic."""
     found = list(sources)
     return TopicOffsets(
         ends={p: end for each in found for p, end in each.ends.items()},
@@ -73,20 +73,20 @@ def together(sources: Iterable[TopicOffsets]) -> TopicOffsets:
 class Batch:
     """One planned batch of a source.
 
-    `start` lacks a partition that is new in the batch; `end.first` then has the offset at which the
-    source began it. It comes from the recorded offsets, never from a second look at the topic.
+    `start` lacks a partition that is new in the batch; `end.first` then has its first offset. It
+    comes from the recorded offsets, never from a second request: `earliest` may have moved.
     """
 
     start: ByPartition
     end: TopicOffsets
     starts: ByPartition = field(init=False, compare=False, repr=False)
-    """Where the batch starts in each partition; without those of which nothing says so."""
+    """The batch's start offset in each partition; a partition without a known start is missing."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "starts", {**self.end.first, **self.start})
 
     def of_topics(self, topics: Collection[str]) -> Batch:
-        """The part of these topics."""
+        """The part of the batch in these topics."""
         others = {*self.end.topic_ids, *(topic for topic, _ in self.end.ends)} - {*topics}
         start = {p: offset for p, offset in self.start.items() if p[0] in topics}
         return Batch(start=start, end=self.end.without(others))
@@ -94,9 +94,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tip:
-    """What the table says of a sink: how far it got and which transaction version said so.
+    """A sink's newest commit in its table: the offsets it reached and its transaction version.
 
-    `said`: all that the commit's userMetadata says.
+    `said`: the whole userMetadata of that commit.
     """
 
     reached: TopicOffsets
@@ -106,7 +106,7 @@ class Tip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOn:
-    """The sink's newest commit gave its place to another name (`to`: its transaction id)."""
+    """The sink's newest commit handed its chain on to another name (`to`: its transaction id)."""
 
     to: str
     txn_version: int
@@ -114,7 +114,8 @@ class HandedOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Write the batch's rows with these offsets. `skip_below`: rows the table has already."""
+    """Write the batch's rows with these offsets, without rows below `skip_below`: the table has
+    those already."""
 
     start: ByPartition
     end: TopicOffsets
@@ -129,7 +130,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Neither: a person has to say which side is right."""
+    """Neither: a person has to decide which side is right."""
 
     verdict: Verdict
     partitions: tuple[TopicPartition, ...] = ()
@@ -140,7 +141,10 @@ Decision = Commit | Skip | Stop
 
 
 def decide(batch: Batch, tip: Tip | None) -> Decision:
-    """Decide on a batch of a sink whose rows cannot be told apart by offset (any sink)."""
+    """Decide on a batch of a sink whose rows carry no offset of their own (every sink).
+
+    A partial overlap cannot be cut out of such rows, so the batch must start exactly at the table's
+    end in each partition that the table knows."""
     wrong = _wrong_in_itself(batch, tip)
     if wrong is not None:
         return wrong
@@ -164,9 +168,9 @@ def decide(batch: Batch, tip: Tip | None) -> Decision:
 def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
     """Decide on a batch of a table whose every row carries its own offset (dead letters).
 
-    An overlap is then no reason to stop: the rows below the table's end are left out. It happens
-    when a crash came between the dead letters' commit and the sink's, and the batches were cut
-    differently afterwards.
+    An overlap is no reason to stop here: the rows below the table's end are left out. It happens
+    after a crash between the dead letters' commit and the sink's, when the next run cuts the
+    batches differently.
     """
     wrong = _wrong_in_itself(batch, tip)
     if wrong is not None:
@@ -203,14 +207,14 @@ def _wrong_in_itself(batch: Batch, tip: Tip | None) -> Stop | None:
 def _reached(batch: Batch, tip: Tip) -> bool:
     """Whether the table is exactly at the batch's end.
 
-    A partition that the table does not know yet is not reached, even without rows: committing it
-    records where it began, so that a lost checkpoint cannot forget it.
+    A partition that the table does not know yet is not reached, even without rows: the commit
+    records its start offset, which a lost checkpoint would lose otherwise.
     """
     return all(tip.reached.ends.get(partition) == end for partition, end in batch.end.ends.items())
 
 
 def _commit(batch: Batch, tip: Tip | None, skip_below: ByPartition) -> Commit:
-    """What to record. A topic that left the subscription keeps its end: it may come back."""
+    """The commit of a batch. A topic that left the subscription keeps its end: it may come back."""
     reached = tip.reached if tip else TopicOffsets()
     start = dict(reached.ends)
     for partition in batch.end.ends:

@@ -1,9 +1,9 @@
-"""Whether a sink without a commit of its own may begin in a table that has chains of others.
+"""Other chains in a sink's table: whether a sink without a commit may start its own. Pure.
 
-Pure. A new name is a new chain: a sink or a pipeline that was renamed would read its topics from
-the beginning into a table that has their rows. So a chain of another name that read the same topics
-is a reason to stop, until the user says that it is this one under its old name, or that the rows
-are others. A chain that reads other topics is left alone: several pipelines may fill one table.
+A new name is a new chain: a renamed sink or pipeline would read its topics from the beginning into
+a table that has their rows already. So another chain that read the same topics is a reason to stop,
+until the user declares it the sink's old name (`--rename`) or the rows different (`--new-chain`).
+A chain that reads other topics is ignored: several pipelines may fill one table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIX = "josefine:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainName:
-    """Who commits: a sink of a pipeline, or `dead_letter.SOURCE` of one."""
+    """The owner of a chain: a sink of a pipeline, or its `dead_letter.SOURCE`."""
 
     pipeline: str
     sink: str
@@ -42,7 +42,7 @@ def name_of(app_id: str) -> ChainName | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherChain:
-    """Another chain in the table, by its newest commit. `reached` None: nobody can read it."""
+    """Another chain in the table, by its newest commit. `reached` None: it is unreadable."""
 
     name: ChainName
     reached: TopicOffsets | None
@@ -60,16 +60,16 @@ def begins(
     others: Sequence[OtherChain],
     topic_ids: TopicIds,
     *,
-    beside: Collection[str] = (),
+    siblings: Collection[str] = (),
     renames: Mapping[str, str],
     new_chains: Collection[str],
 ) -> TakeOver | Stop | None:
-    """What a sink without a commit does in this table; None: it begins a chain.
+    """What a sink without a commit does in this table; None: it starts a chain.
 
-    `topic_ids`: what its source reads now. `beside`: sinks of this pipeline that write the same
-    table of right. `renames`: old name → new name, of sinks, sources and the pipeline.
+    `topic_ids`: what its source reads now. `siblings`: names in this pipeline that write to the
+    same table by design. `renames`: old name → new name, of sinks, sources and the pipeline.
     """
-    live = [o for o in others if not (o.name.pipeline == own.pipeline and o.name.sink in beside)]
+    live = [o for o in others if not (o.name.pipeline == own.pipeline and o.name.sink in siblings)]
     renamed = [other for other in live if _renamed(other.name, renames) == own]
     if len(renamed) == 1:
         other = renamed[0]
@@ -85,7 +85,7 @@ def begins(
 
 
 def rename_options(own: ChainName, old: ChainName) -> str:
-    """The options that say that `old` is `own` now."""
+    """The options that declare `old` to be `own` now."""
     pairs = [(old.pipeline, own.pipeline), (_word(old.sink), _word(own.sink))]
     return " ".join(f"--rename {a}={b}" for a, b in pairs if a != b)
 
@@ -97,12 +97,12 @@ def _renamed(old: ChainName, renames: Mapping[str, str]) -> ChainName:
 
 
 def _word(sink: str) -> str:
-    """What a file calls it: dead letters are named for their source."""
+    """The name in the pipeline file: dead letters are named after their source."""
     return sink.rpartition(".")[2]
 
 
 def _same_topics(other: OtherChain, topic_ids: TopicIds) -> bool:
-    """Whether it read a topic that is read now; one created again is another topic."""
+    """Whether the other chain read a topic that is read now; a recreated topic is another one."""
     if other.reached is None:
         return True
     known = other.reached.topic_ids

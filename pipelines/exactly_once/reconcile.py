@@ -1,9 +1,9 @@
-"""Where a sink starts: the checkpoint against the table, before any query runs.
+"""Reconciliation of a sink's checkpoint with its table, before any query runs. Pure.
 
-Pure. Spark would believe the checkpoint, a lost checkpoint would believe nothing; here both sides
-must agree (or one of them be absent), else a person says which to trust. Agreement means that the
-table's end is the end of the last committed or of the last planned batch: Spark replays a planned
-batch, and `chain.decide` skips it when the table has it.
+Spark alone would follow the checkpoint, and without one start again. Here both sides must agree (or
+one be absent); otherwise a person decides which one to trust. They agree when the table's end is
+the end of the last committed or of the last planned batch: Spark replays a planned batch, and
+`offset_chain.decide` skips it when the table has it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, flat
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
 
 LETTERS = "letters"
-"""In a sink's commit: the ends that the dead letters' table had by its last commit before."""
+"""The key in a sink's commit for the dead-letter table's end offsets at that time."""
 
 
 class Trust(Enum):
-    """What the user said is right, when table and checkpoint differ."""
+    """The side that the user declared right when table and checkpoint differ."""
 
     NEITHER = "neither"
     TABLE = "table"
@@ -30,7 +30,7 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A batch as the checkpoint's offset log has it."""
+    """A batch in the checkpoint's offset log."""
 
     batch: int
     end: TopicOffsets
@@ -38,8 +38,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a sink's checkpoint says. `committed` is None before the first batch is committed;
-    until then `continues` are the table's ends that it went on from."""
+    """A sink's checkpoint. `committed` is None before the first batch is committed; until then
+    `continues` has the table's end offsets from which the checkpoint started."""
 
     planned: Recorded | None
     committed: Recorded | None
@@ -49,7 +49,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """The table has a transaction of ours whose offsets nobody can read any more."""
+    """The table has a transaction of this sink, but its offsets cannot be read any more."""
 
     txn_version: int
     hint: str = ""
@@ -57,7 +57,8 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Go. `at` None: as the source's `start` says. `tip`: what the first batch must continue."""
+    """The sink may start. `at`: its offsets; None: by the source's `start`. `tip`: the commit that
+    the first batch must continue."""
 
     at: ByPartition | None
     tip: Tip | None
@@ -73,14 +74,14 @@ def reconcile(
 ) -> Start | Stop:
     """Compare both sides. A Stop under `trust` means that the trusted side cannot be followed.
 
-    `assigned`: the only partitions that are read, if the file says so; the table keeps where it is
-    in others.
+    `assigned`: the only partitions that are read, if the file has `assign`; the table keeps its end
+    offsets in the others.
 
-    `trust` is obeyed also when both sides agree: a batch may have stopped later, because a topic
-    came back to the subscription that the table knows and the checkpoint has forgotten.
+    `trust` counts also when both sides agree: a batch may have stopped later, because a topic came
+    back to the subscription that the table knows and the checkpoint has forgotten.
     """
     if trust is Trust.TABLE and not isinstance(tip, Unreadable):
-        # Without a commit of ours the table says "from the beginning": the default start.
+        # A table without a commit of this sink means the source's `start`.
         return Start(at=_starting(None, tip), tip=tip, set_checkpoint_aside=True)
     verdict = _verdict(checkpoint, _reading(tip, checkpoint, assigned))
     if verdict is None:
@@ -102,11 +103,12 @@ def reconcile(
 def dead_letters_gone(
     tip: Tip | None, dead: Tip | None, where: str | None, others: Collection[str] = ()
 ) -> bool:
-    """Whether a sink's batches wrote dead letters to `where`, which lacks commits of theirs now.
-    `others`: the topics of what the letters' source is joined with.
+    """Whether a sink's batches wrote dead letters to `where`, which now lacks their commits.
+    `others`: the topics of the sources that the dead letters' source is joined with.
 
-    Each commit says what was there; before it did, each batch committed there, also without a bad
-    record. A path or name that is new in the file is no loss: the letters are where they were.
+    Each commit records the dead-letter table's end offsets. In versions before that, each batch
+    committed to the dead-letter table, also without a bad record, so an empty table is a loss. A
+    new path or name in the file is no loss: the dead letters are still at the old one.
     """
     if tip is None or tip.said.get("dead_letters") != where:
         return False
@@ -119,9 +121,9 @@ def dead_letters_gone(
 
 
 def _starting(checkpoint: Checkpoint | None, tip: Tip | None) -> ByPartition | None:
-    """What the source is told as its start; Spark asks for it while batch 0 is not committed.
+    """The start offsets for the source, which Spark requests until batch 0 is committed.
 
-    A planned batch 0 keeps the start it was planned with: `earliest` may be later by now.
+    A planned batch 0 keeps its planned start: `earliest` may be later by now.
     """
     if tip is not None:
         return tip.reached.ends or None
@@ -141,7 +143,7 @@ def _forgetting(tip: Tip, checkpoint: Checkpoint | None) -> Tip:
 
 
 def leaves_out(checkpoint: Checkpoint | None, assigned: Collection[TopicPartition]) -> bool:
-    """Whether a checkpoint has partitions that are read no more: Spark would miss them."""
+    """Whether a checkpoint has partitions that are read no more: Spark would fail without them."""
     planned = checkpoint.planned if checkpoint else None
     if planned is None or not assigned:
         return False
@@ -153,7 +155,7 @@ def _reading(
     checkpoint: Checkpoint | None,
     assigned: Collection[TopicPartition],
 ) -> Tip | Unreadable | None:
-    """The tip without partitions that are read no more, which the checkpoint does not know."""
+    """The tip without the partitions that are neither assigned nor in the checkpoint."""
     if not isinstance(tip, Tip) or not assigned:
         return tip
     planned = checkpoint.planned.end.ends if checkpoint and checkpoint.planned else {}
@@ -185,16 +187,16 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
         ahead = any(d > 0 for d in _differences(tip, planned))
         return Verdict.TABLE_AHEAD if ahead else Verdict.TABLE_ELSEWHERE
     differences = _differences(tip, committed)
-    behind = any(d < 0 for d in differences)
-    if behind and any(d > 0 for d in differences):
+    lags = any(d < 0 for d in differences)
+    if lags and any(d > 0 for d in differences):
         return Verdict.TABLE_ELSEWHERE
-    return Verdict.TABLE_BEHIND if behind else Verdict.TABLE_AHEAD
+    return Verdict.TABLE_BEHIND if lags else Verdict.TABLE_AHEAD
 
 
 def _at(tip: Tip, recorded: Recorded, begun: ByPartition | None = None) -> bool:
     """Whether the table is at the batch's end. The table may know topics that have left since, but
-    not more partitions of those that are read. `begun`: where the batch behind begins partitions
-    that are new in it; the table may be there, too (`opening.Step.ANCHOR`)."""
+    no further partitions of the topics that are read. `begun`: the first offsets of partitions that
+    are new in the next batch; the table may have them already (`startup_steps.Step.ANCHOR`)."""
     ends = {p: end for p, end in tip.reached.ends.items() if not begun or begun.get(p) != end}
     known = {p: end for p, end in tip.reached.ends.items() if p in recorded.end.ends}
     at = replace(tip, reached=replace(tip.reached, ends=ends | known))
@@ -202,7 +204,7 @@ def _at(tip: Tip, recorded: Recorded, begun: ByPartition | None = None) -> bool:
 
 
 def _differences(tip: Tip, recorded: Recorded) -> list[int]:
-    """How far the table is ahead (above 0) or behind, in the partitions where it is not equal."""
+    """By how much the table leads (above 0) or lags (below 0), where the two are not equal."""
     table, planned = tip.reached.ends, recorded.end.ends
     topics = {topic for topic, _ in planned}
     unknown = (p for p in table if p[0] in topics and p not in planned)

@@ -1,8 +1,8 @@
-"""Where a sink begins whose chain is empty, and where a run ends, by offsets or a group. Pure.
+"""Start offsets of a sink with an empty chain and end offsets of a run, by offset or group. Pure.
 
-Rules: the chain comes first, so no start counts for a sink that has a commit, and one that is
-beyond the end reads nothing; every partition is named, or has no record; what is gone is never
-passed over here, for nobody has read it yet and another word of `start` says so plainly.
+The chain takes precedence: `start` is ignored for a sink that has a commit, and a sink past the end
+offsets reads nothing. Every partition with records needs an offset. Deleted offsets are an error
+here, never skipped: nobody has read them yet, and `start: earliest` skips them explicitly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pipelines.model.pipeline import End, Sink, Start
 def named(
     start: Start, committed: ByPartition, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int] | str:
-    """The offset at which each partition of `bounds` begins, or why that cannot be. `committed`: by
-    the group of `start`, if it has one."""
+    """Each partition's start offset, or an error message. `committed`: the offset commits of
+    `start.group`, if it is set."""
     said = f"group {start.group}" if start.group else "start.offsets"
     given = committed if start.group else start.offsets
     way_out = f": commit one (`josefine groups reset-offsets {start.group}`), or begin elsewhere"
@@ -39,8 +39,8 @@ def named(
 def ends(
     end: End, found: ByPartition, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int] | str:
-    """The exclusive end of each partition of `bounds`, or why there is none. `found`: what the
-    group of `end` committed, or the first offset of its time, -1 where no record is that late."""
+    """Each partition's exclusive end offset, or an error message. `found`: the offset commits of
+    `end.group`, or the first offset at `end`'s time, -1 where no record is that late."""
     if end.group is None and not end.is_by_offsets:
         late = {p: found.get(p, -1) for p in bounds}
         return {p: late[p] if late[p] >= 0 else bound.latest for p, bound in bounds.items()}
@@ -61,8 +61,9 @@ def _misfit(
     bounds: Mapping[TopicPartition, Bounds],
     group_ending: str | None,
 ) -> str:
-    """Why not each partition with records has its offset, or others have; empty: all is well. Of a
-    group, which may have other partitions too, the sentence has that ending."""
+    """An error message when a partition with records lacks an offset or an unread one has an
+    offset; "" when they match. A group may have other partitions, too; its message ends with
+    `group_ending`."""
     unknown = _listed(set(given) - set(bounds))
     if unknown and group_ending is None:
         return f"{said}: no partition {unknown} is read"
@@ -76,7 +77,7 @@ def _misfit(
 
 
 def no_table(sink: Sink) -> str:
-    """Why `start: table` begins nowhere for a sink without a commit."""
+    """The error for `start: table` of a sink without a commit."""
     where = sink.told or "its table"
     return (
         f"sink `{sink.name}`: `start: table`, but {where} has no commit of this sink: a table that "

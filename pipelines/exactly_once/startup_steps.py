@@ -1,7 +1,7 @@
-"""What a sink's start does to its table, its letters and its checkpoint, and in which order. Pure.
+"""Startup steps of a sink: changes to its table, dead letters and checkpoint, in order. Pure.
 
-Runs (`run/settle_start.py`) and the model of crashes take the same steps. Each may be the last
-before a crash: the next start finds what it did, and its own steps are what is left.
+Runs (`run/settle_start.py`) and the crash model take the same steps. A crash may follow any step:
+the next start finds the finished steps in table and checkpoint and plans only the remaining ones.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pipelines.exactly_once.reconcile import Checkpoint, Start
 
 
 class Step(Enum):
-    """In the order in which they are taken."""
+    """One startup step; its value is the state after it. In the order of execution."""
 
     RECORD = "the lost ranges are in the table of losses"
-    ANCHOR = "the sink's table says what only the checkpoint said"
+    ANCHOR = "the sink's table records partitions that only the checkpoint had"
     SET_ASIDE = "the checkpoint is set aside"
-    PASS_LETTERS = "the letters' chain is behind what is lost"
-    PASS = "the sink's chain is behind it: no start of later records it again"
-    NOTE = "the new checkpoint says what it continues"
+    PASS_LETTERS = "the dead-letter chain is past the lost ranges"
+    PASS = "the sink's chain is past the lost ranges: no later start records them again"
+    NOTE = "the new checkpoint records the end offsets that it continues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """`start`: where the sink's stream begins when all steps are taken."""
+    """The planned steps. `start`: where the sink's stream starts after all of them."""
 
     steps: tuple[Step, ...]
     start: Start
@@ -46,10 +46,12 @@ def opening(
     *,
     stateful: bool = False,
 ) -> Opening:
-    """`settled`: what table and checkpoint agreed on, `at`: where that is (`losses.standing`).
+    """Plan the steps. `settled`: the start on which table and checkpoint agree; `at`: its offsets
+    (`data_loss.standing`).
 
-    A checkpoint goes when something is lost: it would be asked for what is gone. Where only it
-    knows of a partition, the table is told first; `reconcile` takes both for one place.
+    A loss sets the checkpoint aside, because Spark would read the lost range from it. A partition
+    that only the checkpoint has is committed to the table before that (ANCHOR): a crash between
+    the two steps would lose its offset otherwise. `reconcile` accepts both states as equal.
     """
     tip, anchor, passes, start = settled.tip, None, None, settled
     if lost:

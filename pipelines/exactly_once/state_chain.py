@@ -1,11 +1,10 @@
-"""The chain of a sink whose rows come through a state: it is followed batch by batch, not by
-offsets alone. Pure.
+"""The chain of a sink with operator state: it advances by batch number, not by offsets alone. Pure.
 
-The state of Spark's operators (open windows, rows that wait for their join) is in the checkpoint
-and nowhere else, one version for each batch. A batch may make rows without a record of its own:
-time has passed, a window is closed. So offsets cannot say whether the table has it; the query's id
-and the batch's number, which every commit names, can. And no checkpoint is ever set aside here: a
-table whose state is gone, or is of another batch, is a reason to stop.
+The state of Spark's operators (open windows, rows that wait for their join) is only in the
+checkpoint, one version per batch. A batch may produce rows without reading a record: time has
+passed and a window closes. So offsets do not show whether the table has a batch; the query id and
+batch number in every commit do. No checkpoint is ever set aside here: a table whose state is gone,
+or belongs to another batch, is a reason to stop.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from pipelines.exactly_once.reconcile import Checkpoint, Unreadable
 from pipelines.model.pipeline import Transform
 
 STATE = "state"
-"""The name in a commit of what its state was made by."""
+"""The key in a commit under which `made_by` is stored."""
 
 
 def decide_in_turn(batch_id: int, query_id: str, batch: Batch, tip: Tip | None) -> Decision:
-    """Decide on a batch of this query. The state goes on whatever is decided."""
+    """Decide on a batch of this query. Spark advances the state whatever the decision is."""
     if tip is None:
         return decide(batch, tip)
     if tip.said.get("query") != query_id:
@@ -48,22 +47,22 @@ def decide_in_turn(batch_id: int, query_id: str, batch: Batch, tip: Tip | None) 
     ahead = sorted(p for p, end in batch.end.ends.items() if batch.starts.get(p) != end)
     if ahead:
         return Stop(verdict=Verdict.OVERLAP, partitions=tuple(ahead))
-    # No record is in it, and rows may be: of windows that are closed.
+    # The batch has no record, but may have rows: those of windows that it closed.
     return Commit(start=tip.reached.ends, end=tip.reached, txn_version=tip.txn_version + 1)
 
 
 def state_stop(
     checkpoint: Checkpoint | None, query_id: str, tip: Tip | Unreadable | None, *, has_state: bool
 ) -> Stop | None:
-    """Why a checkpoint's state is not the table's; None: it is, or there is nothing yet.
+    """Why the checkpoint's state does not match the table; None if it does or nothing exists yet.
 
-    `query_id`: of the checkpoint. `has_state`: whether there is any below it.
+    `query_id`: the checkpoint's. `has_state`: whether the checkpoint has any operator state.
     """
     committed = checkpoint.committed if checkpoint else None
     if not isinstance(tip, Tip):
         if tip is None and committed is not None and not has_state:
             return Stop(verdict=Verdict.STATE_GONE)
-        return None  # the other rules know what to say
+        return None  # `reconcile` has the rules for a table without a readable commit
     if checkpoint is None or checkpoint.planned is None:
         return Stop(verdict=Verdict.STATE_GONE)
     if tip.said.get("query") != query_id:
@@ -81,7 +80,7 @@ def state_stop(
 
 
 def made_by(transform: Transform, inputs: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """What a state is made by, as it is in each commit. `inputs`: their columns' types."""
+    """The definition of a state, as each commit stores it. `inputs`: their columns' types."""
     return {
         "transform": transform.name,
         "sql": " ".join(transform.said.text.split()),
@@ -91,8 +90,8 @@ def made_by(transform: Transform, inputs: Mapping[str, Mapping[str, str]]) -> di
 
 
 def other_state(said: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
-    """Why a state is not the one that the file's words go on with; "" when it is. `said`: what the
-    sink's last commit says, empty without one. `now`: as `made_by` has it, None without a state."""
+    """Why the pipeline file cannot continue a state; "" when it can. `said`: the metadata of the
+    sink's last commit, empty without one. `now`: the result of `made_by`, None without a state."""
     before = said.get(STATE)
     if not said or before == now:
         return ""
@@ -101,22 +100,22 @@ def other_state(said: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
         return f"was written with {had} of the transforms that have a state, the file has {has}"
     changed = [name for name in ("transform", "sql", "watermark", "inputs")
                if before.get(name) != now.get(name)]  # fmt: skip
-    told = "; ".join(f"{name} was {_told(before.get(name))}" for name in changed)
-    return f"has a state that was made by other words: {told}"
+    old = "; ".join(f"{name} was {_shown(before.get(name))}" for name in changed)
+    return f"has a state that was made by other words: {old}"
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return f"`{value}`" if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def ways_out(file: str, transform: str, sink: str) -> list[str]:
-    """What a person can do whose state is gone."""
+    """The ways to continue after the state is gone."""
     return [
         f"The state of `{transform}` is in the checkpoint alone, and nothing can make it again "
         "in the middle of a topic. Two ways out:",
         f"  a new table: give sink `{sink}` a new name and a new `path` in {file}, and its source "
-        "a `start` (an offset or a time before the first window that you want); it is built anew "
+        "a `start` (an offset or a time before the first window that you want); it is built again "
         "from there",
-        "  without a state: no `watermark`, and a sink with `mode: merge`, whose table holds what "
-        "the batches add up to and can go on without a checkpoint",
+        "  without a state: no `watermark`, and a sink with `mode: merge`, whose table holds the "
+        "sums of all batches and can continue without a checkpoint",
     ]

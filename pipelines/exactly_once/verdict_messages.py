@@ -1,4 +1,4 @@
-"""What a stopped run tells its user: both offset maps and the commands that settle it."""
+"""Messages of a stopped run: both offset maps and the commands that resolve the conflict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RECREATED = "keep the old topic's rows and read the new topic from its beginnin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losing:
-    """What the ways out of lost records are told with."""
+    """The names in the message about lost records."""
 
     table: str
     topics: Sequence[str]
@@ -29,9 +29,9 @@ class Losing:
 
 
 def _of(place: str, text: str) -> str:
-    """The same for a sink whose chain is no table's: a `topic NAME`, and no path has a blank there.
+    """The text adapted to a sink that is a topic: `place` is `topic NAME`, which no path can be.
 
-    Where it got is in the brokers' record of the sink, so that takes the table's place."""
+    The brokers hold the offsets of such a sink, so its text names the sink, not a table."""
     if not place.startswith("topic "):
         return text
     text = text.replace(f"table {place}", place)
@@ -39,7 +39,7 @@ def _of(place: str, text: str) -> str:
 
 
 def offsets(ends: ByPartition | None) -> str:
-    """The map as JSON, or the word for none."""
+    """The map as JSON, or `nothing`."""
     return "nothing" if not ends else json.dumps(nested(ends))
 
 
@@ -54,8 +54,8 @@ def stopped_at_start(
     losing: Losing | None = None,
     stateful: str = "",
 ) -> str:
-    """For a sink that was not started because table, checkpoint and topics do not fit together.
-    `stateful`: the transform with the state that its rows come through, if there is one."""
+    """For a sink that was not started because table, checkpoint and topics contradict each other.
+    `stateful`: the name of the sink's transform with a state, if there is one."""
     lines = [_headline(sink, stop)]
     if isinstance(tip, Unreadable):
         lines.append(f"  table {table}: transaction {tip.txn_version}, its offsets are unreadable")
@@ -77,21 +77,21 @@ def stopped_at_start(
 
 
 def dead_letters_gone(file: str, sink: str, table: str, stop: Stop) -> str:
-    """For a sink whose dead letters' table was deleted under it."""
+    """For a sink whose dead-letter table was deleted or restored between two runs."""
     return "\n".join(
         [
             _headline(sink, stop),
             f"  table {table}",
-            "Bring the table back (a copy, RESTORE) and run again, or go on without its letters:",
+            "Bring the table back (a copy, RESTORE) and run again, or continue without it:",
             f"  josefine pipeline run {file} --trust table  # {_TRUST_TABLE}",
         ]
     )
 
 
 def letters_left_out(table: str) -> str:
-    """For a run that goes on without them, by `--trust`."""
+    """For a run that continues without the lost dead letters, by `--trust`."""
     return (
-        f"the dead letters' table {table} lacks letters that it had: they stay away "
+        f"the dead letters' table {table} lacks dead letters that it had: they stay missing "
         "(`--trust` passes over them)"
     )
 
@@ -99,7 +99,7 @@ def letters_left_out(table: str) -> str:
 def unnamed_checkpoint(
     file: str, sink: str, old_folder: str, folder: str, checkpoint: Checkpoint
 ) -> str:
-    """For a checkpoint of before pipelines had folders of their own, that may be another's."""
+    """For a checkpoint in the old layout, without a pipeline's name: it may be another one's."""
     committed = checkpoint.committed
     width = len(f"josefine pipeline run {file} --trust table")
     move = f"mv {old_folder} {folder}"
@@ -110,7 +110,7 @@ def unnamed_checkpoint(
             f"{offsets(committed.end.ends if committed else None)}",
             "Decide whose it is:",
             f"  {move:<{width}}  # of this pipeline: its table was deleted or is another one",
-            f"  josefine pipeline run {file} --trust table  # another's: leave it, begin anew",
+            f"  josefine pipeline run {file} --trust table  # another's: leave it, start a new one",
         ]
     )
 
@@ -118,19 +118,19 @@ def unnamed_checkpoint(
 def stopped_for_others(
     file: str, own: ChainName, table: str, stop: Stop, others: Sequence[OtherChain]
 ) -> str:
-    """For a sink that found only chains of other names in its table."""
+    """For a sink whose table has only chains of other names."""
     lines = [_headline(own.sink, stop)]
     if stop.verdict is not Verdict.OTHER_CHAIN:
         return _of(table, "\n".join([*lines, f"  table {table}"]))
     commands = []
     for other in others:
         if str(other.name) in stop.detail:
-            ends = offsets(other.reached.ends) if other.reached else "what nobody can read"
+            ends = offsets(other.reached.ends) if other.reached else "unreadable offsets"
             lines.append(f"  table {table}: {other.name} ends at {ends}")
             options = rename_options(own, other.name)
-            does = f"{own.sink} is {other.name} under a new name: go on at its offsets"
+            does = f"{own.sink} is {other.name} under a new name: continue at its offsets"
             commands.append((options, does))
-    does = f"{own.sink} has other rows of these topics: write them beside those that are there"
+    does = f"{own.sink} has other rows of these topics: add them to those that are there"
     commands.append((f"--new-chain {own.sink}", does))
     width = max(len(options) for options, _ in commands)
     said = (f"  josefine pipeline run {file} {o:<{width}}  # {does}" for o, does in commands)
@@ -147,7 +147,7 @@ def stopped_in_batch(
     tip: Tip | None,
     stateful: str = "",
 ) -> str:
-    """For a batch that was planned but does not continue the table. `stateful`: as above."""
+    """For a planned batch that does not continue the table. `stateful`: as above."""
     start = {p: s for p in batch.end.ends if (s := batch.starts.get(p)) is not None}
     lines = [
         _headline(sink, stop),
@@ -155,7 +155,7 @@ def stopped_in_batch(
         f"  batch {batch_id} reads from {offsets(start)} to {offsets(batch.end.ends)}",
     ]
     if stop.verdict is Verdict.LOST_RACE:
-        lines.append("Let one run go on and end the other; a new run continues where the table is.")
+        lines.append("Let one run continue and stop the other; a new run follows the table.")
         return _of(table, "\n".join(lines))
     ways = ways_out(file, stateful, sink) if stateful else _commands(file, stop, True, True)
     return _of(table, "\n".join(lines + ways))
@@ -174,9 +174,9 @@ def _ways_out_of_loss(file: str, losing: Losing) -> list[str]:
         "  # until you have decided, keep what is still there"
         for topic in losing.topics
     ]
-    does = f"record these ranges in {losing.table} and go on behind them"
+    does = f"record these ranges in {losing.table} and continue after them"
     return [
-        "Decide whether to go on without them (always: `on_data_loss: skip_and_record`):",
+        "Decide whether to continue without them (always: `on_data_loss: skip_and_record`):",
         f"  josefine pipeline run {file} --on-data-loss skip_and_record  # {does}",
         *keep,
     ]
@@ -204,12 +204,12 @@ _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z])")
 
 
 def clear_reason(error: BaseException) -> str:
-    """One line out of Spark's pages: the innermost Python error, else Java's, else the first."""
+    """One line of Spark's long error: the innermost Python error, else Java's, else the first."""
     text = str(error)
     found = [m for m in _PYTHON_ERROR.findall(text) if m[0] not in ("PythonException",)]
     if found:
         said = str(found[-1][1]).strip()
-        return said.replace(_OPTION_OF_SOURCE, "; the next run tells the ways to go on")
+        return said.replace(_OPTION_OF_SOURCE, "; the next run lists the ways to continue")
     java = _innermost_java(error) or next(iter(_JAVA_CAUSE.findall(text)[::-1]), "")
     lines = (line.strip() for line in (java or text).splitlines())
     first = next((line for line in lines if line), type(error).__name__)
@@ -217,7 +217,7 @@ def clear_reason(error: BaseException) -> str:
 
 
 def _innermost_java(error: BaseException) -> str:
-    """What Java says at the bottom of Py4J's error; nothing when Java cannot be asked any more."""
+    """The innermost Java cause of a Py4J error; "" when the JVM does not answer any more."""
     java: Any = getattr(error, "java_exception", None)
     try:
         while java is not None and (below := java.getCause()) is not None:

@@ -1,1 +1,1 @@
-"""The journal's replicator as a Spark job."""
+"""The journal replicator as a Spark job."""

@@ -1,10 +1,9 @@
-"""Replicates a topic of journals into their store with Spark: a Structured Streaming query whose
-tasks fold and write, one per partition of the topic, and whose driver commits.
+"""Journal replicator on Spark: a Structured Streaming query from a topic into the journal store.
 
-Rules: what the rows are is decided by `josefine_journal` (`taking`, `settling`), as for the
-replicator without a JVM, and the commit is that one's, too: rows and replicated offsets together or
-not at all. The store is the truth of how far it is, so a checkpoint is thrown away; a record that
-cannot be read stops its partition before it and no other.
+Its tasks fold and write, one per partition of the topic; its driver commits. `josefine_journal`
+decides on the rows (`taking`, `settling`), as for the replicator without a JVM, and makes the same
+commit: rows and replicated offsets together or not at all. The store has the true offsets, so the
+checkpoint is temporary. An unreadable record stops its own partition before it, and no other.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ _DONE_SCHEMA = pa.schema(
 
 @dataclass(slots=True, kw_only=True)
 class Replicated:
-    """What a run did, and how far the store is. `stalled`: partitions that a record stopped, and
-    why."""
+    """The result of a run, and the end offsets of the store. `stalled`: partition → why a record
+    stopped it."""
 
     commits: int = 0
     records: int = 0
@@ -74,13 +73,13 @@ class Replicated:
     """The time of the oldest action that was stored."""
     ends: dict[int, int | None] = field(default_factory=dict)
     looked: dict[int, int] = field(default_factory=dict)
-    """Behind the store's ends: nothing was to be stored up to there."""
+    """Partition → end of a range after the store's end in which nothing was to be stored."""
     stalled: dict[int, str] = field(default_factory=dict)
     gaps: dict[int, int] = field(default_factory=dict)
     """Partitions that an offset without a record stopped: Spark's rows do not show whether it is a
     transaction marker or a record that is lost."""
     error: Exception | None = None
-    """Of the driver's part of a batch: Spark gives it back as text."""
+    """The error of a batch's commit on the driver: Spark passes on only its text."""
 
 
 def replicate(
@@ -97,19 +96,19 @@ def replicate(
     topic_id: UUID | None = None,
     before: Replicated | None = None,
 ) -> Replicated:
-    """Until all that was there is stored (another `trigger` is Spark's own: until it is stopped).
-    `tell` hears behind each commit which partitions it stored, and their ends (exclusive).
+    """Replicate all records that the topic has now (with another `trigger`: until it is stopped).
+    After each commit it calls `tell` with the partitions and their exclusive end offsets.
 
-    Raises JournalError at an offset without a record, which the replicator of the command can
-    tell from a transaction marker; with `before` such partitions are in the result instead.
-    With `before`, what a run before this one found, marks alone are no reason for a commit, what it
-    looked at is not read again, and partitions that stalled are passed over. Raises Overtaken where
-    another replicator was faster: begin again. `root` is the folder of the stores, the same path
-    for driver and tasks. Failures of machines (`pipelines.model.retry_policy`) are got over.
+    Raises JournalError at an offset without a record, which only the replicator without Spark can
+    distinguish from a transaction marker; with `before` such partitions are in the result instead.
+    `before` is the result of an earlier run: then marks alone cause no commit, ranges that it read
+    are not read again, and stalled partitions are skipped. Raises Overtaken if another replicator
+    was faster: start again. `root` is the folder of the stores, the same path for driver and tasks.
+    Failures in `pipelines.model.retry_policy` are retried.
     """
     if before is None:
         _check_topic(bootstrap, topic, options or {})
-    root = root.absolute()  # tasks may be at work elsewhere
+    root = root.absolute()  # tasks may have another working directory
     store = DeltaStore(root, topic, topic_id, partition_count=partitions, at=at)
     done = Replicated()
     if before is not None:
@@ -118,6 +117,7 @@ def replicate(
     starts = Starts(None)
     while True:
         begun_s = time.monotonic()
+        # Each attempt starts at the store's ends: the failed one may have committed.
         snapshot = store.snapshot(range(partitions))
         done.ends = {p: snapshot.replicated(p) for p in range(partitions)}
         begin = {str(p): _begin(end, done.looked.get(p)) for p, end in done.ends.items()}
@@ -147,7 +147,7 @@ def replicate(
 def _run(
     stream: DataFrame, commits: _Commits, done: Replicated, trigger: Mapping[str, Any]
 ) -> None:
-    """One query. Raises what the driver's part of it raised, else what Spark says."""
+    """Run one query. Raises the error of the commit on the driver, or else Spark's."""
     done.error = None
     with tempfile.TemporaryDirectory(prefix="josefine-journal-") as checkpoint:
         query = (
@@ -165,7 +165,7 @@ def _run(
 
 
 def _check_topic(bootstrap: str, topic: str, options: Mapping[str, str]) -> None:
-    """As the command does before its first round. Raises TopicWidened, TopicCompacted."""
+    """The check of the command before its first round. Raises TopicWidened, TopicCompacted."""
     given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **options}
     security = source_options(given, streaming=True).read.connection.security
 
@@ -182,7 +182,7 @@ def _check_gaps(topic: str, done: Replicated) -> None:
     for partition, offset in sorted(done.gaps.items()):
         raise JournalError(
             f"partition {topic}-{partition} has no record at offset {offset}: it is a transaction "
-            "marker, or the record is lost; 'josefine journal replicate' tells which, and goes on"
+            "marker, or the record is lost; 'josefine journal replicate' finds which, and continues"
         )
 
 
@@ -193,7 +193,7 @@ def _begin(end: int | None, looked: int | None) -> int:
 
 
 class _Commits:
-    """The driver's part of a run."""
+    """The commits of a run, on the driver."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class _Commits:
         going = rows.filter(~rows.partition.isin(out)) if out else rows
         found = _folded(going, self._root, store.topic, done)
         bad = {each["partition"]: each for each in found if each["bad"] is not None}
-        if bad:  # rare: what stands behind one is left out, and the batch folded once more
+        if bad:  # rare: leave out the records from the bad one on, and fold the batch again
             done.stalled |= {partition: each["bad"] for partition, each in bad.items()}
             for partition, each in bad.items():
                 going = going.filter(f"partition != {partition} or offset < {each['bad_offset']}")
@@ -258,7 +258,7 @@ class _Commits:
 
 
 def _folded(rows: DataFrame, root: Path, topic: str, done: Replicated) -> list[Mapping[str, Any]]:
-    """What the tasks say of each partition that has records."""
+    """The tasks' results for each partition that has records."""
     begins = dict(done.ends)
     firsts = {p: max(end or 0, done.looked.get(p, 0)) for p, end in begins.items()}
 
@@ -281,7 +281,7 @@ def _find_gaps(
     firsts: Mapping[int, int],
     gaps: dict[int, int],
 ) -> None:
-    """The first offset of each partition that has no record, before the part is taken."""
+    """Note each partition's first offset without a record. Called before the part is taken."""
     expected = {number: each.end for number, each in taken.items()}
     pairs = zip(part["partition"].to_pylist(), part["offset"].to_pylist(), strict=True)
     for number, offset in pairs:
@@ -294,7 +294,7 @@ def _find_gaps(
 def _take(
     part: pa.RecordBatch, taken: dict[int, Taken], topic: str, begins: Mapping[int, int | None]
 ) -> None:
-    """A task's next rows: some of its partitions' records, in the order of the log."""
+    """Take a task's next rows: some of its partitions' records, in log order."""
     columns = {name: part.column(name) for name in COLUMNS}
     times_ms = columns["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
     listed = (columns[name].to_pylist() for name in COLUMNS[:5])
@@ -307,7 +307,7 @@ def _take(
 
 
 def _written(taken: Taken, root: Path, gap: int | None) -> dict[str, Any]:
-    """The rows of a partition as a file, which nothing names yet."""
+    """Write the rows of a partition to a file that no commit names yet; return its description."""
     store = DeltaStore(root, taken.topic, None)
     batch = Settling().batch(store.snapshot((taken.partition,)), taken)
     dead = taken.dead[0] if taken.dead else None

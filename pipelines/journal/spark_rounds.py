@@ -1,9 +1,9 @@
-"""The replicator in Spark, round by round, for the shell that drives the one without a JVM
-(`josefine_journal.replicating`): its commits, expiry, metrics, signals and waits are the same.
+"""Rounds of the Spark replicator, driven by the shell of the replicator without a JVM
+(`josefine_journal.replicating`), with the same commits, expiry, metrics, signals and waits.
 
-Rules: a round looks at the topic's ends first, so Spark works only where something is new; what
-Spark has no part in is done here as there: lost records are an error or passed over, marks alone
-are stored once a minute, and a record that cannot be read is buried by the other replicator.
+Rules: a round reads the topic's end offsets first, so Spark runs only for new records. The rest is
+as in the other replicator: lost records are an error or skipped, marks alone are stored once a
+minute, and the other replicator buries an unreadable record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class SparkReplicator:
-    """Of all partitions of a topic. One task at a time; see `josefine_journal.replicator`."""
+    """The replicator of all partitions of a topic. For one asyncio task at a time; see
+    `josefine_journal.replicator`."""
 
     def __init__(
         self,
@@ -48,10 +49,10 @@ class SparkReplicator:
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
         """`root` is the folder of the stores, the same path for driver and tasks; `options` are the
-        source's: how to reach brokers that are protected."""
+        source's, such as those for secured brokers."""
         self.partitions = tuple(partitions)
         self.stalled: dict[int, JournalError] = {}
-        """Partitions that stopped before a record that cannot be read."""
+        """Partitions that stopped before an unreadable record."""
         self._spark = spark
         self._log = log
         self._store = store
@@ -66,10 +67,10 @@ class SparkReplicator:
         self._committed_ms: int | None = None
 
     async def round(self, now_ms: int, *, is_last: bool = False) -> Round:
-        """Replicate what is new; the last round stores marks, too.
+        """Replicate the new records; the last round stores marks, too.
 
-        Raises RecordsLost, StoreError, OSError, and KafkaError where the broker is the cause: what
-        was not committed is read again by the next round.
+        Raises RecordsLost, StoreError, OSError, and KafkaError if the broker is the cause: the next
+        round reads again what was not committed.
         """
         before = stored = await self._stored()
         ends = await self._log.end_offsets(self.partitions)
@@ -87,7 +88,7 @@ class SparkReplicator:
         except Overtaken:
             self._looked.clear()
             return Round(replicated=_numbers(before), log_ends=ends, overtaken=True)
-        except BaseException:  # committed or not: the store knows
+        except BaseException:  # it may have committed: only the store's offsets count now
             self._looked.clear()
             raise
         if found.committed or found.lost or lost:
@@ -111,7 +112,7 @@ class SparkReplicator:
         return {p: snapshot.replicated(p) for p in self.partitions}
 
     def _check(self, stored: Stored, ends: Mapping[int, int]) -> None:
-        """Raises StoreError for a topic that is shorter than its store."""
+        """Raises StoreError if a partition ends before the store's end."""
         for partition, end in stored.items():
             if ends[partition] < (end or 0):
                 raise StoreError(
@@ -123,12 +124,13 @@ class SparkReplicator:
         return max(stored[partition] or 0, self._looked.get(partition, 0))
 
     def _due(self, stored: Stored, ends: Mapping[int, int]) -> list[int]:
-        """Partitions with something new."""
+        """The partitions with new records that are not stalled."""
         going = [p for p in self.partitions if p not in self.stalled]
         return [p for p in going if self._begin(stored, p) < ends[p]]
 
     async def _lose(self, stored: Stored, ends: Mapping[int, int]) -> list[RecordsLost]:
-        """Records that were never stored and are gone. Raises RecordsLost."""
+        """Skip records that were deleted before they were stored. Raises RecordsLost unless the
+        user allows it."""
         lost = []
         for partition in self._due(stored, ends):
             begin = self._begin(stored, partition)
@@ -146,9 +148,8 @@ class SparkReplicator:
         return lost
 
     async def _run(self, stored: Stored, ends: Mapping[int, int]) -> tuple[Round, set[int]]:
-        """In Spark, if something is new; the partitions that an offset without a record stopped.
-
-        Raises JournalError in place of what Spark raises.
+        """Run Spark if there are new records. Also returns the partitions that an offset without a
+        record stopped. Raises JournalError in place of Spark's errors.
         """
         if not self._due(stored, ends):
             return Round(), set()
@@ -185,8 +186,9 @@ class SparkReplicator:
         )
 
     async def _apart(self, found: Round, partitions: Sequence[int], now_ms: int) -> Round:
-        """A commit without Spark for each partition that a record or a gap stopped: it buries the
-        record and tells a gap from a transaction marker; Spark goes on after it."""
+        """Make a commit without Spark for each partition that a record or a gap stopped. It buries
+        the record, or distinguishes a lost record from a transaction marker; Spark continues after
+        it."""
         for partition in partitions:
             one = Replicator(
                 self._log,
@@ -214,7 +216,7 @@ class SparkReplicator:
         return found
 
     async def _store_marks(self, stored: Stored, now_ms: int, is_last: bool) -> None:
-        """How far was looked, where nothing was to be stored."""
+        """Store the end offsets of ranges in which nothing was to be stored."""
         if self._committed_ms is None:
             self._committed_ms = now_ms
         if not is_last and now_ms - self._committed_ms < self._empty_commit_ms:

@@ -1,1 +1,1 @@
-"""One run: preparation, start, queries, their end."""
+"""One run of a pipeline: preparation, start, streaming queries, end."""

@@ -83,7 +83,7 @@ class BatchCommit:
         copies, parts = 0, dict[str, float]()
         rows = of.reader.read(frame, self.batch, own, lettered)
         try:
-            # All that can refuse the batch comes before its first commit.
+            # Everything that can refuse the batch comes before its first commit.
             if own is not None:
                 for source in of.plan.failing:
                     rows.refuse_bad(source)

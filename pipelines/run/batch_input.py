@@ -1,7 +1,7 @@
 """The rows of a sink's micro-batches, made with Spark: read, decoded, transformed.
 
 A micro-batch is read once for all steps of a sink, and once for all sinks that share its source.
-Rows behind a stateful transform come from Spark's stream.
+Rows of a stateful transform come from Spark's stream.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsIn:
-    """`parsed`: each source's rows by its name, where their bad records are looked at; `good`:
-    those that are, or the rows of `node`; `bad`: how many a reading does not take, None where
-    nobody has counted; `kept`: in memory until `free`, which also calls `give_back`."""
+    """The input rows of a micro-batch. `parsed`: source → its rows, if its bad records are needed;
+    `good`: the good ones of these, or the rows of `node`; `bad`: the number of bad records, None if
+    they are not counted; `kept`: cached until `free`, which also calls `give_back`."""
 
     parsed: Mapping[str, DataFrame]
     good: DataFrame
@@ -53,19 +53,19 @@ class RowsIn:
 
 
 def nodes_of(plan: PipelinePlan, sink: SinkPlan, rows_in: RowsIn) -> dataframes.Nodes:
-    """What a sink's rows, checks and dead letters are made of."""
+    """The nodes from which a sink's rows, checks and dead letters are made."""
     if rows_in.node is None:
         return dataframes.nodes_for(plan, sink, rows_in.good)
-    beside = {
+    read_again = {
         name: dataframes.good_rows(parsed, reading_of(plan.pipeline.sources[name]))
         for name, parsed in rows_in.parsed.items()
     }
-    return dataframes.nodes_for(plan, sink, rows_in.good, rows_in.node, beside)
+    return dataframes.nodes_for(plan, sink, rows_in.good, rows_in.node, read_again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A batch's rows, parsed and in memory; `bad` as in `RowsIn`."""
+    """A batch's rows, parsed and cached; `bad` as in `RowsIn`."""
 
     rows: DataFrame
     bad: int | None
@@ -75,7 +75,7 @@ class Decoded:
 
 
 def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
-    """Read and parse a batch, all of it. Nothing is kept where that fails."""
+    """Read, parse and cache a whole batch. Nothing stays cached after a failure."""
     parsed = dataframes.parse(frame, reading, is_kept=True)
     rows, bad = keep(parsed, "true" if reading is None else "not _good")
     return Decoded(rows=rows, bad=None if reading is None else bad)
@@ -84,8 +84,10 @@ def decoded(frame: DataFrame, reading: Reading | None) -> Decoded:
 def rows_of_source(
     frame: DataFrame, source: Source, reading: Reading | None, *, keeps: bool, counts: bool
 ) -> RowsIn:
-    """`keeps`: the batch is looked at several times (good rows, counts): decode it once; `counts`:
-    at once, for how many are bad decides."""
+    """The rows of one source's batch.
+
+    `keeps`: several steps use the rows (good rows, counts), so cache them: decode once. `counts`:
+    count the bad records at once, because their number decides what is written."""
     bad = None
     kept: tuple[Persisted, ...]
     if counts:
@@ -101,7 +103,7 @@ def rows_of_source(
 def rows_shared(
     frame: DataFrame, sink: Sink, source: Source, batch: Batch, shared: SharedRows[Decoded]
 ) -> RowsIn | None:
-    """The same, decoded once for all sinks that come to this batch; None: read for yourself."""
+    """The same, decoded once for all sinks that reach this batch; None: the sink reads alone."""
     reading = reading_of(source)
     made = shared.take(sink.name, batch, lambda: decoded(frame, reading))
     if made is None:
@@ -122,7 +124,8 @@ def rows_of_state(
     sources: Iterable[Source],
     read: Callable[[Source], DataFrame],
 ) -> RowsIn:
-    """`sources`: those whose bad records are looked at; `read`: a batch's records once more."""
+    """The rows of a stateful transform. `sources`: those whose bad records are needed; `read`:
+    reads a source's records of the batch again."""
     good = held(frame)
     parsed: dict[str, DataFrame] = {}
     try:
@@ -138,7 +141,7 @@ def rows_of_state(
 
 @dataclass(frozen=True, slots=True)
 class SparkRows:
-    """`prepared_sink.BatchRows` of Spark's frames."""
+    """`prepared_sink.BatchRows` over Spark's DataFrames."""
 
     reader: SparkReader
     rows_in: RowsIn

@@ -1,6 +1,7 @@
-"""Why a sink failed for good, kept beside its checkpoint for `status` until it begins again.
+"""The reason of a sink's last failure, in a file next to its checkpoint, for `pipeline status`.
 
-On this machine only, and as well as the disk takes it: the run's own exit says the same.
+The file is removed when the sink starts again. It is for checkpoints on this machine and best
+effort: the exit of the run reports the same reason.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from pipelines.model.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureNote:
-    """`at_ms` since 1970."""
+    """A failure. `at_ms`: its time, since 1970."""
 
     reason: str
     at_ms: int
 
 
 def note(pipeline: Pipeline, sink: str, reason: str, now_ms: int) -> None:
-    """Keep a reason, which must have no secrets. A checkpoint that is not there gets none: it is
-    another machine's."""
+    """Store a reason, which must have no secrets. Nothing is stored without a local checkpoint
+    folder: it is on another machine."""
     file = _file(pipeline, sink)
     if file is not None:
         with contextlib.suppress(OSError):
@@ -32,7 +33,7 @@ def note(pipeline: Pipeline, sink: str, reason: str, now_ms: int) -> None:
 
 
 def forget(pipeline: Pipeline, sink: str) -> None:
-    """It begins again."""
+    """Remove the note: the sink starts again."""
     file = _file(pipeline, sink)
     if file is not None:
         with contextlib.suppress(OSError):
@@ -40,7 +41,7 @@ def forget(pipeline: Pipeline, sink: str) -> None:
 
 
 def noted(pipeline: Pipeline, sink: str) -> FailureNote | None:
-    """None where it has not failed, and where nobody can read it."""
+    """The note; None if the sink has not failed or the note cannot be read."""
     file = _file(pipeline, sink)
     if file is None:
         return None
@@ -52,6 +53,6 @@ def noted(pipeline: Pipeline, sink: str) -> FailureNote | None:
 
 
 def _file(pipeline: Pipeline, sink: str) -> Path | None:
-    """A dot is in no name, so it is nobody's checkpoint."""
+    """The note's path. No sink has a dot in its name, so it cannot be another checkpoint."""
     folder = local_folder(pipeline.checkpoint_of(sink))
     return None if folder is None else Path(f"{folder}.failed")

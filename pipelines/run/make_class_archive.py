@@ -1,9 +1,8 @@
-"""Makes the archive of the JVM's classes (`josefine_spark.sessions.class_data_sharing`) by the work
-of a short pipeline: `python -m pipelines.run.make_class_archive`, which makes none when it is
-there.
+"""Command that makes the JVM's class archive (`josefine_spark.sessions.class_data_sharing`) by
+running a short pipeline: `python -m pipelines.run.make_class_archive`. It keeps an existing one.
 
-What no work has loaded is not in it: so here is a bit of all that a run does, and of what tables
-are read and changed with beside one.
+The archive has only classes that were loaded. So the pipeline uses every step of a run, and the
+command then reads and changes tables as users do outside a run.
 """
 
 from __future__ import annotations
@@ -66,12 +65,11 @@ trigger: { available_now: true }
 LINES = 900
 SCRATCH = "making-"
 NAMES = ("[0-9a-f]" * 16 + ".jsa", SCRATCH + "?" * 8)
-"""Of archives, and of what is left where the making of one was killed."""
+"""Names of archives, and of the folders that a killed command leaves."""
 
 
 def make() -> None:
-    """Make the archive unless it is there; those of others that nobody uses any more are
-    removed."""
+    """Make the archive unless it exists; remove unused ones of other versions."""
     forget_unused("classes", NAMES, time.time())
     path = archive()
     if path is None or path.is_file():
@@ -91,7 +89,7 @@ def make() -> None:
 
 
 def _run(spark: Any, work: Path) -> None:
-    """Two batches into three tables, some lines of them dead letters."""
+    """Two batches into three tables; some lines become dead letters."""
     (work / "in").mkdir()
     lines = [
         json.dumps({"id": n, "name": f"n{n % 7}", "at": "2026-01-01T00:00:00Z", "amount": n / 4})
@@ -116,7 +114,7 @@ def _look(spark: Any, work: Path) -> None:
 
 
 def _end(spark: Any) -> None:
-    """Let the JVM exit by itself, which is when it writes; Python's end would only detach."""
+    """Let the JVM exit by itself: it writes the archive then. Python's exit would only detach."""
     process = spark.sparkContext._gateway.proc
     spark.stop()
     process.stdin.close()

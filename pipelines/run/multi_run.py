@@ -1,4 +1,4 @@
-"""Several pipelines on one Spark: what of their files must agree, and a thread for each.
+"""Several pipelines on one Spark session: checks that their files agree, and a thread for each.
 
 One pipeline's failure does not stop the others; `stop` ends all of them between batches.
 """
@@ -13,11 +13,11 @@ from pipelines.base.errors import ConfigError, Place, Problem
 from pipelines.model.pipeline import Pipeline
 
 POLL_S = 0.2
-"""A signal is heard between two looks at the threads."""
+"""The interval of the checks on the threads; a signal is handled between two of them."""
 
 
 def refuse_strangers(pipelines: Sequence[Pipeline]) -> None:
-    """Raise ConfigError for what of two files cannot be together: at the later one, naming both."""
+    """Raise ConfigError for two files that cannot run together: at the later file, naming both."""
     found = [each for one, other in combinations(pipelines, 2) for each in _against(one, other)]
     if found:
         raise ConfigError(found)
@@ -32,7 +32,7 @@ def conf_of(pipelines: Sequence[Pipeline]) -> tuple[dict[str, str], str | None]:
 def _against(one: Pipeline, other: Pipeline) -> Iterator[Problem]:
     top = Place(file=other.file, line=1, column=1)
     if one.name == other.name:
-        message = f"{one.file} has it, too: the transactions of both would be one's"
+        message = f"{one.file} has it, too: both would share one Delta txnAppId"
         yield Problem(place=top, path="name", message=message)
     if None not in (one.master, other.master) and one.master != other.master:
         message = f"{one.file} has another one: both are to run on one Spark"
@@ -52,8 +52,7 @@ def run_all(
     works: Mapping[str, Callable[[], None]],
     ended: Callable[[str, Exception | None], None],
 ) -> None:
-    """Do each work on a thread of its own; `ended` is told of each, from its thread, with what it
-    raised."""
+    """Run each of `works` on a thread of its own; the thread calls `ended` with its exception."""
 
     def do(name: str, work: Callable[[], None]) -> None:
         failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""What the user of a run has said beside the file, to settle what no program can know."""
+"""Command-line options of one run: the user's decisions that are not in the pipeline file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.model.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """The options of one run. `renames`: old name → new name. `skip_losses`: this once."""
+    """The options of one run. `renames`: old name → new name. `skip_losses`: for this run only."""
 
     trust: Trust = Trust.NEITHER
     renames: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""One sink before its first batch: schemas looked at, tables there, the start settled, the stream.
+"""Preparation of a sink before its first batch: schemas, tables, start offsets, stream.
 
-Whatever is wrong with the file stops here, before any table is made.
+Every error of the pipeline file stops the run here, before any table is created.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The run of a sink's start. `now_ms`: the start of the run since 1970. `letterings`: source →
-    its dead letters, if an earlier sink has prepared them. `shared`: source → the rows that its
-    sinks share."""
+    """What all sinks of a run share. `now_ms`: the start of the run since 1970. `letterings`:
+    source → its dead letters, if an earlier sink has prepared them. `shared`: source → the rows
+    that its sinks share."""
 
     spark: SparkSession
     plan: PipelinePlan
@@ -64,9 +64,9 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What a start reads before it changes anything. `dry`: the plan with empty lookups. `good`:
-    empty frames with the columns of the sources' good rows; `stored`: the same of the target.
-    `looked`: source → its topics; `topics`: those of all sources."""
+    """Everything a start reads before it changes anything. `dry`: the plan with empty lookups.
+    `good`: empty frames with the columns of the sources' good rows; `stored`: the same of the
+    target. `looked`: source → its topics; `topics`: those of all sources."""
 
     dry: PipelinePlan
     empty: Callable[[Source], DataFrame]
@@ -84,7 +84,10 @@ def prepare(
     stopping: Callable[[], bool],
 ) -> PreparedSink:
     """Check schemas, create missing tables, settle the start offsets. `stopping`: whether the run
-    is to end. Raises ConfigError for SQL; RunError and ChainError if the sides do not fit."""
+    is to end. Raises ConfigError for SQL; RunError and ChainError if the sides do not fit.
+
+    The order matters: all checks come before the first table is created, and the offsets are
+    settled before columns change, so a refused start leaves the table's schema alone."""
     pipeline, sink = run.plan.pipeline, of.sink
     seen = _look(run, of)
     wants = dataframes.columns(seen.stored)
@@ -141,8 +144,8 @@ def prepare(
 
 
 def _look(run: RunContext, of: SinkPlan) -> _Seen:
-    """Raises ConfigError, RunError, SetupError."""
-    # In a session of its own: the views of a transform must not meet the caller's.
+    """Read schemas and topics. Raises ConfigError, RunError, SetupError."""
+    # In a session of its own: a transform's views must not collide with the caller's.
     empty = partial(dataframes.empty_source, run.spark.newSession())
     good = good_of(run.plan, of.sink.input, empty)
     dry = run.plan.with_rows({})
@@ -168,7 +171,7 @@ def _link(run: RunContext, name: str, source: Source, facts: Mapping[str, Any]) 
 def _lettered(
     run: RunContext, of: SinkPlan, seen: _Seen, on_retry: Callable[[int, Retry], None]
 ) -> dict[str, OfSource]:
-    """The dead letters of the sink's sources, by their names."""
+    """Source → its dead letters, of the sink's sources."""
     found: dict[str, OfSource] = {}
     for each in of.lettered:
         source = each.source
@@ -195,8 +198,8 @@ def _skips_losses(run: RunContext, of: SinkPlan) -> bool:
 
 
 def _shares(run: RunContext, of: SinkPlan) -> bool:
-    """Whether its source's sinks share their rows. A sink that skips losses must read for itself to
-    find them; the only sink of a source has nobody to share with."""
+    """Whether the sinks of the source share its rows. A sink that skips losses must read alone to
+    find them; the only sink of a source has no other to share with."""
     is_alone = len(run.plan.sources[of.source.name].sinks) == 1
     return not (of.stateful or is_alone or _skips_losses(run, of))
 
@@ -230,7 +233,7 @@ def _topics_of(kind: SourceKind, looked: Mapping[str, Topics], source: Source) -
 
 
 def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
-    """An empty frame with the target's columns. Raises ConfigError for what only Spark finds."""
+    """An empty frame with the target's columns. Raises ConfigError for errors only Spark finds."""
     refuse_beyond(dry, of, good)
     made = dataframes.rows_of(dry, of.sink.input, good)
     stored = dataframes.stored(target_of(of.sink).rows(dry.pipeline, made))
@@ -243,7 +246,7 @@ def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
 def _facts(
     plan: SinkPlan, target: SinkTarget, columns: Mapping[str, str], dead_letters: str | None
 ) -> dict[str, Any]:
-    """What the next run has to know of the table's rows."""
+    """The metadata about the table's rows that the next run needs."""
     said: dict[str, Any] = {
         "columns": [*columns],
         "mode": plan.sink.mode.value,
@@ -257,7 +260,7 @@ def _facts(
 def _refuse_other_state(
     pipeline: Pipeline, sink: Sink, said: Mapping[str, Any], state: Mapping[str, Any] | None
 ) -> None:
-    """Raise RunError when the table's state was made by other words than the file's."""
+    """Raise RunError if the table's state was made by another definition than the file's."""
     wrong = other_state(said, state)
     if wrong:
         whose = str((state or said[STATE])["transform"])
@@ -268,9 +271,9 @@ def _refuse_other_state(
 def _stream(
     spark: SparkSession, plan: PipelinePlan, sink: SinkPlan, kind: SourceKind, ways: Sequence[Way]
 ) -> DataFrame:
-    """The sink's stream: its source's, or one of a state's rows."""
+    """The sink's stream: its source's, or that of its stateful transform."""
     stateful, of = sink.stateful, {way.source.name: way for way in ways}
-    # In a session of its own, too: a query has a copy of the one that it begins in.
+    # In a session of its own as well: a query copies the session in which it starts.
     session = spark.newSession() if stateful else spark
 
     def opened(source: Source) -> DataFrame:
@@ -285,7 +288,7 @@ def _stream(
 def _letters(
     dry: PipelinePlan, sink: SinkPlan, source: SourcePlan, empty: DataFrame, good: Good
 ) -> DataFrame:
-    """Of an empty batch, with their columns."""
+    """An empty frame with the columns of the source's dead letters."""
     made, reading = dataframes.nodes_for(dry, sink, good).made, reading_of(source.source)
     return dataframes.dead_letters(source, dataframes.parse(empty, reading), reading, made, {})
 
@@ -297,13 +300,13 @@ def _lettering(
     link: Link,
     on_retry: Callable[[int, Retry], None],
 ) -> Lettering[LetterChain]:
-    """With a table for such letters."""
+    """The source's dead-letter chain; creates its table if it is missing."""
     path = _dead_table(spark, pipeline, letters)
     return Lettering(DeltaChain(spark, path, link, on_retry), pipeline.dead_letters)
 
 
 def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:
-    """The dead letters' table, with all columns of these letters: `headers` may come later."""
+    """The path of the dead-letter table, created or extended: `headers` may be a new column."""
     where, name = pipeline.dead_letter_path, pipeline.dead_letter_table
     assert where or name
     path = ensure_table(spark, where, name, letters.schema)

@@ -45,7 +45,7 @@ class BatchRows(Protocol):
         """The rows for the target; with `deduplicate` also the span of the rows before it."""
 
     def free(self) -> None:
-        """Release what is kept in memory."""
+        """Release the cached rows."""
 
 
 class BatchReader(Protocol):

@@ -1,5 +1,5 @@
-"""The Structured Streaming queries of a run, one for each sink: begun, ended between batches, and
-why one has ended."""
+"""The Structured Streaming queries of a run, one for each sink: start, stop between batches, and
+the reason of an end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pipelines.run.sink_handle import SinkHandle
 
 
 class FailedError(Exception):
-    """A sink failed for a reason that may pass: Spark's text of it, and the one to tell."""
+    """A failure of a sink that may be temporary. `failure`: the original;
+    `as_error`: for the user."""
 
     def __init__(self, handle: SinkHandle, failure: Exception) -> None:
         super().__init__(handle.plan.name)
@@ -22,7 +23,7 @@ class FailedError(Exception):
         self.failure = failure
 
     @property
-    def told(self) -> PipelineError:
+    def as_error(self) -> PipelineError:
         if isinstance(self.failure, PipelineError):
             return self.failure
         told = RunError(f"sink `{self.handle.plan.name}`: {clear_reason(self.failure)}")
@@ -31,7 +32,7 @@ class FailedError(Exception):
 
 
 def start(handle: SinkHandle, pipeline: Pipeline, reporter: Reporter) -> None:
-    """Of a sink that is prepared."""
+    """Start the query of a prepared sink."""
     prepared = handle.prepared
     assert prepared is not None
     writer = prepared.stream.writeStream.queryName(f"{pipeline.name}.{handle.plan.name}")
@@ -48,18 +49,18 @@ def start(handle: SinkHandle, pipeline: Pipeline, reporter: Reporter) -> None:
 
 
 def why_ended(handle: SinkHandle) -> Exception | None:
-    """Why a query that is not active any more has failed; None where it has not."""
+    """The failure of a query that is not active any more; None if it ended well."""
     query = handle.query
-    # Its thread may be about to end, and would still have the query's name.
+    # Its thread may still be ending; until then Spark refuses a new query of the same name.
     query.stop()
     failure: Exception | None = handle.error or query.exception()
-    # A batch that began after the run was to stop is replayed by the next one.
+    # A batch that started after the stop request is replayed by the next run: no failure.
     is_well = handle.error is None and "InterruptedBatchError" in str(failure)
     return None if is_well else failure
 
 
 def stop_all(handles: Collection[SinkHandle]) -> None:
-    """Let the batches under way finish, then end every query between batches."""
+    """Let the running batches finish, then stop every query between two batches."""
     begun = [handle for handle in handles if handle.query is not None]
     for handle in begun:
         handle.stopping = True

@@ -1,6 +1,6 @@
-"""From where to where a sink's stream reads: what chain, checkpoint, file and brokers say of it.
+"""The offset range of a sink's stream, from its chain, checkpoint, pipeline file and brokers.
 
-Decides nothing: the rules are in `settle_start.py` and `exactly_once/start_offsets.py`.
+It decides nothing: the rules are in `settle_start.py` and `exactly_once/start_offsets.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pipelines.sources.josefine import SourceKind, Topics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """`at`: None where the stream finds out by the source's `start`. `source`: the source with the
-    offsets of its `stop`."""
+    """One source's offset range. `at`: the start offsets; None if the stream finds them by the
+    source's `start`. `source`: the source with the offsets of its `stop`."""
 
     source: Source
     at: TopicOffsets | None
@@ -34,7 +34,7 @@ def ways_of(
     start: Start,
     now_ms: int,
 ) -> list[Way]:
-    """One for each of a sink's sources. `looked`: what each has. Raises as `way_of`."""
+    """The range of each of a sink's sources. `looked`: source → its topics. Raises as `way_of`."""
     found = []
     for source in sink.sources:
         way = way_of(source, sink.sink, kind, looked[source.name], start, now_ms)
@@ -47,7 +47,7 @@ def ways_of(
 
 
 def begun_at(ways: Sequence[Way]) -> ByPartition:
-    """Where a sink's streams begin; empty where one finds out itself."""
+    """The start offsets of a sink's streams; empty if one of them finds its own."""
     at = [way.at for way in ways if way.at is not None]
     return {p: end for each in at for p, end in each.ends.items()} if len(at) == len(ways) else {}
 
@@ -55,9 +55,9 @@ def begun_at(ways: Sequence[Way]) -> ByPartition:
 def way_of(
     source: Source, sink: Sink, kind: SourceKind, topics: Topics, start: Start, now_ms: int
 ) -> Way:
-    """The way of a sink that was settled at `start`, of a run that began at `now_ms` since 1970.
-    Raises RunError and SetupError."""
-    at = _goes_on_at(start, topics)
+    """The range of a source whose sink was settled at `start`, in a run that started at `now_ms`
+    since 1970. Raises RunError and SetupError."""
+    at = _settled(start, topics)
     if at is None:
         at = _named(source, sink, kind, topics)
     ends_at = _ends(source, kind, topics, now_ms)
@@ -65,8 +65,8 @@ def way_of(
     return Way(source=replace(source, stop=stop), at=at, ends_at=ends_at)
 
 
-def _goes_on_at(start: Start, topics: Topics) -> TopicOffsets | None:
-    """Where chain and checkpoint say; None: they say nothing."""
+def _settled(start: Start, topics: Topics) -> TopicOffsets | None:
+    """The start offsets of chain and checkpoint; None if neither has any."""
     if start.at is None:
         return None
     ids = start.tip.reached.topic_ids if start.tip else {}
@@ -74,8 +74,8 @@ def _goes_on_at(start: Start, topics: Topics) -> TopicOffsets | None:
 
 
 def _named(source: Source, sink: Sink, kind: SourceKind, topics: Topics) -> TopicOffsets | None:
-    """Where a sink begins that has no commit, where the file's words are offsets; None: its stream
-    finds out. Raises RunError and SetupError."""
+    """The start offsets of a sink without a commit, if `start` names offsets or a group; None: its
+    stream finds them. Raises RunError and SetupError."""
     start = source.start
     if start.by_table:
         raise RunError(no_table(sink))
@@ -89,7 +89,7 @@ def _named(source: Source, sink: Sink, kind: SourceKind, topics: Topics) -> Topi
 
 
 def _ends(source: Source, kind: SourceKind, topics: Topics, now_ms: int) -> ByPartition:
-    """Where this run ends. Raises RunError and SetupError."""
+    """The end offsets of this run. Raises RunError and SetupError."""
     stop = source.stop
     if stop is None:
         return topics.latest.ends

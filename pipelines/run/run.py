@@ -1,10 +1,10 @@
-"""Runs a pipeline: one Structured Streaming query per sink, until the input or the user ends it.
+"""One run of a pipeline: a Structured Streaming query per sink, until the input ends or a stop.
 
-Rules: a run ends between batches, never inside one (a stop request waits for the batch under way;
-what Spark has planned by then is replayed by the next run); all sinks are settled before the first
-one writes; from then on a failing sink is begun again behind its last commit where `retries` says
-that it is worth it, and otherwise the others go on without it (`sink_lives`); the error that a user
-sees is ours, not Spark's pages around it.
+Rules: a run ends between batches, never inside one (a stop request waits for the running batch; the
+next run replays a batch that Spark has planned by then). All sinks are settled before the first one
+writes. From then on a failing sink starts again after its last commit if `retry_policy` grants it;
+otherwise the others continue without it (`sink_lifecycle`). The user sees one clear error of ours,
+not Spark's pages around it.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def run_sinks(
     kind: SourceKind | None = None,
     stop: threading.Event | None = None,
 ) -> RunResult:
-    """Run to the end of the input (available_now) or until `stop` is set, also where some sinks
-    fail. Raises PipelineError when the run cannot begin or ends whole."""
-    then = "during the run; what was committed stays, and the next run goes on behind it"
+    """Run to the end of the input (available_now) or until `stop` is set, even if some sinks fail.
+    Raises PipelineError when the run cannot start or a failure ends it as a whole."""
+    then = "during the run; what was committed stays, and the next run continues after it"
     with watched(spark, then):
         return _Run(spark, pipeline, reporter, kind or ANY_KIND, stop).run(wishes)
 
@@ -62,7 +62,7 @@ def run_sinks(
 def run_pipeline(
     spark: SparkSession, pipeline: Pipeline, reporter: Reporter, **options: Any
 ) -> RunResult:
-    """The same with the same options, for whom a run with a failed sink is a failed run."""
+    """The same with the same options, but a failed sink raises at the end of the run."""
     result = run_sinks(spark, pipeline, reporter, **options)
     failure = together(result.failures.values())
     if failure is not None:
@@ -129,22 +129,22 @@ class _Run:
     # -- starts --------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """All sinks are settled before the first one writes: a stop of the second is then harmless,
-        and the run does not begin."""
+        """Settle all sinks before the first one writes: if the second one is refused, nothing has
+        been written and the run does not start."""
         while not self._settle():
             if self.stop.is_set():
                 return
-        # What the user has settled is settled.
+        # `--trust` is obeyed once: a sink that starts again later must not follow it a second time.
         wishes = replace(self.context.wishes, trust=Trust.NEITHER)
         self.context = replace(self.context, wishes=wishes)
         self.first_s = time.monotonic()
         for name in self.pipeline.sinks:
-            # Another one's failure may have put it off.
+            # Another sink's failure may have postponed it.
             if name in self.lives.awake():
                 self._begin(name)
 
     def _settle(self) -> bool:
-        """Prepare each sink; whether all are, or one failed and a pause is over."""
+        """Prepare each sink; whether all are ready. False: one failed, and its pause is over."""
         self.context.letterings.clear()
         try:
             for name in self.pipeline.sinks:
@@ -155,13 +155,13 @@ class _Run:
             return True
         retry = self._granted(failed.handle, failed.failure)
         if retry is None:
-            raise failed.told
+            raise failed.as_error
         self.reporter.restarting(failed.handle.plan.name, retry)
         self.stop.wait(retry.pause_s)
         return False
 
     def _prepare(self, name: str) -> None:
-        """Raises FailedError for what may pass, PipelineError for what does not."""
+        """Raises FailedError for a possibly temporary failure, PipelineError for a lasting one."""
         plan = self.context.plan.sinks[name]
         leaves = self.context.shared[plan.source.name].leaves
         handle = SinkHandle(plan, self._batch_done, self._upkeep_failed, leaves)
@@ -176,7 +176,7 @@ class _Run:
                 handle.is_stopping,
             )
         except SetupError as error:
-            # Brokers that are away may come back.
+            # Unreachable brokers may come back.
             raise FailedError(handle, error) from error
         except PipelineError:
             raise
@@ -198,7 +198,7 @@ class _Run:
             self._failed(handle, error)
 
     def _begin_again(self, name: str) -> None:
-        """Alone: the others do what they do."""
+        """Start one sink again; the others keep running."""
         try:
             self._prepare(name)
         except FailedError as failed:
@@ -211,10 +211,10 @@ class _Run:
     # -- ends ----------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """Look at each query, and begin what is due."""
+        """Check each query, and start the sinks whose pause is over."""
         for name in self.lives.running():
             handle = self.handles[name]
-            # Another one's failure may have ended it meanwhile.
+            # Another sink's failure may have ended it meanwhile.
             if name not in self.lives.running() or handle.query.isActive:
                 continue
             failure = self._ended(handle)
@@ -233,13 +233,13 @@ class _Run:
         return failure
 
     def _failed(self, handle: SinkHandle, failure: Exception) -> None:
-        """Raises what ends the run whole."""
+        """Handle a sink's failure. Raises it if it ends the whole run."""
         retry = self._granted(handle, failure)
         follows = self._follows(handle, failure, retry)
         if follows is After.ALL_END:
             raise failure
         if retry is None:
-            self._fail(handle, FailedError(handle, failure).told)
+            self._fail(handle, FailedError(handle, failure).as_error)
             return
         self.reporter.restarting(handle.plan.name, retry)
         due_s = time.monotonic() + retry.pause_s
@@ -255,7 +255,7 @@ class _Run:
         return handle.plan.source.skips_losses or self.context.wishes.skip_losses
 
     def _rest_all(self, due_s: float) -> None:
-        """End the queries of the others, to begin them again with it, in file order."""
+        """Stop the queries of the others, to start all again together, in file order."""
         stop_all(self.handles.values())
         for name in self.lives.awake():
             if name in self.lives.running():
@@ -265,7 +265,7 @@ class _Run:
         self.context.letterings.clear()
 
     def _look_back(self) -> None:
-        """At queries that were ended: what of them failed in its last batch has failed."""
+        """Check the stopped queries: a sink whose last batch failed has failed."""
         for name in self.lives.running():
             self._settle_end(self.handles[name])
 
@@ -277,7 +277,7 @@ class _Run:
         if follows is After.ALL_END:
             raise failure
         if follows is After.SINK_ENDS:
-            self._fail(handle, FailedError(handle, failure).told)
+            self._fail(handle, FailedError(handle, failure).as_error)
 
     def _granted(self, handle: SinkHandle, failure: Exception) -> Retry | None:
         if has_gone(self.context.spark):
@@ -293,7 +293,7 @@ class _Run:
         )
 
     def _fail(self, handle: SinkHandle, told: PipelineError) -> None:
-        """The others go on."""
+        """End a sink with its failure; the others continue."""
         name = handle.plan.name
         self.lives.fail(name, told)
         first, *_ = str(told).splitlines() or [""]
@@ -301,7 +301,7 @@ class _Run:
         note(self.pipeline, name, line, time.time_ns() // 1_000_000)
         self.reporter.failed(name, line, len(self.lives.left()))
 
-    # -- what is told meanwhile ----------------------------------------------------------------
+    # -- reports -------------------------------------------------------------------------------
 
     def _upkeep_failed(self, sink: str, line: str) -> None:
         # Spark's reasons may quote settings.

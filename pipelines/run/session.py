@@ -1,4 +1,4 @@
-"""Starts the Spark session that a pipeline's file asks for, with its failpoints; quietly."""
+"""The Spark session of a pipeline run, started from its file, with quiet logs and failpoints."""
 
 from __future__ import annotations
 
@@ -22,31 +22,30 @@ if TYPE_CHECKING:
 
 
 DEFAULTS: Mapping[str, str] = {
-    # PySpark tells the JVM for each call on a column from which line of Python it comes: five round
-    # trips for one, and our frames are the same ones for each batch. What is wrong with the file is
-    # told with the file's lines.
+    # PySpark sends the Python line of each call on a column to the JVM: five round trips per call,
+    # and our frames are the same for each batch. Errors name the lines of the pipeline file.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 
 def what_begins(conf: Mapping[str, str]) -> str:
-    """What is begun now, for who waits: the first start of a user also fetches Delta's jars."""
+    """What is starting, for the progress line: a user's first start also fetches Delta's jars."""
     from josefine_spark.sessions.session import SessionError, fetches_jars
 
     try:
         fetches = fetches_jars(conf)
     except (SessionError, ModuleNotFoundError):
-        fetches = False  # the start itself says why it is none, or that there is no PySpark
+        fetches = False  # the start itself reports the bad setting or the missing PySpark
     return "Spark; Delta's jars are fetched first, once" if fetches else "Spark"
 
 
 def start_session(pipeline: Pipeline) -> SparkSession:
-    """The Spark session that the file asks for. Raises SetupError."""
+    """The Spark session of the pipeline file. Raises SetupError."""
     return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
 
 
 def session_of(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
-    """The same, stopped behind what is within. Raises also SparkGoneError there."""
+    """The same as a context that stops it at its end. Raises also SparkGoneError there."""
     return stopping(start_session(pipeline))
 
 
@@ -81,7 +80,7 @@ def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -
 
 
 def arm_failpoints(spark: SparkSession) -> None:
-    """Arm what JOSEFINE_FAIL names, with the JVM that must die with us."""
+    """Arm the failpoints in JOSEFINE_FAIL, with the JVM, which must die with this process."""
     text = os.environ.get("JOSEFINE_FAIL")
     if text:
         process = process_of(spark)
@@ -93,9 +92,9 @@ def arm_failpoints(spark: SparkSession) -> None:
 
 @contextmanager
 def _stderr_to(file: int) -> Iterator[None]:
-    """Give the JVM that starts meanwhile another stderr: its chatter would break the bars.
+    """Redirect stderr for the JVM that starts meanwhile: its output would break progress bars.
 
-    JOSEFINE_DEBUG leaves it where it is.
+    JOSEFINE_DEBUG turns this off.
     """
     if os.environ.get("JOSEFINE_DEBUG"):
         yield

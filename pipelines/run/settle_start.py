@@ -1,8 +1,8 @@
-"""Where one sink of a run starts: its table, checkpoint, topics and dead letters, brought together.
+"""The start of one sink, settled from its table, checkpoint, topics and dead letters.
 
-Reads what each of them says, lets the pure modules decide and does what they decided, before any
-query runs. Raises ChainError where a person has to decide. Whatever is done here may be the last
-before a crash: the next start finds it in the tables and goes on.
+Reads all of them, lets the pure modules decide and executes their decision, before any query runs.
+Raises ChainError if a person has to decide. A crash may follow any step here: the next start finds
+the finished steps in the tables and continues.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pipelines.sources.josefine import Topics
 @dataclass(frozen=True, slots=True)
 class OfSource:
     """The dead letters of one of a sink's sources. `leads`: their chain is settled with this sink;
-    `others`: the topics of what the source is joined with."""
+    `others`: the topics of the sources that this one is joined with."""
 
     lettering: Lettering[LetterChain]
     leads: bool
@@ -51,9 +51,9 @@ class OfSource:
 
 
 class Settling:
-    """One sink's start. `letters`: of those of its sources whose bad records become dead letters.
+    """One sink's start. `letters`: the sink's sources whose bad records become dead letters.
 
-    `files` is the checkpoint to go on with; `old_files` is where it may have been before.
+    `files` is the checkpoint to continue with; `old_files` is its path in the old layout.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Settling:
         self._topics = topics
         self._wishes = wishes
         self.warnings: list[str] = []
-        """What this start passed over, as it was told to."""
+        """The losses that this start skipped by the user's options."""
         self._take: Mapping[Step, Callable[[Opening], None]] = {
             Step.RECORD: self._record,
             Step.ANCHOR: self._anchor,
@@ -93,14 +93,14 @@ class Settling:
 
     @property
     def _trust(self) -> Trust:
-        """A state is in its checkpoint: no wish is obeyed that would set that aside."""
+        """The user's `--trust`, ignored for a state: it would set aside the only copy of it."""
         return Trust.NEITHER if self._of.stateful else self._wishes.trust
 
     def settle(self, fits: Callable[[Mapping[str, Any]], None]) -> Start:
-        """Where to start; both chains follow it. Raises ChainError when the sides disagree.
+        """The start, which both chains follow. Raises ChainError when the sides disagree.
 
-        `fits` is given what the sink's last commit says, before there is another, and raises when
-        the table cannot take the sink's rows.
+        `fits` gets the metadata of the sink's last commit before this start makes another one. It
+        raises when the table cannot take the sink's rows.
         """
         trust = self._trust
         found = self._loaded(self._chain, ())
@@ -118,6 +118,7 @@ class Settling:
                 stop = Stop(verdict=Verdict.STATE_STAYS, detail="`assign` leaves partitions out")
                 raise self._stopped(stop, checkpoint, found)
             outcome = replace(outcome, set_checkpoint_aside=True)
+        # Decide everything before the first step: a refused start changes no table.
         at = standing(outcome, checkpoint)
         lost = losses(
             at,
@@ -143,7 +144,7 @@ class Settling:
     def _of_state(
         self, checkpoint: Checkpoint | None, found: Tip | Unreadable | None
     ) -> Stop | None:
-        """Why the sink's state is not its table's; None also where it has none."""
+        """Why the sink's state does not match its table; None if it does or there is none."""
         if self._of.stateful is None:
             return None
         query = self.files.query_id() if checkpoint else ""
@@ -154,13 +155,13 @@ class Settling:
         return skips and self._of.stateful is None
 
     def _chain_alone(self, start: Start, checkpoint: Checkpoint | None) -> bool:
-        """Whether to go on by the table alone: of a source that does not read all of its
-        checkpoint's partitions any more. Both agree, and the table keeps all ends."""
+        """Whether to continue from the table alone, because the source does not read all partitions
+        of its checkpoint any more. Both agree, and the table keeps all end offsets."""
         knows = start.tip is not None and bool(start.tip.reached.ends)
         return knows and leaves_out(checkpoint, self._of.source.assigned)
 
     def _checkpoint(self, found: Tip | Unreadable | None) -> Checkpoint | None:
-        """This sink's, also in its old place; `files` is where it is."""
+        """This sink's checkpoint, also one in the old layout; sets `files` to its place."""
         trust = self._trust
         here = self._new_files.read()
         if here is not None:
@@ -250,8 +251,8 @@ class Settling:
             )
         )
 
-    def _loaded(self, chain: SinkChain, beside: Collection[str]) -> Tip | Unreadable | None:
-        """What the table says of this name, or of the one that it had before."""
+    def _loaded(self, chain: SinkChain, siblings: Collection[str]) -> Tip | Unreadable | None:
+        """The table's last commit of this name, or of the name that it had before."""
         found = chain.load()
         if isinstance(found, (Tip, Unreadable)):
             return found
@@ -261,12 +262,12 @@ class Settling:
             chain.link.name,
             others,
             self._topics.latest.topic_ids,
-            beside=beside,
+            siblings=siblings,
             renames={} if stays else self._wishes.renames,
             new_chains=self._wishes.new_chains,
         )
         if isinstance(outcome, Stop) and stays:
-            detail = f"{outcome.detail}; a state goes on under its own name only: give it back"
+            detail = f"{outcome.detail}; a state continues under its own name only: restore it"
             raise self._stopped(replace(outcome, detail=detail), None, None)
         if isinstance(outcome, Stop):
             name, path = chain.link.name, chain.path
@@ -286,7 +287,7 @@ class Settling:
         return None
 
     def _with_topics(self, start: Start) -> Start | Stop:
-        """A topic with another id than the table recorded is another topic of the same name."""
+        """The start without recreated topics: another id means another topic of the same name."""
         tip = start.tip
         assert tip is not None
         gone = tip.reached.recreated(self._topics.latest.topic_ids)
@@ -299,12 +300,15 @@ class Settling:
         return Start(at=kept.reached.ends or None, tip=kept, set_checkpoint_aside=True)
 
     def _vouch(self) -> None:
-        """Let what the start commits say of the letters what a batch's commit does."""
+        """Add the dead letters' end offsets to the start's commits, as in a batch's commit: the
+        next start detects dead letters that were deleted since."""
         link = self._chain.link
         said = said_by(each.lettering for each in self._letters)
         self._chain.link = replace(link, facts={**link.facts, **said})
 
     def _settle_dead_letters(self, letters: OfSource, start: Start) -> None:
+        """Load the dead-letter chain and give it its position. Raises ChainError if the table is
+        unreadable or lost commits, unless `--trust` passes over it."""
         dead = letters.lettering.chain
         trust = self._wishes.trust
         found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])

@@ -19,7 +19,7 @@ from pipelines.transforms.stateful import LateRows
 
 
 class InterruptedBatchError(Exception):
-    """Raised inside a batch that began after the run was asked to stop: it is replayed later."""
+    """Raised in a batch that starts after the run was asked to stop; the next run replays it."""
 
 
 class SinkHandle:
@@ -77,9 +77,9 @@ class SinkHandle:
             self._on_upkeep(self.plan.name, wrong)
 
     def late_rows(self) -> int:
-        """Rows dropped behind the watermark in micro-batches that ended since the last call."""
+        """Rows dropped as late (below the watermark) in micro-batches since the last call."""
         return self._late.of(self.query) if self.plan.stateful and self.query else 0
 
     def rests(self) -> None:
-        """The query is gone: the other sinks of its source stop waiting for this one."""
+        """The query has ended: the other sinks of its source stop waiting for this one."""
         self._leave(self.plan.name)

@@ -1,1 +1,1 @@
-"""The tables and topics that a sink commits to."""
+"""Sink targets: the tables and topics that a sink commits to."""

@@ -69,7 +69,7 @@ class OpenDelta:
         return due == NO_STEPS
 
     def change(self) -> None:
-        """Columns first: a constraint may use a new one."""
+        """Change columns first: a constraint may use a new one."""
         spark, sink, path = self._run.session(), self._sink, self.chain.path
         change_columns(spark, path, self._steps)
         constrain(spark, sink, path, self._constraints)
@@ -110,7 +110,7 @@ class OpenDelta:
         self.chain.half_write(rows)
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Into a table next to the sink's."""
+        """Record them in a table next to the sink's."""
         losses = self._run.losses
         loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
 
@@ -153,11 +153,11 @@ class DeltaTarget:
         return OpenDelta(sink, DeltaChain(spark, path, run.link, run.on_retry), run, ())
 
     def probe(self, connect: Connect) -> str | None:
-        """Nothing to ask: `pipeline check` looks at its folder."""
+        """None: `pipeline check` examines its folder instead."""
         return None
 
     def findings(self, trouble: str | None) -> list[Finding]:
-        """For a table by its name."""
+        """A note for a table by its name: `pipeline check` cannot find it without Spark."""
         sink = self.sink
         if not sink.table:
             return []

@@ -1,10 +1,10 @@
-"""Chained commits into one Delta table: rows, both offset maps and the next txnVersion in one.
+"""Chained commits into one Delta table: rows, both offset maps and the next txnVersion at once.
 
-Rules: a commit is believed only when the log shows it with our run's mark, because Delta skips a
-txnVersion that is not higher without any error; txnVersion is the last own one + 1, never Spark's
-batch id (it restarts at 0 with a lost checkpoint); a commit of ours that another run wrote is a
-reason to stop; an attempt that failed for a reason of `retries` and left no commit is made again.
-Between batches the tip is kept in memory, so a batch costs two look-ups of the log.
+Rules: a commit counts only when the log shows it with this run's id, because Delta silently skips a
+write whose txnVersion is not higher. txnVersion is the chain's last one + 1, never Spark's batch id
+(it restarts at 0 with a lost checkpoint). A commit of this chain by another run is a reason to
+stop. An attempt that failed for a reason in `retry_policy` and left no commit is repeated. Between
+batches the tip stays in memory, so a batch costs two reads of the log.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
 FACTS = {"columns", "dead_letters", "judged_by", "keys", "letters", "mode", "state"}
-"""What `Link.facts` may have."""
+"""The keys that `Link.facts` may have."""
 NO_BATCH = -1
-"""The batch of a commit that a start makes, before any query runs."""
+"""The batch id of a commit that a start makes, before any query runs."""
 
 
 class StoppedError(Exception):
-    """Carries the Stop that a batch ran into."""
+    """A refused commit, with its Stop."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(stop.verdict.value)
@@ -48,9 +48,9 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Who commits: the parts of userMetadata that do not change during a run.
+    """The owner of the commits: the parts of userMetadata that do not change during a run.
 
-    `facts`: what the next run has to know of this one.
+    `facts`: what the next run has to know about this one.
     """
 
     pipeline: str
@@ -68,12 +68,12 @@ class Link:
 
 
 def facts_of(tip: Tip) -> dict[str, Any]:
-    """What a commit in the sink's stead has to say of it again."""
+    """The facts that a commit on behalf of the sink has to repeat."""
     return {name: tip.said[name] for name in FACTS & tip.said.keys()}
 
 
 class Handed(Protocol):
-    """A chain under its old name, whatever it fills."""
+    """A chain under its old name, in any kind of target."""
 
     link: Link
 
@@ -83,8 +83,9 @@ class Handed(Protocol):
 
 
 def hand_over(chain: Handed, app_id: str) -> None:
-    """Let the old name's chain say, in a commit of *its* next number, that `app_id` goes on. Raises
-    StoppedError."""
+    """Hand the old name's chain on to `app_id`, in a commit with the old chain's next number: a run
+    under the old name that commits at the same time takes the same number, so one of the two
+    stops. Raises StoppedError."""
     tip = chain.load()
     if not isinstance(tip, Tip):
         raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
@@ -97,7 +98,7 @@ def hand_over(chain: Handed, app_id: str) -> None:
 def said_of(
     link: Link, query_id: str, commit: Commit, batch_id: int, more: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What a commit says of itself; `more` beside the offsets."""
+    """The metadata of a commit; `more` is added to the offsets."""
     value: dict[str, Any] = {
         "josefine": FORMAT,
         "pipeline": link.pipeline,
@@ -137,14 +138,14 @@ class DeltaChain:
         self._version = -1
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
-        """Find the last own commit. Only a Tip is one that the chain goes on behind."""
+        """Find the last own commit. Only after a Tip can the chain continue."""
         found, self._version = self._log.last_tip()
         if isinstance(found, Unreadable) and found.txn_version == 0:
-            # The log was cleaned up before it could be read to its beginning.
+            # Old log entries were deleted, so the log cannot be read back to version 0.
             known = self._known().get(self._app_id)
             found = None if known is None else Unreadable(txn_version=known, hint=self._hint(found))
         if isinstance(found, Tip) and found.txn_version == 0 and not self._log.reaches_back():
-            # Taken over from another name; an own commit of long ago may be out of sight.
+            # Taken over from another name; an old commit of this one may be deleted from the log.
             found = replace(found, txn_version=self._known().get(self._app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
         return found
@@ -154,7 +155,7 @@ class DeltaChain:
         return bool(self._log.versions())
 
     def others(self) -> list[OtherChain]:
-        """The chains of other names in this table; without offsets where the log is cleaned."""
+        """The chains of other names in this table; without offsets if the log entries are gone."""
         seen = self._log.other_chains()
         found = [other for other in seen.values() if other]
         if self._log.reaches_back():
@@ -163,18 +164,17 @@ class DeltaChain:
         return found + [OtherChain(name=name, reached=None) for name in names if name]
 
     def queries(self) -> set[str]:
-        """Spark's ids of the queries behind our commits."""
+        """Spark's ids of the queries that made this chain's commits."""
         return self._log.queries()
 
     def take_over(self, other: OtherChain) -> None:
-        """Hand the other name's place on to this one: a commit of *its* next transaction, so that
-        of a run under the old name and this one only one goes on. Raises StoppedError."""
+        """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
         old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
         chain = DeltaChain(self._spark, self.path, old, self._on_retry, self._pause)
         hand_over(chain, self._app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
-        """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
+        """Commit offsets without rows; `more` is added to the metadata. Raises StoppedError."""
         table = self._spark.read.format("delta").load(self.path)
         self.append(table.where("false"), commit, NO_BATCH, more)
 
@@ -188,7 +188,7 @@ class DeltaChain:
     def append(
         self, frame: DataFrame, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
     ) -> LogEntry:
-        """Append rows; an empty frame still logs the offsets. `more` is said beside them."""
+        """Append rows; an empty frame still commits the offsets. `more`: added to the metadata."""
         metadata = self._metadata(commit, batch_id, more)
 
         def write() -> None:
@@ -204,7 +204,7 @@ class DeltaChain:
         return self._committed(frame.sparkSession, write, commit, batch_id, metadata)
 
     def half_write(self, frame: DataFrame) -> None:
-        """What a crash leaves between the data files and the log entry that names them."""
+        """For failpoints: write data files without the log entry that names them."""
         frame.write.format("parquet").mode("append").save(self.path)
 
     def merge(
@@ -215,10 +215,10 @@ class DeltaChain:
         batch_id: int,
         more: Mapping[str, Any] | None = None,
     ) -> LogEntry:
-        """Merge rows by key. `more` is said beside the offsets.
+        """Merge rows by key. `more` is added to the metadata.
 
         MERGE takes the transaction pair only from session settings. They are set on the query's
-        own session and never outlive the call: a pair left behind makes later writes skip.
+        own session and removed after the call: with a leftover pair Delta skips later writes.
         """
         from delta.tables import DeltaTable
 
@@ -267,10 +267,10 @@ class DeltaChain:
         batch_id: int,
         metadata: str,
     ) -> LogEntry:
-        """Run a write until the log shows it; raise StoppedError when another run's is there."""
+        """Run a write until the log shows it; raise StoppedError if another run has committed."""
         if self._own_after() is not None:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
-        if batch_id != NO_BATCH:  # else the session may be others', too
+        if batch_id != NO_BATCH:  # without a batch the session may be shared with others
             compute_state(session, self.path, self._version)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -280,7 +280,7 @@ class DeltaChain:
                 failure = error
             own = self._own_after()
             if own is not None and self._is_mine(own, batch_id, commit):
-                # Also after a failure: the commit may be there although its answer was lost.
+                # Also after a failure: the commit may have succeeded and only its answer was lost.
                 said = json.loads(metadata)
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
                 self._leave_hint(metadata)
@@ -295,7 +295,7 @@ class DeltaChain:
         raise AssertionError("unreachable")
 
     def _own_after(self) -> LogEntry | None:
-        """The first own commit since the last look, past those of others."""
+        """The first own commit since the last read of the log, past those of others."""
         entries = self._log.after(self._version)
         if entries:
             self._version = entries[-1].version
@@ -310,14 +310,14 @@ class DeltaChain:
         return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))
 
     def _hint_path(self) -> str:
-        # Delta's readers and VACUUM leave names alone that begin with an underscore.
+        # Delta's readers and VACUUM ignore names that start with an underscore.
         return f"{self.path}/_josefine/{self.link.pipeline}.{self.link.sink}.json"
 
     def _leave_hint(self, metadata: str) -> None:
-        """Keep the ends beside the table, for the day when old log entries are gone. Not truth:
-        written after the commit, so it may be one batch behind."""
+        """Store the end offsets next to the table, for a message after old log entries are gone.
+        Never trusted: it is written after the commit, so a crash leaves it one batch too old."""
         self._files.write_text(self._hint_path(), metadata)
 
     def _hint(self, found: Unreadable) -> str:
         text = self._files.read_text(self._hint_path())
-        return f"{found.hint}; a copy written after a commit says: {text}" if text else found.hint
+        return f"{found.hint}; a copy written after a commit: {text}" if text else found.hint

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def constraints_due(spark: SparkSession, sink: Sink, path: str) -> Due:
-    """Those that the table has not yet. Raises RunError where it has another one of a name."""
+    """The constraints that the table lacks. Raises RunError if it has another one of a name."""
     if not sink.constraints:
         return ()
     wants = {name: condition.text for name, condition in sink.constraints.items()}
@@ -28,9 +28,9 @@ def constraints_due(spark: SparkSession, sink: Sink, path: str) -> Due:
 
 
 def constrain(spark: SparkSession, sink: Sink, path: str, wanted: Due) -> None:
-    """Add them to the table, each by itself: what a crash leaves out is found to be due again.
+    """Add them to the table one by one: after a crash the next start finds the rest due.
 
-    Raises RunError where a row is against one, ConfigError for what Delta takes for no condition.
+    Raises RunError if a row violates one, ConfigError if Delta rejects the condition.
     """
     from pyspark.errors import PySparkException
 
@@ -45,14 +45,14 @@ def constrain(spark: SparkSession, sink: Sink, path: str, wanted: Due) -> None:
             many = "1 row of it is" if rows == 1 else f"{rows:,} rows of it are"
             raise RunError(
                 f"sink `{sink.name}`: {sink.told} cannot get constraint `{name}` ({text}): {many} "
-                "against it. Mend or delete those rows, or write to a new table"
+                "against it. Fix or delete those rows, or write to a new table"
             ) from error
 
 
 def why_broken(
     sink: Sink, path: str, commit: Commit, batch_id: int, error: Exception
 ) -> RunError | None:
-    """What to tell of a write that the table refused for a row; None where it failed otherwise."""
+    """The error for a write that the table refused because of a row; None for other failures."""
     what = broken(str(error))
     if what is None:
         return None
@@ -61,6 +61,6 @@ def why_broken(
         f"breaks {what}\n"
         f"  table {path}\n"
         f"  batch {batch_id} reads from {offsets(commit.start)} to {offsets(commit.end.ends)}\n"
-        "Mend what makes such rows, or let a check with `action: dead_letter` or `drop` take "
+        "Fix what makes such rows, or let a check with `action: dead_letter` or `drop` take "
         "them out first, and run again; or drop the constraint of the table."
     )

@@ -1,7 +1,7 @@
-"""How far a Delta table on this machine has come in its topics, read from its log without Spark.
+"""End offsets of a Delta table on this machine, read from its log without Spark.
 
-The newest commit of the sink that writes it says so. A table that several sinks write has an end
-for each, and no answer here.
+They are in the newest commit of the sink that writes the table. A table that several sinks write
+has end offsets for each sink, which is an error here.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pipelines.base.errors import PipelineError
 from pipelines.sinks.delta_log import DeltaLogReader
 
 NOBODY = ""
-"""As whom the log is read: every sink's commits are others' then."""
+"""The transaction id that no sink has: a reader with it sees every sink's commits as others'."""
 
 
 class FolderFiles:
     """`delta_log.Files` and `checkpoint.Files` on a folder of this machine."""
 
     def read_text(self, path: str) -> str | None:
-        """None where there is no such file."""
+        """The text; None if there is no such file."""
         try:
             return Path(path).read_text()
         except FileNotFoundError:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """None where there is no such folder."""
+        """The names, sorted; [] if there is no such folder."""
         if not Path(folder).is_dir():
             return []
         return sorted(each.name for each in Path(folder).iterdir())
@@ -45,7 +45,7 @@ class FolderFiles:
 
 
 def table_end(folder: Path) -> TopicOffsets:
-    """Everything below it is in the table. Raises PipelineError in one sentence."""
+    """The table's exclusive end offsets. Raises PipelineError in one sentence."""
     if not (folder / "_delta_log").is_dir():
         raise PipelineError(f"{folder} is no Delta table on this machine: it has no _delta_log")
     chains = DeltaLogReader(FolderFiles(), str(folder), NOBODY).other_chains()
@@ -58,13 +58,13 @@ def table_end(folder: Path) -> TopicOffsets:
         )
     (chain,) = found.values()
     if chain.reached is None or not chain.reached.ends:
-        raise PipelineError(f"the table {folder} does not say how far it has come")
+        raise PipelineError(f"the last commit of the table {folder} has no readable end offsets")
     return chain.reached
 
 
 def starting_offsets(folder: Path | str) -> str:
-    """For the option `startingOffsets`: a stream or batch that goes on where the table ends.
+    """The option `startingOffsets` for a stream or batch that continues at the table's end.
 
-    With the topics' ids, so that a topic that was created again is refused. Raises PipelineError.
+    It has the topics' ids, so a recreated topic is refused. Raises PipelineError.
     """
     return json.dumps(to_dict(table_end(Path(folder))))

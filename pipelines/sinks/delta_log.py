@@ -1,10 +1,10 @@
-"""What the Delta log says of one sink: its commits, found by reading the log's own JSON files.
+"""Reader of one sink's commits in a Delta log, from the log's JSON files.
 
-No Spark job: a batch needs to look at one or two small files, a start walks back from the newest
-commit past those of others (OPTIMIZE, another sink) to the last own one. A commit is own when it
-carries our transaction id; its offsets are in `userMetadata` of the same commit. A RESTORE sends
-the walk to the restored version, because that is what the table holds again. A commit that hands a
-chain on (`handed_to`) is the last of its own name and where the named one begins.
+No Spark job: a batch reads one or two small files; a start walks back from the newest commit past
+those of others (OPTIMIZE, another sink) to the last own one. An own commit has our transaction id;
+its offsets are in `userMetadata` of the same commit. At a RESTORE the walk jumps to the restored
+version, because the table holds its rows again. A commit that hands a chain on (`handed_to`) is the
+last one of its own name and the first one of the new name.
 (Delta's PROTOCOL.md: delta log entries, commit provenance information, transaction identifiers.)
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = 1
-"""The number under `josefine` in userMetadata; a higher one was written by a later version."""
+"""The format number, under `josefine` in userMetadata; later versions write higher ones."""
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 
 
 class Files(Protocol):
-    """What is needed of a file system (`hadoop.HadoopFiles`, or a folder in a unit test)."""
+    """The file system operations used here (`hadoop.HadoopFiles`, or a folder in a unit test)."""
 
     def read_text(self, path: str) -> str | None: ...
 
@@ -40,10 +40,10 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One Delta commit, as far as we care. `txn_version` None: not a commit of this sink.
+    """The relevant part of one Delta commit. `txn_version` None: not a commit of this sink.
 
-    `txns`: every transaction id in it, with its version. `at_ms`: when it was made, by the clock of
-    who made it (ms since 1970); None: it does not say.
+    `txns`: every transaction id in it, with its version. `at_ms`: its time by the writer's clock,
+    since 1970; None if it has none.
     """
 
     version: int
@@ -57,11 +57,11 @@ class LogEntry:
 
     @property
     def handed_to(self) -> str | None:
-        """The transaction id of who goes on behind this commit in its own name's stead."""
+        """The transaction id of the chain that continues after this commit under a new name."""
         return self.metadata.get("handed_to") if self.metadata else None
 
     def reached(self) -> TopicOffsets | None:
-        """The offsets that a pipeline's commit reached; None when it says none readably."""
+        """The offsets that a pipeline's commit reached; None if it has no readable ones."""
         meta = self.metadata
         if meta is None or meta.get("josefine") != FORMAT:
             return None
@@ -85,12 +85,12 @@ class DeltaLogReader:
         return sorted(int(match[1]) for match in matches if match)
 
     def entry(self, version: int) -> LogEntry | None:
-        """One commit; None when its file is not there (not yet, or no more)."""
+        """One commit; None if its file does not exist (not yet, or not any more)."""
         text = self._files.read_text(f"{self._log}/{version:020d}.json")
         return None if text is None else parse_entry(version, text, self._app_id)
 
     def after(self, version: int) -> list[LogEntry]:
-        """The commits that followed `version`, oldest first. One look-up when there is none."""
+        """The commits after `version`, oldest first. Costs one read if there is none."""
         entries = []
         while (entry := self.entry(version + 1)) is not None:
             entries.append(entry)
@@ -98,10 +98,10 @@ class DeltaLogReader:
         return entries
 
     def last_tip(self) -> tuple[Tip | Unreadable | HandedOn | None, int]:
-        """(what the newest own commit says, the newest version). None: no commit of ours in sight.
+        """(the newest own commit, the newest version). None: the log has no own commit.
 
-        In sight means: back to version 0, or to where old entries were cleaned away. In the second
-        case `known_txn_version` has to tell whether there was one.
+        The log reaches back to version 0, or to the last deleted entry. In the second case only
+        `known_txn_versions` shows whether there was an own commit.
         """
         versions = self.versions()
         newest = versions[-1] if versions else -1
@@ -117,7 +117,8 @@ class DeltaLogReader:
                 if entry.restored_to is None:
                     hint = f"version {look_at} restored the table to a time, not to a version"
                     return Unreadable(txn_version=txn_version, hint=hint), newest
-                # Rows go back, transactions do not: the next version must be above all of them.
+                # RESTORE takes rows back, not transactions: Delta still skips a txnVersion that is
+                # not above all of them.
                 skipped = range(look_at - 1, entry.restored_to, -1)
                 txn_version = max(txn_version, self._newest_txn_version(skipped))
                 look_at = entry.restored_to
@@ -142,11 +143,11 @@ class DeltaLogReader:
         return nowhere, newest
 
     def reaches_back(self) -> bool:
-        """Whether no entry was cleaned away."""
+        """Whether no log entry was deleted."""
         return self.versions()[:1] in ([], [0])
 
     def own(self) -> Iterator[LogEntry]:
-        """Our commits whose rows the table has, newest first, as far as the log goes."""
+        """Own commits whose rows the table has, newest first, as far as the log reaches."""
         look_at: int | None = max(self.versions(), default=-1)
         while look_at is not None and (entry := self.entry(look_at)) is not None:
             if entry.txn_version is not None:
@@ -154,9 +155,10 @@ class DeltaLogReader:
             look_at = entry.restored_to if entry.operation == "RESTORE" else look_at - 1
 
     def other_chains(self) -> dict[str, OtherChain | None]:
-        """Transaction id → chain, of other names whose rows the table has, as far as the log goes.
+        """Transaction id → chain of another name whose rows the table has, as the log reaches back.
 
-        None for what is no chain to go on with: our own, one that was handed on, somebody else's.
+        None for an id that is no chain to continue: our own, one that was handed on, or a writer
+        that is no pipeline.
         """
         newest: dict[str, LogEntry] = {}
         look_at = max(self.versions(), default=-1)
@@ -179,8 +181,8 @@ class DeltaLogReader:
         return OtherChain(name=name, reached=newest.reached())
 
     def queries(self) -> set[str]:
-        """Spark's ids of the queries that made our commits, as far back as the log goes; also of
-        those whose rows a RESTORE took back."""
+        """Spark's ids of the queries that made own commits, as far as the log reaches; also of
+        commits whose rows a RESTORE took back."""
         entries = (self.entry(version) for version in self.versions())
         own = (e.metadata for e in entries if e and e.txn_version is not None and e.metadata)
         return {str(metadata.get("query", "")) for metadata in own}
@@ -195,7 +197,7 @@ class DeltaLogReader:
 
 
 def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
-    """Read the two actions that matter; a commit file may have thousands of others."""
+    """Parse the two relevant actions; a commit file may have thousands of others."""
     info: Mapping[str, Any] = {}
     txns: dict[str, int] = {}
     for line in text.splitlines():
@@ -231,9 +233,9 @@ def _metrics(values: Mapping[str, str]) -> dict[str, int]:
 
 
 def known_txn_versions(spark: SparkSession, table_path: str) -> dict[str, int]:
-    """Transaction id → version in the table's snapshot, where they outlive the log entries.
+    """Transaction id → version in the table's snapshot, which outlives the log entries.
 
-    Costs a state reconstruction, so it is asked only when the log does not reach back far enough.
+    Costs a state reconstruction, so only for a log that does not reach back far enough.
     """
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_path)

@@ -1,9 +1,9 @@
-"""Does a table's chores between two batches, within their time; whatever comes of it, rows go on.
+"""Maintenance of a Delta table between two batches, with a time limit; no failure stops the rows.
 
-Each in a thread with a job group of its own, so that only its jobs are ended when its time is up or
-the run is to end. OPTIMIZE and VACUUM change no row and carry no transaction of a sink: chains walk
-past them. What has not ended for all that can only lose against a batch, whose commit is made
-again; no other chore begins beside it.
+Each chore has its own thread and Spark job group, so only its jobs are cancelled when its time is
+up or the run stops. OPTIMIZE and VACUUM change no row and have no transaction of a sink: chains
+walk past them. A chore that does not stop can only conflict with a batch, whose commit is then
+repeated. No other chore starts as long as it runs.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 END_S = 10.0
-"""How long the end of a chore is waited for that was told to end."""
+"""The time to wait for the end of a cancelled chore."""
 HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """`begin`: make the jobs of this thread one group. `end`: end those that run."""
+    """A Spark job group. `begin`: put this thread's jobs into it. `end`: cancel running jobs."""
 
     begin: Callable[[], None]
     end: Callable[[], None]
 
 
 class Keeper:
-    """The chores of one table during a run. Mutable: the one that was told to end and has not."""
+    """The chores of one table during a run. Mutable: a cancelled chore that still runs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Keeper:
         self._late: threading.Thread | None = None
 
     def after(self, txn_version: int) -> Iterator[str]:
-        """Do what is due after the commit of this number; what went wrong, a line for each."""
+        """Do the chores that are due after the commit of this number; yield a line per failure."""
         for upkeep in self._upkeep:
             if not upkeep.is_due(txn_version):
                 continue
@@ -65,14 +65,14 @@ class Keeper:
                 yield wrong
 
     def keep(self, upkeep: Upkeep) -> str:
-        """Do one chore. What went wrong, in one line; "" when it is done. Raises nothing."""
+        """Do one chore. Returns its failure in one line, or ""; raises nothing."""
         what = upkeep.chore.value
         if self._late is not None and self._late.is_alive():
-            return f"{what} is put off: {self._late.name} was told to end and has not yet"
+            return f"{what} is put off: {self._late.name} was cancelled and has not ended yet"
         try:
             return self._within(upkeep, what)
         except Exception as error:
-            # No failure of a chore is one of its batch.
+            # A chore's failure must not fail its batch.
             return f"{what} failed: {clear_reason(error)}"
 
     def _within(self, upkeep: Upkeep, what: str) -> str:
@@ -98,14 +98,14 @@ class Keeper:
             why = f"it took longer than {upkeep.within_ms / 1000:g} s (`within`)"
         until_s = time.monotonic() + END_S
         while thread.is_alive() and time.monotonic() < until_s:
-            # Again and again: what has no job at this moment may begin one at the next.
+            # Repeatedly: a chore without a job at this moment may start one at the next.
             group.end()
             thread.join(POLL_S)
         return f"{what} was ended: {why}"
 
 
 def keeper_of(spark: SparkSession, path: str, sink: Sink, stopping: Callable[[], bool]) -> Keeper:
-    """What a sink's table at `path` needs."""
+    """The maintenance of a sink's table at `path`."""
     do = partial(_do, spark, path)
     return Keeper(sink.upkeep, do, partial(group_of, spark), stopping)
 

@@ -1,10 +1,10 @@
-"""A Delta table's state, computed before a commit asks for it.
+"""Precomputed state of a Delta table for the next commit.
 
-Delta (4.4) computes the whole state of a table for each commit that has a transaction, to look up
-one number: of a small commit most of the time, and part of it for code that Spark generates anew in
-every task, over a few hundred rows. So it is computed here, without generated code: the snapshot
-keeps it, and the commit behind finds it there. What is asked is what Delta's own readers ask
-(`Snapshot.transactions`); nothing is believed of the answer.
+Delta (4.4) computes the whole state of a table for each commit with a transaction, to look up one
+number. That is most of the time of a small commit, partly for code that Spark generates again in
+every task, over a few hundred rows. So the state is computed here first, without generated code:
+the snapshot caches it, and the following commit finds it there. The call is one of Delta's own
+readers (`Snapshot.transactions`); its result is not used.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _INTERPRETED = {
 
 
 def compute_state(session: SparkSession, path: str, version: int) -> None:
-    """Of the table at `path`, whose newest version that is; of another one, which Delta may hold
-    where others write the table too, the commit would not ask. `session`: one that nobody else
-    uses meanwhile. What goes wrong here is the commit's to tell."""
+    """Compute the state of the table at `path` if Delta's cached snapshot has `version`, the newest
+    one. If others write the table, Delta may hold another snapshot, which the commit will not use.
+    `session`: not used by others meanwhile. Failures are left to the commit to report."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    # TypeError: another Delta may have no such class.
+    # TypeError: another version of Delta may lack the class.
     with suppress(Py4JError, PySparkException, TypeError):
         jvm: Any = session._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)

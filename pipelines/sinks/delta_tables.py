@@ -1,4 +1,4 @@
-"""Delta tables themselves: made when they are not there, found, their columns changed. No chain."""
+"""Delta tables without their chains: create, find, change columns and settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def ensure_table(spark: SparkSession, path: str | None, table: str | None, schema: Any) -> str:
-    """Create the Delta table when it is not there; return its folder."""
+    """Create the Delta table if it does not exist; return its folder."""
     from delta.tables import DeltaTable
     from pyspark.errors import PySparkException
 
@@ -25,14 +25,14 @@ def ensure_table(spark: SparkSession, path: str | None, table: str | None, schem
     except PySparkException as error:
         if "DELTA_TABLE_NOT_FOUND" not in str(error):
             raise
-        # A kill came between the making of `_delta_log` and the first commit: CREATE takes the
-        # folder for a table, only a write sees that there is none.
+        # A kill between the creation of `_delta_log` and the first commit: CREATE takes the folder
+        # for a table, only a write sees that there is none.
         spark.createDataFrame([], schema).write.format("delta").mode("append").save(path)
     return path
 
 
 def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
-    """Change the table's columns. What a crash leaves undone is found to be due again."""
+    """Change the table's columns. After a crash the next start finds the rest due."""
     table = f"delta.`{path}`"
     if steps.add:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in steps.add)
@@ -44,7 +44,7 @@ def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
 
 
 def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
-    """Let the table's rows lie together by these columns from its next OPTIMIZE on."""
+    """Cluster the table's rows by these columns, from its next OPTIMIZE on."""
     from delta.tables import DeltaTable
 
     detail = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
@@ -65,24 +65,23 @@ def settings_of(spark: SparkSession, path: str) -> dict[str, str]:
 
 
 def constrain(spark: SparkSession, path: str, name: str, condition: str) -> None:
-    """Let the table hold its rows to a condition. Raises what Spark does where a row is against
-    it."""
+    """Add a CHECK constraint to the table. Raises Spark's error if a row violates it."""
     spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT `{name}` CHECK ({condition})")
 
 
 def letters_folder(spark: SparkSession, pipeline: Pipeline) -> str | None:
-    """Where the dead letters are; None where the catalog has no such table."""
+    """The folder of the dead-letter table; None if the catalog has no such table."""
     name = pipeline.dead_letter_table
     return pipeline.dead_letter_path if name is None else found_folder(spark, name)
 
 
 def found_folder(spark: SparkSession, table: str) -> str | None:
-    """Where the catalog keeps a table; None where it has none."""
+    """The folder of a table in the catalog; None if the catalog has no such table."""
     return folder_of(spark, table) if spark.catalog.tableExists(table) else None
 
 
 def folder_of(spark: SparkSession, table: str) -> str:
-    """Where the catalog keeps a table."""
+    """The folder of a table in the catalog."""
     from delta.tables import DeltaTable
 
     detail = DeltaTable.forName(spark, table).detail().select("location").first()

@@ -1,8 +1,8 @@
-"""The table beside a sink's table, or a topic's checkpoint, that says which records it never got:
-one row for each range.
+"""The loss table: a Delta table of the offset ranges that a sink never got, one row per range.
 
-Written before the sink's chain passes over them, in a chain of its own; what it has already is not
-written again. So a range is in it once, whatever came between.
+It is next to the sink's table, or next to the checkpoint of a sink without a Delta table. Ranges
+are written before the sink's chain skips them, in a chain of their own, and only if the table lacks
+them. So each range is in it once, whatever crashes in between.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _COLUMNS = (
 def record(
     spark: SparkSession, at: str | None, table: str | None, link: Link, lost: Sequence[LostRange]
 ) -> None:
-    """Write the ranges that the table has not: the one in the folder `at`, or of the name `table`.
-    `link`: of the sink. Raises StoppedError when another run is writing."""
+    """Write the ranges that the table lacks. The table is in the folder `at`, or has the name
+    `table`. `link`: the sink's. Raises StoppedError if another run is writing."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 

@@ -57,7 +57,7 @@ class OpenTopic:
         return Written(rows=entry.metrics.get("numOutputRows", 0), version=entry.version)
 
     def half_write(self, rows: DataFrame) -> None:
-        """Plan a batch only."""
+        """Plan a batch without a decision."""
         self.chain.half_write(rows)
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
@@ -132,11 +132,11 @@ class TopicTarget:
             return []
         what = f"sink `{self.sink.name}`: topic {self._topic.topic}"
         if trouble == ABSENT:
-            mend = f"josefine topics create {self._topic.topic} -b {self._topic.bootstrap}"
-            return [Finding(ERROR, f"{what} does not exist", mend)]
+            fix = f"josefine topics create {self._topic.topic} -b {self._topic.bootstrap}"
+            return [Finding(ERROR, f"{what} does not exist", fix)]
         if trouble:
-            mend = f"start the brokers, or mend `bootstrap` at {self.sink.place}"
-            return [Finding(ERROR, f"{what}: {trouble}", mend)]
+            fix = f"start the brokers, or correct `bootstrap` at {self.sink.place}"
+            return [Finding(ERROR, f"{what}: {trouble}", fix)]
         return [Finding(OK, f"{what} is there")]
 
     def describe(self, name: ChainName) -> Seen:

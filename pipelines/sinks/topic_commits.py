@@ -1,11 +1,10 @@
-"""Chained commits into one topic, with the interface of `DeltaChain`: rows and offsets in one.
+"""Chained commits into one topic, with the interface of `DeltaChain`: rows and offsets at once.
 
-Rules: a commit is believed only when the sink's record in the brokers shows it with our run's mark;
-its number is the last one + 1, never Spark's batch id; a commit that another run wrote is a reason
-to stop; what is decided is ended before anything else is done, by whoever finds it. With
-`exactly_once` the decision is made by the write of the rows (`josefine_spark.write.exactly_once`),
-else behind it. The record is named after pipeline, sink and topic, so a lost checkpoint loses
-nothing.
+Rules: a commit counts only when the sink's record in the brokers shows it with this run's id. Its
+number is the last one + 1, never Spark's batch id. A commit by another run is a reason to stop. A
+decided batch is completed first by the next run that finds it. With `exactly_once` the write of the
+rows makes the decision (`josefine_spark.write.exactly_once`); otherwise it follows the write. The
+record is named after pipeline, sink and topic, so a lost checkpoint loses nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Ledger(Protocol):
     """The sinks' records in the brokers (`topic_records.py`, or a model in a unit test)."""
 
     def run(self, sink: str, steps: Steps) -> Any:
-        """Take a protocol's steps to their end; what they return. Raises RunError."""
+        """Run a protocol's steps to their end; return their result. Raises RunError."""
         ...
 
     def all(self) -> Mapping[str, SinkState]:
@@ -52,7 +51,7 @@ class Ledger(Protocol):
 
 
 Writer: TypeAlias = "Callable[[DataFrame, str, Batch], int]"
-"""Writes rows as a batch of a sink id, in the topic's way of delivery; how many there were."""
+"""Writes rows as a batch of a sink id, by the topic's `delivery`; returns their number."""
 
 
 class TopicChain:
@@ -84,7 +83,7 @@ class TopicChain:
         self._version = 0
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
-        """Take the sink over, settle what an earlier run decided, find where it ended."""
+        """Fence earlier runs of the sink, complete their decided batch, find the chain's end."""
         state: SinkState = self._ledger.run(self._id, begin(self._id))
         self._version = state.decided.batch_id if state.decided else 0
         found = end_of(state, self._target)
@@ -95,7 +94,7 @@ class TopicChain:
         return found
 
     def is_there(self) -> bool:
-        """A topic is there before its sink is."""
+        """Always: `prepare` refuses a missing topic."""
         return True
 
     def others(self) -> list[OtherChain]:
@@ -103,13 +102,12 @@ class TopicChain:
         return other_chains(self._ledger.all().values(), self.link.name, self._target)
 
     def queries(self) -> set[str]:
-        """Spark's id of the query behind the last commit."""
+        """Spark's id of the query that made the last commit."""
         said = said_by(self._look().decided)
         return {str(said.get("query", ""))} if said else set()
 
     def take_over(self, other: OtherChain) -> None:
-        """Hand the other name's place on to this one: its own next commit says so, so that of a run
-        under the old name and this one only one goes on. Raises StoppedError."""
+        """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
         old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
         chain = TopicChain(
             self._said, self._target.topic_id, old, self._ledger, self._write, self._on_retry
@@ -121,14 +119,14 @@ class TopicChain:
         self.tip = tip
 
     def move(self, commit: Commit, **more: Any) -> None:
-        """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
+        """Commit offsets without rows; `more` is added to the metadata. Raises StoppedError."""
         batch = self._batch(commit, NO_BATCH, more)
         self._committed(lambda: self._decide(batch), commit, NO_BATCH)
 
     def append(
         self, frame: DataFrame, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
     ) -> LogEntry:
-        """Write rows; an empty frame still decides the offsets. `more` is said beside them."""
+        """Write rows; an empty frame still commits the offsets. `more`: added to the metadata."""
         batch = self._batch(commit, batch_id, more)
 
         def write() -> int:
@@ -138,7 +136,7 @@ class TopicChain:
         return self._committed(write, commit, batch_id)
 
     def half_write(self, frame: DataFrame) -> None:
-        """What a crash leaves between the rows and the decision: a batch that is planned."""
+        """For failpoints: a planned batch, as a crash between rows and decision leaves it."""
         del frame
         steps = plan(self._id, NUMBERED, self._now_ms(), DECIDE_MS)
         self._ledger.run(self._id, steps)
@@ -148,12 +146,12 @@ class TopicChain:
         return batch_of(commit, said, self._target)
 
     def _decide(self, batch: Batch) -> int:
-        """Without rows; returns how many."""
+        """Decide a batch without rows; returns their number, 0."""
         self._ledger.run(self._id, decide(self._id, batch, self._now_ms()))
         return 0
 
     def _committed(self, write: Callable[[], int], commit: Commit, batch_id: int) -> LogEntry:
-        """Run a write until the record shows it; raise StoppedError when another run's is there."""
+        """Run a write until the record shows it; raise StoppedError if another run committed."""
         if self._number(self._look()) > self._version:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -165,7 +163,7 @@ class TopicChain:
             state = self._look()
             said = self._mine(state, commit, batch_id)
             if said is not None:
-                # Also after a failure: it may be decided although the answer was lost.
+                # Also after a failure: the decision may have succeeded, with only its answer lost.
                 if state.phase is Phase.DECIDED:
                     self._ledger.run(self._id, settle(self._id))
                 self._version = commit.txn_version
@@ -189,7 +187,7 @@ class TopicChain:
         return state.decided.batch_id if state.decided else 0
 
     def _mine(self, state: SinkState, commit: Commit, batch_id: int) -> Mapping[str, Any] | None:
-        """What the record says when its last decision is this commit of this run."""
+        """The record's metadata if its last decision is this commit of this run; None otherwise."""
         said = said_by(state.decided)
         if said is None or self._number(state) != commit.txn_version:
             return None
@@ -198,7 +196,7 @@ class TopicChain:
 
 
 def _entry(commit: Commit, said: Mapping[str, Any], rows: int, app_id: str) -> LogEntry:
-    """As a Delta log's entry tells it."""
+    """The commit in the form of a Delta log entry."""
     return LogEntry(
         version=commit.txn_version,
         operation="WRITE",

@@ -1,6 +1,6 @@
-"""The brokers of a topic sink: its topic, the sinks' records, and the write of a batch's rows.
+"""Broker access of a topic sink: its topic, the sinks' records, and the write of a batch's rows.
 
-Decides nothing: `topic_chain` does, with the protocol of `josefine_spark.write.protocol`.
+It decides nothing: `topic_commits` does, with the protocol of `josefine_spark.write.protocol`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class TopicLedger:
     """The records in one cluster's `__josefine_sinks`. Every call asks the brokers."""
 
     def __init__(self, target: SinkTopic) -> None:
-        """The cluster of this topic. Raises SetupError where its `security` cannot be read."""
+        """The cluster of this topic. Raises SetupError if its `security` cannot be read."""
         where = f"topic {target.topic} at {target.bootstrap}"
         self._connection = connection_of(where, target.bootstrap, target.security, LOOK_TIMEOUT_MS)
 
     def run(self, sink: str, steps: Steps) -> Any:
-        """To their end; what they return. Raises RunError."""
+        """Run the steps to their end; return their result. Raises RunError."""
         client = client_for(self._connection, writing=True)
         store = SinkStore(client, sink, TRANSACTION_TIMEOUT_MS, DELIVERY_TIMEOUT_MS)
         try:
@@ -59,7 +59,7 @@ class TopicLedger:
 
 
 def topic_id_of(sink: Sink, target: SinkTopic) -> str:
-    """The id of its topic. Raises SetupError where it is not there, or nobody can be asked."""
+    """The id of the sink's topic. Raises SetupError if it does not exist or no broker answers."""
     where = f"sink `{sink.name}` at {target.bootstrap}"
     connection = connection_of(where, target.bootstrap, target.security, LOOK_TIMEOUT_MS)
     try:
@@ -84,7 +84,7 @@ class RowWriter:
         self._target = target
 
     def __call__(self, rows: DataFrame, sink: str, batch: Batch) -> int:
-        """How many rows there were. Raises what Spark raises."""
+        """Write the rows; return their number. Raises Spark's errors."""
         target = self._target
         options = {"bootstrapServers": target.bootstrap, "topic": target.topic}
         options |= options_of_security(target.security)
@@ -105,7 +105,7 @@ class RowWriter:
 
 
 def _delivered(log: str, topic: str) -> int:
-    """The records that a write has told of; 0 where it has not."""
+    """The number of records in the delivery log of a write; 0 if it has none."""
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     return sum(int(line["topics"].get(topic, {}).get("records", 0)) for line in lines)

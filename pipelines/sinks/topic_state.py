@@ -1,8 +1,8 @@
-"""What the brokers' record of a sink says of its chain: how far the topic got, whose it is. Pure.
+"""A topic sink's chain as the brokers' record of the sink has it: end offsets and owner. Pure.
 
-The record is the exactly-once sink's own (`josefine_spark.write.state`): its last decision, and
-beside it, as a note, what a Delta commit of ours has in userMetadata. So the rows of a batch and
-the offsets that they reached become true in one write.
+The record belongs to the exactly-once sink (`josefine_spark.write.state`): its last decision, with
+the metadata of a Delta commit (userMetadata) as a note. So the rows of a batch and the offsets that
+they reached become visible in one write.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipelines.sinks.delta_log import FORMAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A topic, by its name and its id: one that was created again is another."""
+    """A topic by its name and its id: a recreated topic is another one."""
 
     topic: str
     topic_id: str
@@ -33,7 +33,7 @@ class Target:
 
 
 def said_by(decided: Batch | None) -> Mapping[str, Any] | None:
-    """What a pipeline's batch says; None for one that is no pipeline's, or of a later version."""
+    """The metadata of a pipeline's batch; None if it is of another writer or a later version."""
     if decided is None or decided.query_id != NUMBERED:
         return None
     try:
@@ -44,7 +44,7 @@ def said_by(decided: Batch | None) -> Mapping[str, Any] | None:
 
 
 def end_of(state: SinkState, target: Target) -> Tip | Unreadable | HandedOn | None:
-    """Where a sink's own record has its chain end in this topic; None: nothing was decided."""
+    """The end of a sink's chain in this topic, by its own record; None: nothing was decided."""
     decided = state.decided
     if decided is None:
         return None
@@ -53,7 +53,7 @@ def end_of(state: SinkState, target: Target) -> Tip | Unreadable | HandedOn | No
         hint = f"its record in the brokers has a batch of {decided.query_id} that no pipeline wrote"
         return Unreadable(txn_version=version, hint=hint)
     if said.get("target") != target.to_json():
-        # The topic was created again: nothing of ours is in this one.
+        # The topic was recreated: this one has no rows of the chain. Its numbers still continue.
         return Tip(reached=TopicOffsets(), txn_version=version)
     if said.get("handed_to"):
         return HandedOn(to=said["handed_to"], txn_version=version)
@@ -67,8 +67,8 @@ def end_of(state: SinkState, target: Target) -> Tip | Unreadable | HandedOn | No
 def taken_over(
     own: HandedOn | None, states: Iterable[SinkState], app_id: str, target: Target
 ) -> Tip | None:
-    """Where the chain of another name ended that was handed to `app_id`, unless that was before it
-    was handed on. Numbers go on over the hand, so the highest is the latest."""
+    """The end of the chain that another name handed to `app_id`; None if `app_id` has handed it on
+    since. Numbers continue across a hand-over, so the highest one is the latest."""
     newest = None
     for state in states:
         said = said_by(state.decided)
@@ -102,8 +102,8 @@ def other_chains(states: Iterable[SinkState], own: ChainName, target: Target) ->
 
 
 def batch_of(commit: Commit, said: Mapping[str, Any], target: Target) -> Batch:
-    """What a commit is decided as. Its number is the chain's, never Spark's; the fingerprint is of
-    the offsets from which and to which it goes."""
+    """The batch that decides a commit. Its number is the chain's, never Spark's; the fingerprint is
+    made from the start and end offsets."""
     ends = [
         nested(commit.start),
         nested(commit.end.ends),

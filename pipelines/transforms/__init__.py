@@ -1,1 +1,1 @@
-"""A file's transforms as Spark's columns and data frames."""
+"""Transforms of a pipeline file as Spark columns and DataFrames."""

@@ -25,8 +25,8 @@ class Merge:
     where `delete_when` (None: none is), else changed by `update` (empty: none is) where
     `update_when` (None: each is). Another is inserted where `insert_when` (None: each is) with
     `columns`. `replaces_rows`: columns that only the table has become null in rows that are
-    changed. `source`: what the rows that are merged are made of, batch and table as it is when
-    the commit is tried; None: the batch.
+    changed. `source`: makes the merged rows from the batch and from the table at the time of the
+    attempt; None: the batch's rows are merged.
     """
 
     keys: tuple[str, ...]
@@ -63,6 +63,6 @@ def _expression(aggregate: Aggregate) -> str:
 
 
 def fold(sink: Sink) -> Merge:
-    """How partials come into the table."""
+    """The MERGE that adds partials to the table."""
     merged = {a.column: _MERGED[a.function].format(c=f"`{a.column}`") for a in sink.aggregates}
     return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)

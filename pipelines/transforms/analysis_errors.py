@@ -1,6 +1,6 @@
-"""What only Spark can say is wrong with rows: columns, types and conditions, each with its line.
+"""Errors that only Spark's analysis finds: columns, types and conditions, each with its line.
 
-Over an empty frame as over a batch: every complaint is a ConfigError with the place in the file.
+It works on an empty frame as on a batch. Every error is a ConfigError with the place in the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def refuse_twice(pipeline: Pipeline, sink: Sink, names: list[str]) -> None:
 
 
 def refuse_no_time(sink: Sink, how: Deduplicate, rows: DataFrame) -> None:
-    """Raise ConfigError when the columns that tell copies are not there, or of no use."""
+    """Raise ConfigError when the columns that identify copies are missing or have a wrong type."""
     path = f"sinks.{sink.name}.deduplicate"
     kinds = {name.lower(): kind for name, kind in rows.dtypes}
     for name, place in (*zip(how.keys, how.key_places, strict=True), (how.time, how.time_place)):
@@ -51,7 +51,7 @@ def refuse_no_time(sink: Sink, how: Deduplicate, rows: DataFrame) -> None:
 
 
 def refuse_own(sink: Sink, rows: DataFrame) -> None:
-    """Raise ConfigError when the input has a column that is the table's own."""
+    """Raise ConfigError when the input has a column that the sink adds itself."""
     own = [name for name in rows.columns if name.lower() in OWN]
     if own:
         message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
@@ -59,7 +59,7 @@ def refuse_own(sink: Sink, rows: DataFrame) -> None:
 
 
 def refuse_no_cluster(sink: Sink, columns: list[str]) -> None:
-    """Raise ConfigError when a column of `cluster_by` is none of the table's."""
+    """Raise ConfigError when a column of `cluster_by` is not in the table."""
     for name, place in zip(sink.cluster_by, sink.cluster_places, strict=True):
         if name.lower() not in map(str.lower, columns):
             message = f"no column `{name}` in the sink's table; it has: {', '.join(columns)}"
@@ -67,13 +67,13 @@ def refuse_no_cluster(sink: Sink, columns: list[str]) -> None:
 
 
 def refuse_no_constraint(sink: Sink, stored: DataFrame) -> None:
-    """Raise ConfigError when one of `constraints` is no condition over a row of the table."""
+    """Raise ConfigError when one of `constraints` is not a condition over a row of the table."""
     for condition in sink.constraints.values():
         refuse_no_condition(condition, stored)
 
 
 def refuse_flag(sink: Sink, rows: DataFrame) -> None:
-    """Raise ConfigError when `delete_when` is no condition over single rows."""
+    """Raise ConfigError when `delete_when` is not a condition over single rows."""
     latest = sink.latest
     assert latest is not None
     if latest.delete_when is None:
@@ -86,7 +86,7 @@ def refuse_flag(sink: Sink, rows: DataFrame) -> None:
 
 
 def refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
-    """The analyzed plan of a condition; raises ConfigError when it is none over single rows."""
+    """The analyzed plan of a condition. Raises ConfigError for one that is not over single rows."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -106,5 +106,5 @@ def refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
 
 
 def analyzed_plan(frame: Any) -> str:
-    """Spark's plan of a frame, before it is made faster."""
+    """Spark's analyzed plan of a frame, before optimization."""
     return str(frame._jdf.queryExecution().analyzed().treeString())

@@ -1,9 +1,9 @@
-"""A batch's rows in memory, for all that looks at them before it is done.
+"""Cache of a batch's rows for all its steps.
 
-Where all tasks run in one process (a local master) they are kept as the rows that they are: a
-columnar cache builds columns of them and reads those back (of 120,000 flights, read and decoded
-once and looked at three times, 12.3 s of CPU instead of 10.4). Where an executor may be lost, Spark
-caches the frame, which it can make again.
+If all tasks run in one process (a local master), the rows are cached as they are: a columnar cache
+has to build columns and read them back (120,000 flights, read and decoded once and used three
+times: 12.3 s of CPU instead of 10.4). If an executor may be lost, Spark caches the frame, which it
+can compute again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def is_one_process(spark: SparkSession) -> bool:
 
 
 def keep(frame: DataFrame, which: str) -> tuple[DataFrame, int]:
-    """Make all rows, and count those that are so; kept until `let_go`. Nothing is kept where that
-    fails."""
+    """Compute and cache all rows, and count those that match `which`; cached until `let_go`.
+    Nothing stays cached after a failure."""
     if is_one_process(frame.sparkSession):
         kept = frame.localCheckpoint(eager=False)
     else:
@@ -34,7 +34,7 @@ def keep(frame: DataFrame, which: str) -> tuple[DataFrame, int]:
 
 
 def let_go(kept: DataFrame) -> None:
-    """Of what `keep` gave."""
+    """Release the rows that `keep` returned."""
     plan: Any = kept._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() == "LogicalRDD":
         plan.rdd().unpersist(False)

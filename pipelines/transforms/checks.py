@@ -1,10 +1,10 @@
-"""What checks do to a batch: count, leave out, make dead letters, stop. Over Spark's frames.
+"""Checks of a batch over Spark's frames: count rows, leave rows out, make dead letters, stop.
 
-A row is good where the condition is true, so null is bad. All checks of a node look at its rows as
-its SQL made them, whatever the others leave out.
+A row passes if the condition is true, so null fails. All checks of a node see its rows as its SQL
+made them, whatever the other checks leave out.
 
-Rules: everything is counted and judged before anything of the batch is written; a record that is
-left out for its letter is in the dead letters, also when the row names another record's place.
+Rules: everything is counted and judged before anything of the batch is written. A record that is
+left out as a dead letter is among the dead letters, also when its row names another record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 RECORD = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""What tells a record: columns that a row must have whose record becomes a dead letter."""
+"""The key of a record: columns that a row must have for its record to become a dead letter."""
 _BY_TIME_OR_CHANCE = re.compile(
     r"\b(current_timestamp|current_date|localtimestamp|now|rand|randn|uuid)\(", re.IGNORECASE
 )
@@ -32,7 +32,7 @@ _BY_TIME_OR_CHANCE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """How many rows a check looked at, and how many of them failed it."""
+    """The number of rows that a check tested, and the number that failed it."""
 
     rows: int = 0
     failed: int = 0
@@ -46,7 +46,7 @@ class Checked:
 
 
 def failing(check: Check) -> Column:
-    """True of the rows that fail it."""
+    """A column that is true for rows that fail the check."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return ~F.coalesce(F.expr(check.expr.text), F.lit(False))
@@ -59,7 +59,7 @@ def kept(frame: DataFrame, checks: Iterable[Check]) -> DataFrame:
 
 
 def count(nodes: Mapping[str, DataFrame], checks: Sequence[Check]) -> dict[str, Checked]:
-    """Check → its rows, by one look at each node's rows before its checks."""
+    """Check → its counts, by one pass over each node's rows before its checks."""
     from pyspark.sql import functions as F  # noqa: N812
 
     counts: DataFrame | None = None
@@ -104,9 +104,9 @@ def why_refused(check: Check, found: Checked) -> str:
 def letters(
     nodes: Mapping[str, DataFrame], checks: Sequence[Check], records: DataFrame, source: str
 ) -> DataFrame | None:
-    """The dead letters of some checks, one for each record; None where no check sends any.
+    """The dead letters of some checks, one for each record; None if no check sends any.
 
-    `records`: the source's, as they were read.
+    `records`: the source's records as read.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -132,20 +132,20 @@ def letters(
 
 
 def record_columns(names: Collection[str]) -> dict[str, str]:
-    """`topic`, `partition`, `offset` → the column that has it: of that name, or with `_` before."""
+    """`topic`, `partition`, `offset` → the column with it: of that name, or with a `_` prefix."""
     there = {name.lower(): name for name in reversed(list(names))}
     found = {name: there.get(name) or there.get(f"_{name}") for name in RECORD}
     return {name: column for name, column in found.items() if column}
 
 
 def why_no_letters(check: Check, names: Collection[str]) -> str:
-    """Why the rows of these columns cannot tell their records; "" when they can."""
+    """Why rows with these columns cannot identify their records; "" if they can."""
     missing = [name for name in RECORD if name not in record_columns(names)]
     if check.action is not Action.DEAD_LETTER or not missing:
         return ""
     wanted = ", ".join(f"`{name}`" for name in missing)
     return (
-        f"`{check.on}` does not say which record a row is of, as dead letters must: select "
+        f"`{check.on}` does not name the record of a row, as dead letters must: select "
         f"{wanted} there too, or check the source"
     )
 
@@ -156,13 +156,13 @@ def why_not_steady(check: Check, text: str) -> str:
     if check.action is not Action.DEAD_LETTER or match is None:
         return ""
     return (
-        f"`{match[1].lower()}()` says something else when the batch is read again, and a row could "
-        "be left out without a letter: compare with the record's `timestamp`, or take drop"
+        f"`{match[1].lower()}()` changes when the batch is read again, and a row could be left out "
+        "without a dead letter: compare with the record's `timestamp`, or use `action: drop`"
     )
 
 
 def told(checks: Mapping[str, Check], found: Mapping[str, Checked]) -> list[str]:
-    """What a person reads of a run's checks, in the file's order."""
+    """A line for each check of a run, in the file's order."""
     what = {
         Action.WARN: "failed it",
         Action.DROP: "failed it and were left out",

@@ -1,9 +1,9 @@
-"""A pipeline's DataFrames: from a source's rows, through the transforms, to a sink's rows.
+"""DataFrames of a pipeline: from a source's rows, through the transforms, to a sink's rows.
 
 The same code builds them over an empty frame (`plan`: schemas without a broker) and over each
-micro-batch. Every complaint of Spark about SQL or columns becomes a ConfigError with the line of
-the file. Transforms must be stateless: a batch is cut by chance, so grouping, joining, sorting or
-limiting within one would mean nothing.
+micro-batch. Every error of Spark about SQL or columns becomes a ConfigError with the line of the
+file. Transforms must be stateless: batch boundaries are arbitrary, so grouping, joining, sorting or
+limiting within one batch has no meaning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """A source's good rows, or those of each source that is joined, by its name."""
 
 
-NOTHING_BESIDE: Mapping[str, DataFrame] = {}
+NOTHING_READ: Mapping[str, DataFrame] = {}
 
 
 def empty_source(spark: SparkSession, source: Source) -> DataFrame:
@@ -44,9 +44,9 @@ def empty_source(spark: SparkSession, source: Source) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """A batch's rows at each node that was asked for and what it is made of.
+    """A batch's rows at each requested node and at the nodes that it depends on.
 
-    `made`: as its transform makes them; `rows`: without those that the node's own checks leave out.
+    `made`: as the node's transform makes them; `rows`: without those that its checks leave out.
     """
 
     made: Mapping[str, DataFrame]
@@ -54,18 +54,18 @@ class Nodes:
 
 
 def stored(rows: DataFrame) -> DataFrame:
-    """Of a sink's rows, what its table has."""
+    """A sink's rows with the table's columns only."""
     return rows.drop(HIDDEN)
 
 
 def first_rows(rows: DataFrame) -> DataFrame:
-    """What an empty table has after these rows of a sink."""
+    """The contents of an empty table after these rows of a sink."""
     return stored(rows.where(f"NOT {HIDDEN}") if HIDDEN in rows.columns else rows)
 
 
 def refuse_checks(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
-    """Raise ConfigError when a check that judges this sink's batches is no condition there, or
-    sends dead letters that it cannot."""
+    """Raise ConfigError when a check of this sink's batches is not a condition over its node, or
+    cannot send the dead letters that it should."""
     made = nodes_of(plan, {check.on for check in sink.checks}, good).made
     for check in sink.checks:
         rows, expr = made[check.on], check.expr
@@ -82,7 +82,7 @@ def refuse_checks(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
             if kinds[column] != checks.RECORD[name]
         ]
         if not wrong and others and check.action is Action.DEAD_LETTER:
-            wrong = f"`{check.on}` does not say which record a row is of: {', '.join(others)}"
+            wrong = f"`{check.on}` does not name the record of a row: {', '.join(others)}"
         if wrong:
             raise refusal(check.on_place, f"checks.{check.name}.on", wrong)
 
@@ -97,16 +97,16 @@ def nodes_for(
     sink: SinkPlan,
     good: Good,
     at: str | None = None,
-    beside: Mapping[str, DataFrame] = NOTHING_BESIDE,
+    read_again: Mapping[str, DataFrame] = NOTHING_READ,
 ) -> Nodes:
-    """What a sink's rows, the checks of its batches and its sources' dead letters are made of.
-    `at`: as in `nodes_of`; `beside`: the good rows of sources that were read beside that state, for
-    the checks that send letters of theirs."""
+    """The nodes of a sink's rows, of its batches' checks and of its sources' dead letters. `at`: as
+    in `nodes_of`; `read_again`: source → its good rows, read apart from the state at `at`, for the
+    checks that send dead letters."""
     if at is None:
         return _built(plan, sink.build, good, at)
     own = [node for node in sink.nodes if node not in sink.letter_nodes]
     found = [nodes_of(plan, own, good, at)]
-    for name, rows in beside.items():
+    for name, rows in read_again.items():
         wanted = dict.fromkeys(check.on for check in plan.sources[name].sending)
         if wanted:
             found.append(nodes_of(plan, wanted, rows))
@@ -117,13 +117,16 @@ def nodes_for(
 
 
 def nodes_of(plan: PipelinePlan, wanted: Iterable[str], good: Good, at: str | None = None) -> Nodes:
-    """The rows of several nodes of one source. `at`: the node that `good` has the rows of, where it
-    is not the source."""
+    """The rows of several nodes of one source. `at`: the node whose rows `good` has, if it is not
+    the source."""
     return _built(plan, plan.together(wanted), good, at)
 
 
 def _built(plan: PipelinePlan, build: Lineage, good: Good, at: str | None) -> Nodes:
-    """Views live in the batch's own session, one per query."""
+    """Build the nodes in order, each over views of its inputs, in the query's own session.
+
+    Before each transform the views of all others are dropped: SQL that reads a table which is not
+    among its `inputs` must fail, not read a view of the same name."""
     pipeline = plan.pipeline
     made = _begun(good, build.sources, at)
     some = next(iter(good.values())) if isinstance(good, Mapping) else good
@@ -153,15 +156,15 @@ def _built(plan: PipelinePlan, build: Lineage, good: Good, at: str | None) -> No
 
 
 def _begun(good: Good, sources: Iterable[str], at: str | None) -> dict[str, DataFrame]:
-    """Where the rows of nodes begin: at the sources, or in the midst."""
+    """The given rows: of the sources, or of the node `at`."""
     if isinstance(good, Mapping):
         return dict(good)
     return {at: good} if at else dict.fromkeys(sources, good)
 
 
 def _timed(transform: Transform, name: str, frame: DataFrame) -> DataFrame:
-    """An input's rows with the watermark that the file says. Of a batch it means nothing: no row of
-    one is late, and each of its windows is closed."""
+    """An input's rows with the watermark of the file. In a batch it has no effect: no row is late,
+    and each window is closed."""
     from pyspark.errors import PySparkException
 
     for mark in transform.watermarks:
@@ -175,7 +178,7 @@ def _timed(transform: Transform, name: str, frame: DataFrame) -> DataFrame:
 
 
 def _selected(session: SparkSession, transform: Transform) -> DataFrame:
-    """What a SELECT makes of its inputs' views."""
+    """The rows of a transform's SELECT over its inputs' views."""
     from pyspark.errors import PySparkException
 
     said = transform.said
@@ -188,14 +191,14 @@ def _selected(session: SparkSession, transform: Transform) -> DataFrame:
 
 
 def _kept(plan: PipelinePlan, node: str, frame: DataFrame) -> DataFrame:
-    """A node's rows; raises ConfigError where a check is no condition over its columns."""
+    """A node's rows. Raises ConfigError if a check is not a condition over its columns."""
     from pyspark.errors import PySparkException
 
     for check in plan.checks_on.get(node, ()):
         try:
             frame = checks.kept(frame, [check])
         except PySparkException as error:
-            refuse_no_condition(check.expr, frame)  # which says it more plainly
+            refuse_no_condition(check.expr, frame)  # has the clearer error
             raise complaint(check.expr.place, check.expr.path, error) from error
     return frame
 
@@ -229,7 +232,7 @@ def parse(frame: DataFrame, reading: Reading | None, *, is_kept: bool = False) -
 
 
 def persisted(frame: DataFrame, reading: Reading | None) -> DataFrame:
-    """The same, which Spark keeps from the first look on until `unpersist`."""
+    """The same, cached from the first use until `unpersist`."""
     return parse(frame, reading, is_kept=True).persist()
 
 
@@ -246,10 +249,10 @@ def dead_letters(
     skip_below: ByPartition,
     there: DataFrame | None = None,
 ) -> DataFrame:
-    """The dead letters of a batch, of a source and of checks, without those that are there.
+    """The dead letters of a batch, by `decode` and checks, without those that the table has.
 
-    `made`: the nodes' rows as `nodes_of` has them. `there`: the letters that the table has; without
-    it, it has all below these offsets.
+    `made`: the nodes' rows from `nodes_of`. `there`: the dead letters in the table; without it, the
+    table has all of them below these offsets.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -271,7 +274,7 @@ def letters_of(
     reading: Reading | None,
     made: Mapping[str, DataFrame],
 ) -> DataFrame | None:
-    """The records that checks send away and, with a reading, those that it does not take."""
+    """The records that checks send to dead letters and, with a reading, those that do not fit."""
     name = plan.source.name
     found = checks.letters(made, plan.sending, parsed, name) if plan.sending else None
     if reading is None:

@@ -1,4 +1,4 @@
-"""How a source's records are decoded, by the words of its file: each side by its format."""
+"""Decoders of a source's records, made from its `decode` section: key and value by format."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
-    """How a source's records are decoded; None: they stay bytes.
+    """The decoders of a source's records; None: they stay bytes.
 
-    `offline`: they are the file's own, whose schemas no registry has.
+    `offline`: the records are in the pipeline file, and no registry has their schemas.
     """
     return _reading(source.decode, source.decode_key, offline or source.is_in_file)
 
 
 @lru_cache(maxsize=64)
 def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading | None:
-    """One for all batches: it keeps the columns that it makes."""
+    """One for all batches, because it caches the columns that it makes."""
     sides = []
     for column, how in (("value", value), ("key", key)):
         if how is None:
@@ -58,7 +58,7 @@ def _values(how: Decode, *, offline: bool) -> Values:
         case Format.CSV:
             return CsvValues(_schema(how.schema), separator=how.separator)
         case Format.AVRO:
-            _schema(how.schema)  # refuses names that SQL cannot tell apart
+            _schema(how.schema)  # refuses names that differ only in case
             return AvroValues(how.avro, registry)
         case Format.PROTOBUF:
             _schema(how.schema)
@@ -83,7 +83,7 @@ def _changes(how: Decode, registry: str | None) -> Values:
 
 
 def _schema(placed: Placed) -> StructType:
-    """The columns that the file says. Raises ConfigError."""
+    """The columns of a schema in the file. Raises ConfigError."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

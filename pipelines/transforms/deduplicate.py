@@ -1,10 +1,10 @@
-"""Rows that are not there yet: of a batch, and of the batch and the table.
+"""Deduplication: leaves out copies within a batch, and rows that the table has already.
 
-The table itself is what is remembered, so neither a lost checkpoint nor a killed run can bring a
-copy in, and nothing grows in memory. Copies of one row have its keys and, with `within`, are that
-near to it by `time`; rows of the same keys that are further apart are different ones. Under that
-promise the table is the same whatever batches the rows came in. A row without one of its keys, or
-without its time, is nobody's copy.
+The table itself is the memory, so neither a lost checkpoint nor a killed run can add a copy, and no
+state grows. Copies of a row have the same keys and, with `within`, a `time` at most that far from
+it; rows with the same keys that are further apart are different rows. If the data keeps to that,
+the table is the same however the rows are cut into batches. A row without one of its keys, or
+without its time, is never a copy.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 _EARLIER = "_josefine_earlier"
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""What a time may be that SQL and Python can write: the years 1 to 9999."""
+"""The times that SQL and Python can write: the years 1 to 9999."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A batch's rows before any is left out, and between which times they lie (None: no time)."""
+    """The number of a batch's rows before deduplication, and their first and last time (None: no
+    time)."""
 
     rows: int
     first_ms: int | None = None
@@ -36,7 +37,7 @@ class Span:
 
 
 def span_of(rows: DataFrame, how: Deduplicate) -> Span:
-    """One look at a batch's rows."""
+    """The span of a batch, by one pass over its rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
     time = F.unix_millis(F.col(f"`{how.time}`")) if how.time else F.lit(None)
@@ -46,7 +47,8 @@ def span_of(rows: DataFrame, how: Deduplicate) -> Span:
 
 
 def without_copies(rows: DataFrame, how: Deduplicate) -> DataFrame:
-    """A batch's rows, of copies the first: by `time`, then offset, then the other columns."""
+    """A batch's rows with the first of each set of copies: by `time`, then offset, then the other
+    columns."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -66,7 +68,7 @@ def without_copies(rows: DataFrame, how: Deduplicate) -> DataFrame:
 
 
 def new_rows(how: Deduplicate, schema: StructType, span: Span) -> Merge:
-    """How such rows come into the table: only where it has no copy of them."""
+    """The MERGE that inserts rows of which the table has no copy."""
     same = [f"t.`{key}` = s.`{key}`" for key in how.keys]
     if how.time is not None:
         time, within = f"`{how.time}`", _interval(how)

@@ -1,6 +1,6 @@
-"""Whether a join of two streams says how long a row waits for its pair: by sqlglot, for `lint`.
+"""Time bounds of a join of two streams, found with sqlglot, for `lint`.
 
-Only what is certain is told; `plan` and `run` ask Spark (`joins.py`).
+Only certain errors are reported; `plan` and `run` ask Spark (`joins.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ONE_SIDED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 def why_unbounded(sql: str, columns: Collection[str]) -> str:
-    """What is missing in the join of streams that have these times; "" where nothing is."""
+    """The error of a join of streams with these time columns; "" if its bounds are complete."""
     try:
         query = sqlglot.parse_one(sql, read="spark")
     except SqlglotError:
@@ -28,17 +28,17 @@ def why_unbounded(sql: str, columns: Collection[str]) -> str:
 
 
 def needs_bounds(names: Collection[str]) -> str:
-    """The complaint, of times with these names."""
+    """The error for missing bounds, with these time columns."""
     some = sorted(names)[-1]
     return (
-        "the join does not say how long a row waits for its pair, so all would wait for ever: "
+        "the join does not limit how long a row waits for its pair, so all would wait for ever: "
         f"expected both bounds, such as b.{some} >= a.{some} and b.{some} <= a.{some} + interval "
         "15 minutes"
     )
 
 
 def _bounds(predicate: exp.Expr, names: Collection[str]) -> int:
-    """How many bounds of one time by another it is."""
+    """The number of bounds of one time by another in a predicate."""
     times = {
         (each.table.lower(), each.name.lower())
         for each in predicate.find_all(exp.Column)

@@ -1,8 +1,8 @@
-"""What of a frame looks beyond single rows of the stream: by Spark's own plan of it.
+"""Stateful operators in a frame, found in Spark's own plan of it, and joins that are allowed.
 
-A join with a table is none of that where it keeps, repeats or leaves out rows of the stream: what
-becomes of one row does not hang on which others are in its batch. Rows of the table that no row of
-the stream meets would come anew with each batch.
+A join with a table is allowed if it only keeps, repeats or leaves out rows of the stream: then the
+result of one row does not depend on the other rows of its batch. A join that also keeps unmatched
+rows of the table is not: it would produce them again in each batch.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _ANY_SIDE, _LEFT, _RIGHT = ("Inner", "Cross"), ("LeftOuter", "LeftSemi", "LeftAn
 
 
 def beyond_rows(frame: Any, tables: Collection[str]) -> str | None:
-    """The first word of the plan that means nothing over a batch; None: there is none. Of a join
-    that does `JOIN`, also where rows of these tables come without one."""
+    """The first operator of the plan that has no meaning within a batch; None if there is none.
+    `JOIN` for such a join, also if rows of these tables come without a join."""
     words = [match[1] for match in STATEFUL.finditer(analyzed_plan(frame))]
     others = [word for word in words if word != JOIN]
     if others:
@@ -32,7 +32,7 @@ def beyond_rows(frame: Any, tables: Collection[str]) -> str | None:
     unions = [node for node in nodes if node.nodeName() == "Union"]
     fine = (
         _streams(plan, tables)
-        # One within an expression is not found as a node: whose rows it has is not known.
+        # A join within an expression is not among the nodes, so its inputs are unknown.
         and len(joins) == len(words)
         and all(_is_fine(join, tables) for join in joins)
         and all(_streams(each, tables) for union in unions for each in _children(union))
@@ -59,7 +59,7 @@ def _streams(plan: Any, tables: Collection[str]) -> bool:
 
 
 def nodes_in(plan: Any) -> Iterator[Any]:
-    """Those of Spark's plan, the upper ones first."""
+    """The nodes of Spark's plan, parents first."""
     yield plan
     for child in _children(plan):
         yield from nodes_in(child)
@@ -71,11 +71,12 @@ def _children(plan: Any) -> Iterator[Any]:
 
 
 def why_without_end(made: Any, columns: Collection[str]) -> str:
-    """What is missing in a frame with one join of two streams whose times have these names; ""
-    where nothing is: Spark would give up the rows of both sides.
+    """The error of a frame with one join of two streams with these time columns; "" if the state of
+    both sides is bounded.
 
-    Spark itself asks it of one side of an outer join, and takes an inner one whose rows wait for
-    ever: its state grows with the topic. So it is asked of the same join, outer on either side.
+    Spark itself requires bounds for one side of an outer join only, and accepts an inner join whose
+    rows wait for ever: its state grows with the topic. So this checks the same join as a left and
+    as a right outer join.
     """
     from pyspark.errors import PySparkException
 

@@ -1,6 +1,6 @@
-"""The rows of a table that transforms join the stream with: as it is when a batch begins.
+"""Lookup tables that transforms join with the stream, at their version when a batch starts.
 
-A frame keeps the version that it was made of, so a batch that is counted and written sees one.
+A frame keeps the table version it was made from, so all steps of a batch see the same version.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def rows_of(spark: SparkSession, lookup: Lookup) -> DataFrame:
-    """The columns that the file names, at the newest version; or the rows in its place. Raises
-    RunError where the table has others, or is none."""
+    """The table's columns that the file names, at the newest version, or the rows given instead.
+    Raises RunError if the table cannot be read or its columns differ."""
     from pyspark.errors import PySparkException
 
     wants = spark.createDataFrame([], lookup.schema)

@@ -1,5 +1,5 @@
-"""What two rows are compared by where nothing else tells them apart: every column, so that no two
-different rows are equal."""
+"""Total order of rows, as a tie-break: compares every column, so no two different rows are
+equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def ranked(schema: StructType, but: Collection[str], side: str = "") -> Iterator[str]:
     """The columns as SQL that Spark can compare, without those of the lower-case names `but`.
 
-    `side` is how they are reached.
+    `side` is the prefix of the columns, such as `s.`.
     """
     for each in schema.fields:
         if each.name.lower() not in but:

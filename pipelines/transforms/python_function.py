@@ -1,8 +1,8 @@
-"""Runs a transform's own Python function: frames in, a frame out, on the driver, once a batch.
+"""Python functions as transforms: frames in, a frame out, on the driver, once per batch.
 
-The file is imported from the text that was read with the pipeline, once in a process: a run goes
-on with what it began with. What of it goes to executors (the functions of UDFs) goes by value, so
-that no worker needs the file; other modules that it imports must be installed there.
+The file is imported from the text that was read with the pipeline, once per process, so a run keeps
+the code it started with. Its UDF functions are pickled by value, so no executor needs the file;
+other modules that it imports must be installed there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def rows_of(transform: Transform, inputs: Sequence[DataFrame]) -> DataFrame:
-    """What the function makes of its inputs' rows.
+    """The result of the function over its inputs' rows.
 
-    Raises ConfigError for whatever it raises, with the line of its file; what py4j raises of a JVM
-    that ended is none of the function's and stays.
+    Raises ConfigError for any error of the function, with the line of its file. A Py4JError, of a
+    JVM that has ended, is not the function's and is raised as it is.
     """
     from py4j.protocol import Py4JError
     from pyspark.sql import DataFrame
@@ -67,7 +67,7 @@ def _module(function: Function) -> ModuleType:
 
 
 def _told(function: Function, error: Exception) -> str:
-    """What went wrong, and the last line of the user's file that it went through."""
+    """The error, with the last line of the user's file in its traceback."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)

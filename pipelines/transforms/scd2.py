@@ -1,8 +1,8 @@
-"""Every version of each key, with the time from which and to which it held (SCD type 2).
+"""SCD type 2: every version of each key, with the time range in which it is valid.
 
-A version is a row with its keys and what orders it; it holds to where the next one of its key
-begins. The table's rows are therefore made of the set of versions alone: the same whatever batches
-they came in, however late, and when a batch is read again. Two rows that are equal in keys and
+A version is a row with its keys and its order columns; it is valid until the next version of its
+key starts. So the table depends on the set of versions alone: it is the same however they are cut
+into batches, however late they come, and when a batch is read again. Two rows with equal keys and
 order are one version; which of them stays is decided as in `upsert.py`.
 """
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 SINCE, UNTIL, CURRENT = "_valid_from", "_valid_to", "_current"
 OWN = (SINCE, UNTIL, CURRENT)
-"""The table's columns that are the sink's own."""
+"""The columns that the sink adds to the table."""
 
 
 def identity(sink: Sink) -> tuple[str, ...]:
-    """The columns that tell one version from another."""
+    """The columns that identify a version."""
     assert sink.latest is not None
     return (*sink.keys, *sink.latest.columns)
 
@@ -39,7 +39,7 @@ def versions(frame: DataFrame, sink: Sink) -> DataFrame:
 
 
 def history(sink: Sink, schema: StructType) -> Merge:
-    """How such versions come into the table; those of their keys that are there change with them.
+    """The MERGE of a batch's versions; it also updates the table's versions of the same keys.
 
     `schema` is that of `versions`.
     """
@@ -56,7 +56,7 @@ def history(sink: Sink, schema: StructType) -> Merge:
 
 
 def _with_table(frame: DataFrame, table: DataFrame, sink: Sink) -> DataFrame:
-    """The versions of the batch's keys, of batch and table together."""
+    """All versions of the batch's keys, from the batch and the table."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = [f"`{name}`" for name in frame.columns if name not in OWN]
@@ -67,7 +67,7 @@ def _with_table(frame: DataFrame, table: DataFrame, sink: Sink) -> DataFrame:
 
 
 def _held(frame: DataFrame, sink: Sink) -> DataFrame:
-    """Rows with their flag, one for each version, with the time in which it holds."""
+    """Rows with their flag, one for each version, with the time range in which it is valid."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -86,5 +86,5 @@ def _held(frame: DataFrame, sink: Sink) -> DataFrame:
 
 
 def _named(terms: Iterable[str]) -> list[str]:
-    """By names of our own: structs are compared only where their names are equal."""
+    """The terms with generated names: Spark compares only structs with equal field names."""
     return [f"{term} AS c{n}" for n, term in enumerate(terms)]

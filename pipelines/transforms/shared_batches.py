@@ -1,11 +1,11 @@
-"""A batch's records, read and decoded once for all sinks of a source that come to the same offsets.
+"""Shared batches: records read and decoded once for all sinks that reach the same offset range.
 
-Each sink keeps its query, its checkpoint and its chain, and what it does with the rows is its own.
+Each sink keeps its own query, checkpoint, chain and transforms.
 
-Rules: what is shared is what a topic of one id has between two offsets, so whoever takes it has
-what it would have read itself; nobody waits but for a sink that is making these very rows; who
-cannot have them reads for itself; nothing is made for others unless one stands where it begins,
-and what is kept for those that lag behind is bounded.
+Rules: sinks share the rows of one offset range in a topic of one id, so each gets the rows that it
+would have read itself. A sink waits only for another one that is making these rows. A sink that
+cannot share reads alone. Rows are made for others only if one of them may reach the batch's start
+offsets, and the number of batches cached for slower sinks is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Persisted(Protocol):
-    """What is kept in memory until then."""
+    """Rows that are cached until `unpersist`."""
 
     def unpersist(self) -> Any: ...
 
@@ -32,48 +32,48 @@ class Persisted(Protocol):
 Rows = TypeVar("Rows", bound=Persisted)
 
 KEPT_MAX = 2
-"""Batches of a source that nobody uses and others may still come to. Spark keeps them in memory, or
-on disk where that is short."""
+"""Cached batches of a source without a current user, for slower sinks. Spark keeps them in memory,
+or on disk if memory is short."""
 
 Place = tuple[tuple[TopicPartition, int, int, str], ...]
-"""What tells a batch's records: of each partition where they start, where they end, the topic's
-id."""
+"""The key of a batch's records: start offset, end offset and topic id of each partition."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Share(Generic[Rows]):
-    """One batch. Mutable, under the lock of whoever has it."""
+    """One shared batch. Mutable, under the lock of its `SharedRows`."""
 
     batch: Batch
     users: set[str]
     awaited: set[str]
-    """Sinks that may still come to it."""
+    """Sinks that may still reach this batch."""
     rows: Rows | None = None
     is_made: bool = False
-    """Whether nobody has to wait for it any more; without rows, making them has failed."""
+    """Whether the rows are made; if `rows` is None then, making them has failed."""
 
 
 @dataclass(slots=True)
 class Shares(Generic[Rows]):
-    """Who stands where and what is there. Mutable; decides, and knows neither Spark nor threads."""
+    """The sinks' positions and the shared batches. Mutable; decides, without Spark or threads."""
 
     stands_at: dict[str, ByPartition | None] = field(default_factory=dict)
-    """Where the next batch of each sink begins; None: its source finds out."""
+    """Sink → start offsets of its next batch; None: its source finds them."""
     there: dict[Place, Share[Rows]] = field(default_factory=dict)
 
     def stands(self, sink: str, at: ByPartition | None) -> None:
-        """A sink is about to read, from there on."""
+        """A sink starts to read at these offsets."""
         self.leaves(sink)
         self.stands_at[sink] = at
 
     def leaves(self, sink: str) -> None:
-        """It reads no more, for now or for good."""
+        """A sink stops reading, for now or for good."""
         self.stands_at.pop(sink, None)
         self.gives_back(sink)
         self._awaits_not(sink)
 
     def comes_to(self, sink: str, batch: Batch) -> tuple[Share[Rows] | None, bool]:
-        """What it shares of this batch, and whether it is to make it; None: it reads for itself."""
+        """The share of a sink's batch, and whether the sink has to make its rows. None: the sink
+        reads alone."""
         place = place_of(batch)
         companions = {one for one in self.stands_at if one != sink and self._may_come(one, batch)}
         self._goes_on(sink, batch.end.ends)
@@ -88,13 +88,15 @@ class Shares(Generic[Rows]):
         return share, True
 
     def gives_back(self, sink: str) -> None:
-        """It needs the rows of its batch no more."""
+        """A sink needs the rows of its batch no more."""
         for share in self.there.values():
             share.users.discard(sink)
 
     def unwanted(self) -> list[Share[Rows]]:
-        """What nobody uses and nobody may come to; it is not there any more. Who is further behind
-        than what may be kept is awaited no more: it would come to what is gone, time and again."""
+        """Remove and return the batches that no sink uses or may reach.
+
+        A sink that is slower than `KEPT_MAX` batches is not awaited any more: it would always reach
+        a batch just after its removal."""
         idle = [share for share in self.there.values() if not share.users]
         for share in idle[: max(0, len(idle) - KEPT_MAX)]:
             for late in list(share.awaited):
@@ -107,7 +109,7 @@ class Shares(Generic[Rows]):
             share.awaited.discard(sink)
 
     def _goes_on(self, sink: str, at: ByPartition) -> None:
-        """It may still come to what begins there, or behind that."""
+        """Move a sink to these offsets; it may still reach batches that start there or later."""
         self.stands_at[sink] = at
         reaches = [at]
         for share in self.there.values():
@@ -118,7 +120,7 @@ class Shares(Generic[Rows]):
                 share.awaited.discard(sink)
 
     def _may_come(self, sink: str, batch: Batch) -> bool:
-        """Whether this may be a later batch of a sink, as far as can be seen."""
+        """Whether a sink may reach this batch, by its position and the batches it is awaited at."""
         at = self.stands_at[sink]
         if at is None or _begins_at(batch, at):
             return True
@@ -127,7 +129,7 @@ class Shares(Generic[Rows]):
 
 
 def place_of(batch: Batch) -> Place | None:
-    """None where something does not say where it starts."""
+    """The key of a batch; None if a partition has no known start offset."""
     found = []
     for partition, end in sorted(batch.end.ends.items()):
         start = batch.starts.get(partition)
@@ -143,14 +145,14 @@ def _begins_at(batch: Batch, ends: ByPartition) -> bool:
 
 
 class SharedRows(Generic[Rows]):
-    """Of one source in one run; the threads of its sinks share it."""
+    """The shared rows of one source in one run. Thread-safe: its sinks' threads share it."""
 
     def __init__(self) -> None:
         self._shares: Shares[Rows] = Shares()
         self._changed = threading.Condition()
 
     def stands(self, sink: str, at: ByPartition | None) -> None:
-        """See `Shares`; so the others."""
+        """See the method of `Shares`; likewise `leaves` and `give_back`."""
         with self._changed:
             self._shares.stands(sink, at)
             self._let_go()
@@ -161,8 +163,8 @@ class SharedRows(Generic[Rows]):
             self._let_go()
 
     def take(self, sink: str, batch: Batch, make: Callable[[], Rows]) -> Rows | None:
-        """The rows, until they are given back; None: read for yourself. `make`: persisted ones.
-        Raises what `make` does, to whom it makes them for."""
+        """The cached rows, until they are given back; None: the sink reads alone. `make`: makes
+        cached rows; its error is raised in the sink that calls it, the others read alone."""
         with self._changed:
             share, makes = self._shares.comes_to(sink, batch)
             self._let_go()
@@ -198,7 +200,7 @@ class SharedRows(Generic[Rows]):
 
 
 def in_session(rows: DataFrame, session: SparkSession) -> DataFrame:
-    """Rows of another session of the same application; what is kept of them is kept for both."""
+    """Rows of another session of the same application; both sessions share their cache."""
     from pyspark.sql.classic.dataframe import DataFrame as OfThisProcess
 
     if rows.sparkSession is session:

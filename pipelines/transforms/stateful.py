@@ -1,13 +1,12 @@
-"""Rows that come through a state: of Spark's own stream up to it, of batches behind it.
+"""Stateful transforms: Spark's own stream up to the state, micro-batches after it.
 
-In front of a transform with `watermark` the records are decoded and selected in the stream, for
-only there Spark keeps a state. What the state gives is a batch's rows, as another sink has its
-source's. Records that nothing can be made of are not in them: who has to look at these reads the
-batch's offsets once more (`SourceKind.read`), for in one stream Spark would take a source that is
-read twice for two.
+Up to a transform with `watermark` the records are decoded and selected in the stream, because Spark
+keeps a state only there. The output of the state is the batch's rows, as a source's rows are for
+other sinks. It lacks bad records: a sink that needs them reads the batch's offsets again
+(`SourceKind.read`), because in one stream Spark would treat a source that is read twice as two.
 
-A batch's state is written while its rows are made: each batch is made to its last row, also one
-that the table has.
+Spark writes a batch's state while the rows are computed. So each batch is computed to its last row,
+also one that the table has already.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from pipelines.transforms.dataframes import Good
 
 _KEPT = {"Aggregate", "Distinct", "EventTimeWatermark", "Join"}
-"""Of what looks beyond single rows, what has a state with an end."""
+"""The stateful operators whose state a watermark bounds."""
 _NO_END = "without watermark"
-"""How Spark complains of a group that no watermark closes."""
+"""Part of Spark's error for a group that no watermark closes."""
 
 
 def good_of(
@@ -55,13 +54,13 @@ def stream_of(
 
 
 def held(frame: DataFrame) -> DataFrame:
-    """Make a batch, with its state, once and all of it; kept until it is unpersisted. Nothing is
-    kept where that fails."""
+    """Compute a whole batch once, with its state, and cache it until `unpersist`. Nothing stays
+    cached after a failure."""
     return held_and_counted(frame, "true")[0]
 
 
 def held_and_counted(frame: DataFrame, which: str) -> tuple[DataFrame, int]:
-    """The same, and how many of its rows are so."""
+    """The same, with the number of rows that match `which`."""
     kept = frame.persist()
     try:
         return kept, kept.where(which).count()
@@ -71,23 +70,22 @@ def held_and_counted(frame: DataFrame, which: str) -> tuple[DataFrame, int]:
 
 
 class LateRows:
-    """What Spark has left out behind the watermark, by a query's own progress. Mutable: the last
-    batch that was counted.
+    """The rows that Spark dropped as late, by a query's progress. Mutable: the last counted batch.
 
-    Spark counts what comes to a state: of a group's late rows in one task it counts one.
+    Spark counts the inputs of the state: a group's late rows in one task count as one.
     """
 
     def __init__(self) -> None:
         self._counted = -1
 
     def of(self, query: Any) -> int:
-        """In the batches that ended since the last call."""
+        """The number in the batches that ended since the last call."""
         found, newest = 0, self._counted
         for progress in reversed(query._jsq.recentProgress()):
             batch = progress.batchId()
             if batch <= self._counted:
                 break
-            if progress.durationMs().containsKey("addBatch"):  # else nothing was there to do
+            if progress.durationMs().containsKey("addBatch"):  # otherwise the batch had no data
                 newest = max(newest, batch)
                 found += sum(each.numRowsDroppedByWatermark() for each in progress.stateOperators())
         self._counted = newest
@@ -95,7 +93,7 @@ class LateRows:
 
 
 def state_of(plan: PipelinePlan, sink: SinkPlan, good: Good) -> dict[str, Any] | None:
-    """What its commits say of the state; None without one. `good`: a source's rows."""
+    """The state's definition for a sink's commits; None without one. `good`: a source's rows."""
     stateful = sink.stateful
     if stateful is None:
         return None
@@ -106,8 +104,8 @@ def state_of(plan: PipelinePlan, sink: SinkPlan, good: Good) -> dict[str, Any] |
 
 
 def refuse_beyond(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
-    """Raise ConfigError when a transform of this sink looks beyond single rows, and has no state
-    that Spark could keep for it."""
+    """Raise ConfigError when a transform of this sink needs more than single rows, but has no state
+    that Spark can keep."""
     stateful = sink.stateful
     if stateful is None:
         dataframes.refuse_stateful(plan, sink.sink.input, good)
@@ -116,13 +114,13 @@ def refuse_beyond(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
         dataframes.refuse_stateful(plan, name, good)
     made = _made(plan, stateful, good)
     if sink.sink.input != stateful.name:
-        behind = made.sparkSession.createDataFrame([], made.schema)
-        dataframes.refuse_stateful(plan, sink.sink.input, behind, stateful.name)
+        output = made.sparkSession.createDataFrame([], made.schema)
+        dataframes.refuse_stateful(plan, sink.sink.input, output, stateful.name)
     _refuse_no_state(plan, stateful, good)
 
 
 def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> None:
-    """Ask Spark, by a stream of the same columns, whether it would run."""
+    """Check with Spark, over a stream with the same columns, whether the query would run."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -139,7 +137,7 @@ def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> Non
     other = next((word for word in words if word not in _KEPT), None)
     kinds = {word for word in words if word in ("Aggregate", "Join")}
     if other or len(kinds) > 1 or words.count("Join") > 1:
-        what = other or " beside ".join(sorted(kinds))
+        what = other or " with ".join(sorted(kinds))
         message = (
             f"{what} has no state that is kept for it: expected one join of two streams, or "
             "windows of time in GROUP BY"

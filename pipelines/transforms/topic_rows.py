@@ -1,7 +1,7 @@
-"""What a topic gets of a sink's rows: a key and a value, made of columns.
+"""A topic sink's rows as records: a key and a value, made from columns.
 
-The value is the column `value` where there is one, else all columns but the key's as a JSON object.
-Texts and bytes stay as they are; what has parts becomes JSON, with its nulls.
+The value is the column `value` if there is one, else a JSON object of all columns but the key's.
+Text and bytes stay as they are; structs, arrays and maps become JSON, with their nulls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NULLS = {"ignoreNullFields": "false"}
 
 
 def topic_rows(sink: Sink, target: SinkTopic, rows: DataFrame) -> DataFrame:
-    """The rows as `key` and `value`. Raises ConfigError where they cannot be."""
+    """The rows as `key` and `value`. Raises ConfigError if they cannot be made."""
     key = _key_of(sink, target, rows)
     value = _value_of(sink, target, rows)
     return rows.select(value) if key is None else rows.select(key, value)
@@ -76,5 +76,5 @@ def _is_bytes(kind: DataType) -> bool:
 
 
 def _named(name: str, rows: DataFrame) -> str | None:
-    """The column of that name, whatever its letters' case: as Spark looks for it."""
+    """The column of that name in any case, as Spark resolves names."""
     return next((each for each in rows.columns if each.lower() == name.lower()), None)

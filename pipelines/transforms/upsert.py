@@ -1,9 +1,9 @@
-"""The latest row of each key: of a batch, and of the batch and the table.
+"""Upsert: the latest row of each key, of a batch, and of the batch and the table.
 
-One order decides both: the columns of `order_by`, then whether the row deletes its key, then the
-other columns, so that no two different rows are equal in it. The latest of some rows is therefore
-the same whatever batches they came in. Only where deletes remove the row is nothing left to compare
-with: an earlier row that comes later is there again.
+One total order decides both: the columns of `order_by`, then whether the row deletes its key, then
+the other columns. So the latest row is the same however the rows are cut into batches. The only
+exception: a delete that removes the row leaves nothing to compare with, so an earlier row that
+arrives after it is inserted again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 MARK = "_deleted"
 """The table's column that `on_delete: mark` makes."""
 HIDDEN = "_josefine_deleted"
-"""The same of a batch's rows where deletes remove; never in a table."""
+"""The same column of a batch's rows if deletes remove rows; never in a table."""
 _RANK = "_josefine_rank"
 
 
 def flag_of(sink: Sink) -> str | None:
-    """The column that says of a batch's row whether it deletes its key; None where none does."""
+    """The column that marks a batch's row as a delete of its key; None without deletes."""
     assert sink.latest is not None
     if sink.latest.delete_when is None:
         return None
@@ -35,12 +35,12 @@ def flag_of(sink: Sink) -> str | None:
 
 
 def latest_rows(frame: DataFrame, sink: Sink) -> DataFrame:
-    """A batch's rows reduced to one for each key, with the flag where rows delete."""
+    """A batch's rows reduced to one for each key, with the flag if there are deletes."""
     return latest_of(with_flag(frame, sink), sink)
 
 
 def with_flag(frame: DataFrame, sink: Sink) -> DataFrame:
-    """Rows that say whether they delete their key, where any may."""
+    """Rows with the flag whether they delete their key, if there are deletes."""
     from pyspark.sql import functions as F  # noqa: N812
 
     assert sink.latest is not None
@@ -63,7 +63,7 @@ def latest_of(frame: DataFrame, sink: Sink) -> DataFrame:
 
 
 def upsert(sink: Sink, schema: StructType) -> Merge:
-    """How such rows come into the table: the later one stays."""
+    """The MERGE of a batch's rows into the table: the later row stays."""
     flag = flag_of(sink)
     removes = flag == HIDDEN
     columns = tuple(name for name in schema.names if name != HIDDEN)
@@ -80,7 +80,7 @@ def upsert(sink: Sink, schema: StructType) -> Merge:
 
 
 def _ranking(sink: Sink, schema: StructType, side: str) -> Iterator[str]:
-    """What rows are compared by, the first deciding; `side` is how their columns are reached."""
+    """The terms by which rows are compared, the first one first; `side`: the columns' prefix."""
     assert sink.latest is not None
     flag = flag_of(sink)
     for column in sink.latest.columns:
@@ -94,5 +94,5 @@ def _ranking(sink: Sink, schema: StructType, side: str) -> Iterator[str]:
 
 
 def _struct(terms: Iterator[str]) -> str:
-    """By names of our own: structs are compared only where their names are equal."""
+    """The terms with generated names: Spark compares only structs with equal field names."""
     return f"struct({', '.join(f'{term} AS c{n}' for n, term in enumerate(terms))})"

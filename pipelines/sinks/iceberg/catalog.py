@@ -1,4 +1,4 @@
-"""The Iceberg catalog of a sink: SQLite beside the warehouse's folder, or a REST catalog."""
+"""The Iceberg catalog of a sink: SQLite next to the warehouse's folder, or a REST catalog."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 NAME = "josefine"
-"""Of the catalog in SQLite's table, which may hold several."""
+"""The catalog's name in SQLite's table, which may hold several catalogs."""
 
 NEW_TABLE: Mapping[str, str] = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""Properties of a table that a sink creates: a commit writes a new metadata file, old ones go."""
+"""Properties of a table that a sink creates. Each commit writes a metadata file; these properties
+let it delete the oldest ones."""
 
 
 class ConflictError(Exception):
-    """Another commit came between; nothing of this one is in the table."""
+    """A concurrent commit won; nothing of this one is in the table."""
 
 
 class SingleAttempt:
-    """A catalog of which a commit is tried once.
+    """A catalog that tries each commit once.
 
-    PyIceberg itself repeats a commit on top of a concurrent one without asking whose it was: that
-    one may be of the same sink. A failure by another exception than its own ends that, and the
-    chain looks before it tries again.
+    PyIceberg repeats a commit on top of any concurrent one. That one may be a commit of the same
+    sink, and the rows would be in the table twice. An exception of another type than
+    PyIceberg's own ends its retries, and the chain checks the table before it tries again.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -57,7 +58,7 @@ class SingleAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """The table of a sink, by what the file says of it."""
+    """The table of a sink as the pipeline file describes it."""
 
     sink: Sink
 
@@ -67,7 +68,7 @@ class TablePlace:
 
     @property
     def told(self) -> str:
-        """For messages: no secret is in it."""
+        """The table's name in messages, without secrets."""
         where = self.sink.settings.get(URI) or self.warehouse
         return f"{self.name} of {where}"
 
@@ -77,7 +78,7 @@ class TablePlace:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the catalog is a file of this machine."""
+        """Whether the catalog is a file on this machine."""
         return not self.sink.settings.get(URI)
 
     @property
@@ -86,7 +87,7 @@ class TablePlace:
         return f"{local_folder(self.warehouse)}.db"
 
     def trouble(self) -> str:
-        """Why the catalog's file and folder cannot be written, "" where they can, or are REST's."""
+        """Why the catalog's file or folder cannot be written; "" if they can, or for REST."""
         if not self.is_embedded:
             return ""
         folder = str(local_folder(self.warehouse))
@@ -99,7 +100,7 @@ class TablePlace:
         return f"no permission to write in {refused[0]}" if refused else ""
 
     def catalog(self) -> Catalog:
-        """Raises SetupError where the package is not installed or the catalog does not answer."""
+        """Raises SetupError if the package is not installed or the catalog does not answer."""
         needs_package(self.sink)
         if self.trouble():
             raise SetupError(f"sink `{self.sink.name}`: catalog {self.warehouse}: {self.trouble()}")
@@ -121,12 +122,12 @@ class TablePlace:
         uri = settings[URI].rstrip("/")
         more = {key: settings[key] for key in (WAREHOUSE, CREDENTIAL) if settings.get(key)}
         if CREDENTIAL in more:
-            # The specification's own endpoint; PyIceberg takes it by itself, but warns.
+            # The specification's own endpoint; PyIceberg uses it by default, but with a warning.
             more["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
         return RestCatalog(NAME, uri=uri, **more)
 
     def unreached(self, error: Exception) -> SetupError:
-        """What to say of a catalog that does not answer."""
+        """The error for a catalog that does not answer."""
         where = self.sink.settings.get(URI) or self.database
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return SetupError(
@@ -135,7 +136,7 @@ class TablePlace:
         )
 
     def find(self) -> Table | None:
-        """The table, None where there is none; makes no file. Raises SetupError."""
+        """The table, None if there is none; creates no file. Raises SetupError."""
         needs_package(self.sink)
         if self.is_embedded and not os.path.exists(self.database):
             return None
@@ -155,7 +156,7 @@ class TablePlace:
         return Table(table.name(), table.metadata, table.metadata_location, table.io, once)
 
     def ensure(self, schema: Schema) -> Table:
-        """The table, made where there is none. Raises SetupError."""
+        """The table, created if there is none. Raises SetupError."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         catalog = self.catalog()
@@ -175,7 +176,7 @@ class TablePlace:
 
 
 def needs_package(sink: Sink) -> None:
-    """Raise SetupError where PyIceberg is not installed."""
+    """Raise SetupError if PyIceberg is not installed."""
     try:
         import pyiceberg.table  # noqa: F401
     except ModuleNotFoundError as error:

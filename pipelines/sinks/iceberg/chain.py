@@ -1,9 +1,9 @@
-"""Chained commits into one Iceberg table: rows, both offset maps and the next number in one.
+"""Chained commits into one Iceberg table: rows, both offset maps and the next number at once.
 
-Rules: a commit is believed only when the table shows it with our run's mark; its number is the last
-own one + 1, never Spark's batch id; a commit that another run wrote is a reason to stop. The chain
-is looked at before each attempt, and an attempt demands that the snapshot it looked at is still the
-current one: so a commit of another writer costs an attempt, one of the same sink ends this run.
+Rules: a commit counts only when the table shows it with this run's id. Its number is the chain's
+last one + 1, never Spark's batch id. A commit of this chain by another run is a reason to stop. The
+chain is read before each attempt, and an attempt requires that the snapshot it read is still the
+current one. So another writer's commit costs an attempt, and one of the same sink ends this run.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 CONFLICTS_MAX = 20
-"""Attempts of one commit, each after another writer's: a table that nobody gets into is told."""
+"""Attempts of one commit, each lost to another writer, before the sink fails."""
 PAUSE_S = 0.1
-"""After the first attempt; after the n-th n times as long."""
+"""The pause after the first attempt; n times as long after the n-th."""
 ANOTHER = Retry(mark="", says="another commit came between", pause_s=PAUSE_S)
 NO_ANSWER = Retry(mark="", says="the catalog did not answer", pause_s=1.0)
 
@@ -48,7 +48,7 @@ class IcebergChain:
         on_retry: Callable[[int, Retry], None] = lambda batch_id, retry: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`table` None: there is none, and nothing to commit to."""
+        """`table` None: it does not exist, and the chain cannot commit."""
         self.path = told
         self.link = link
         self.tip: Tip | None = None
@@ -63,12 +63,12 @@ class IcebergChain:
 
     @property
     def table(self) -> Table:
-        """As last seen."""
+        """The table as last read."""
         assert self._table is not None
         return self._table
 
     def refresh(self) -> Table:
-        """As it is now. Raises RunError where the catalog does not say."""
+        """The table as it is now. Raises RunError if the catalog does not answer."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return self.table.refresh()
@@ -104,7 +104,7 @@ class IcebergChain:
         return snapshots.other_chains(self.table.metadata, self._app_id)
 
     def queries(self) -> set[str]:
-        """Spark's ids of the queries behind the commits that are in sight."""
+        """Spark's ids of the queries that made the commits, as far as snapshots remain."""
         if self._table is None:
             return set()
         found = snapshots.everywhere(self.table.metadata, self._app_id)
@@ -119,8 +119,7 @@ class IcebergChain:
         return _log_entry(own, 0) if own else None
 
     def take_over(self, other: OtherChain) -> None:
-        """Hand the other name's place on to this one, in a commit of *its* next number, so that of
-        a run under the old name and this one only one goes on. Raises StoppedError."""
+        """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
         old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
         chain = IcebergChain(self._table, self.path, old, self._files, self._on_retry, self._pause)
         hand_over(chain, self._app_id)
@@ -130,14 +129,14 @@ class IcebergChain:
         self.tip = tip
 
     def move(self, commit: Commit, **more: Any) -> None:
-        """Commit offsets without rows; `more` is said beside them. Raises StoppedError."""
+        """Commit offsets without rows; `more` is added to the metadata. Raises StoppedError."""
         self._refuse_lost_race()
         self._committed([], commit, NO_BATCH, more)
 
     def append(
         self, frame: Any, commit: Commit, batch_id: int, more: Mapping[str, Any] | None = None
     ) -> LogEntry:
-        """Write rows and commit them; without rows the offsets are committed all the same. Raises
+        """Write rows and commit them; without rows it still commits the offsets. Raises
         StoppedError."""
         self._refuse_lost_race()
         folder = self._folder(commit.txn_version)
@@ -147,19 +146,19 @@ class IcebergChain:
             self._files().remove(folder)
         entry = self._committed(found, commit, batch_id, more)
         if not self._has_swept:
-            # The numbers of the runs before this one are decided now.
+            # This commit took the number of any earlier run's unfinished one: that one is dead.
             self._has_swept = True
             self.sweep()
         return entry
 
     def half_write(self, frame: Any) -> None:
-        """What a crash leaves between the files and the commit that names them."""
+        """For failpoints: files without the commit that names them."""
         number = (self.tip.txn_version if self.tip else self._number) + 1
         self._files().write(frame, self._folder(number))
 
     def sweep(self) -> None:
-        """Remove the folders of runs that died before their commit, as soon as it can come no
-        more: when another run has committed that number."""
+        """Remove the folders of runs that died before their commit. Only when another run has
+        committed the same number: until then such a run may still be alive and commit."""
         parent, files = self._parent(), self._files()
         runs = snapshots.runs_of(self.table.metadata, self._app_id)
         for name in orphans(files.names(parent), runs):
@@ -178,7 +177,7 @@ class IcebergChain:
             raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
 
     def _written(self, frame: Any, folder: str, batch_id: int) -> Sequence[str]:
-        """Files are only files until they are committed: to write them again does no harm."""
+        """Write the files. Uncommitted files have no effect, so a retry is safe."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return self._files().write(frame, folder)
@@ -191,8 +190,8 @@ class IcebergChain:
         raise AssertionError("unreachable")
 
     def _data_files(self, paths: Sequence[str]) -> list[DataFile]:
-        """Those that have rows, as the table's manifests describe them: by their footers. Raises
-        RunError where the table takes no such columns."""
+        """The files that have rows, described for a manifest by their footers. Raises RunError if
+        the table does not accept their columns."""
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         table = self.table
@@ -210,7 +209,7 @@ class IcebergChain:
         batch_id: int,
         more: Mapping[str, Any] | None,
     ) -> LogEntry:
-        """Commit until the table shows it; raise StoppedError when another run's is there."""
+        """Commit until the table shows it; raise StoppedError if another run has committed."""
         said = said_of(self.link, self.query_id, commit, batch_id, more)
         for attempt in range(1, CONFLICTS_MAX + 1):
             failure: Exception | None = None
@@ -220,7 +219,7 @@ class IcebergChain:
                 failure = error
             own = self._own_after(failure)
             if own is not None and self._is_mine(own, batch_id, commit):
-                # Also after a failure: the commit may be there although its answer was lost.
+                # Also after a failure: the commit may have succeeded and only its answer was lost.
                 self._number = commit.txn_version
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
                 return _log_entry(own, sum(each.record_count for each in files))
@@ -242,7 +241,7 @@ class IcebergChain:
         summary = snapshots.summary_of(self._app_id, number, said)
         with table.transaction() as change:
             if table.metadata.name_mapping() is None:
-                # By it readers find columns in files that have no field ids, as Spark's have none.
+                # With a name mapping readers find columns in files without field ids, as Spark's.
                 names = table.schema().name_mapping.model_dump_json()
                 change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names})
             with change.update_snapshot(snapshot_properties=summary).fast_append() as rows:
@@ -259,14 +258,14 @@ class IcebergChain:
             change.set_properties(snapshots.property_of(entry))
 
     def _own_after(self, failure: Exception | None) -> Entry | None:
-        """The own commit behind the last one that this run knows. Raises RunError where an attempt
-        failed and the catalog does not say what came of it."""
+        """The own commit after the last one that this run knows. Raises RunError if an attempt
+        failed and the catalog does not answer whether it succeeded."""
         try:
-            # After a success the catalog's answer is the table as it is with the commit.
+            # After a success the catalog's answer is the table with the commit.
             metadata = (self.refresh() if failure else self.table).metadata
         except RunError as error:
             raise _failed(self.link.sink, self.path, failure or error) from error
-        # The property, too: the snapshot of a commit may be expired already.
+        # The property as well: the commit's snapshot may be expired already.
         last = snapshots.kept(metadata, self._app_id)
         found = [*snapshots.everywhere(metadata, self._app_id), *([last] if last else [])]
         return next((entry for entry in found if entry.number > self._number), None)
@@ -282,7 +281,7 @@ class IcebergChain:
 
 
 def _retry_of(failure: Exception) -> Retry | None:
-    """Another commit, or an answer that did not come: the next look tells whether it is there."""
+    """A concurrent commit or a missing answer: the next read shows whether the commit succeeded."""
     from pyiceberg import exceptions
 
     lost = (
@@ -299,10 +298,10 @@ def _retry_of(failure: Exception) -> Retry | None:
     return ANOTHER if "database is locked" in str(failure) else None
 
 
-def _failed(sink: str, told: str, failure: Exception) -> Exception:
+def _failed(sink: str, place: str, failure: Exception) -> Exception:
     return RunError(
-        f"sink `{sink}`: a commit into {told} failed: {_first_line(failure)}; the next run finds "
-        "out whether it is there and goes on"
+        f"sink `{sink}`: a commit into {place} failed: {_first_line(failure)}; the next run finds "
+        "out whether it succeeded, and continues"
     )
 
 
@@ -311,7 +310,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _log_entry(entry: Entry, rows: int) -> LogEntry:
-    """As a Delta log's entry tells it."""
+    """The commit in the form of a Delta log entry."""
     return LogEntry(
         version=entry.number,
         operation="WRITE",

@@ -40,7 +40,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def unsupported(schema: Mapping[str, Any]) -> list[str]:
-    """Why columns of a schema (Spark's JSON) cannot be stored, one text for each."""
+    """One text for each column of a schema (Spark's JSON) that Iceberg cannot store, with why."""
     found = ((field["name"], _why_not(field["type"])) for field in schema["fields"])
     return [f"column `{name}`: {why}" for name, why in found if why]
 
@@ -67,7 +67,7 @@ def _parts(kind: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def schema_of(schema: Mapping[str, Any]) -> Schema:
-    """The schema of a new table. Every field may be null: Spark's files say so of each."""
+    """The schema of a new table. Every field may be null, as in Spark's files."""
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
@@ -131,8 +131,8 @@ def _SIMPLE_CLASSES() -> dict[str, IcebergType]:  # noqa: N802
 
 
 def spark_columns(schema: Schema) -> dict[str, str]:
-    """Column → its type as Spark's SQL writes it, of a table that is there. A type that no sink
-    writes keeps Iceberg's name, which is none of Spark's."""
+    """Column → its type in Spark's SQL, of an existing table. A type that no sink writes keeps
+    Iceberg's name, which matches no type of Spark."""
     return {field.name: _sql(field.field_type) for field in schema.fields}
 
 
@@ -152,5 +152,5 @@ def _sql(kind: IcebergType) -> str:
 
 
 def required_columns(schema: Schema) -> list[str]:
-    """Those that may not be null, which no sink can promise."""
+    """The columns that may not be null: no sink can guarantee that."""
     return [field.name for field in schema.fields if field.required]

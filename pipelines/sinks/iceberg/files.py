@@ -1,9 +1,9 @@
-"""The Parquet files of an Iceberg sink: each commit's in a folder of its own, named for it.
+"""Parquet files of an Iceberg sink: a folder for each commit, named after it.
 
-`<table>/data/josefine/<uuid>/<pipeline>.<sink>/<number>-<run>`, with the table's uuid: a batch that
-the same run writes again replaces its folder, so no file is in it twice; another run's folder has
-another name, so no run deletes what another one may be committing. A folder whose number another
-run has committed can be committed by nobody any more: that is an orphan, and is removed.
+`<table>/data/josefine/<uuid>/<pipeline>.<sink>/<number>-<run>`, with the table's uuid. A batch that
+the same run writes again replaces its folder, so no file is in it twice. Another run's folder has
+another name, so no run deletes files that another one may be committing. A folder whose number
+another run has committed can never be committed: it is an orphan, and is removed.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ _PARQUET: Mapping[str, str] = {
     "spark.sql.parquet.fieldId.write.enabled": "false",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
-"""Spark's settings under which its files are what Iceberg's spec asks for: Spark's own default for
-times is INT96. No field ids: the table's name mapping finds the columns."""
+"""Spark's settings for files by Iceberg's spec: Spark's default for times is INT96. No field ids:
+the table's name mapping finds the columns."""
 
 
 class RowFiles(Protocol):
     """Writes rows to files and removes them (`SparkFiles`, or a model in a unit test)."""
 
     def write(self, rows: Any, folder: str) -> Sequence[str]:
-        """Replace a folder by these rows' Parquet files; their paths."""
+        """Replace a folder by these rows' Parquet files; return their paths."""
 
     def names(self, folder: str) -> Sequence[str]:
-        """The names in a folder; none when it does not exist."""
+        """The names in a folder; empty if it does not exist."""
 
     def remove(self, folder: str) -> None:
-        """A folder with all that is in it."""
+        """Remove a folder and everything in it."""
 
 
 def folder_of(location: str, uuid: str, name: ChainName) -> str:
-    """Where a chain's folders are. `location`, `uuid`: of the table; one that is created again in
-    the same place has another uuid, and removes nothing of the one before."""
+    """The parent of a chain's folders. `location`, `uuid`: the table's. A table that is created
+    again at the same location has another uuid, so it removes no file of the earlier one."""
     return f"{location.rstrip('/')}/data/josefine/{uuid}/{name.pipeline}.{name.sink}"
 
 
 def folder_name(number: int, run: str) -> str:
-    """Of one commit's files."""
+    """The name of the folder of one commit."""
     return f"{number:010d}-{run}"
 
 
 def orphans(names: Sequence[str], runs: Mapping[int, set[str]]) -> list[str]:
     """The folders that no commit can name any more. `runs`: number → the runs that committed it,
-    as far as snapshots tell."""
+    as far as snapshots remain."""
     found = []
     for name in names:
         match = _FOLDER.fullmatch(name)
@@ -74,7 +74,7 @@ class SparkFiles:
         self._hadoop: Any = spark._jsc.hadoopConfiguration()
 
     def write(self, rows: DataFrame, folder: str) -> list[str]:
-        """Raises what Spark does."""
+        """Raises Spark's errors."""
         with _settings(rows.sparkSession, _PARQUET):
             failpoints.disturbed(rows).write.format("parquet").mode("overwrite").save(folder)
         return [f"{folder}/{name}" for name in self.names(folder) if name.endswith(".parquet")]
@@ -96,7 +96,7 @@ class SparkFiles:
 
 @contextmanager
 def _settings(session: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """The session's settings, as they were afterwards."""
+    """Set settings of the session, and restore the old values at the end."""
     before = {name: session.conf.get(name, None) for name in values}
     for name, value in values.items():
         session.conf.set(name, value)

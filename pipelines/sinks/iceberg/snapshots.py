@@ -1,11 +1,12 @@
-"""What an Iceberg table says of one sink's chain: the commits in its snapshots' summaries. Pure.
+"""One sink's chain in an Iceberg table: its commits in the snapshots' summaries. Pure.
 
-A commit of ours is a snapshot whose summary has our transaction id, its number and its offsets. The
-walk goes from the current snapshot to its parents, past those of other writers; so a rollback to
-an older snapshot leads to the offsets of the rows that the table has again. Numbers never go back:
-the table's property has the highest one. The property is committed with the snapshot and outlives
-it, but not a rollback: where our snapshot was expired the property is believed only when the table
-proves that the rows are still there, by a snapshot that follows directly or by a manifest of ours.
+An own commit is a snapshot whose summary has our transaction id, its number and its offsets. The
+walk goes from the current snapshot to its parents, past those of other writers. So after a rollback
+to an older snapshot it finds the offsets of the rows that the table has again. Numbers never go
+back: the table's property has the highest one. The property is committed with the snapshot and
+outlives its expiry, but a rollback leaves it unchanged. So after our snapshot was expired, the
+property counts only with proof that the rows are still there: the oldest remaining snapshot
+directly follows ours, or one of the current manifests is ours.
 (Iceberg's spec: Snapshots, Manifest Lists.)
 """
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 APP, NUMBER, SAID = "josefine.app-id", "josefine.txn-version", "josefine.commit"
-"""Keys of a snapshot's summary: whose commit it is, its number, what it says as JSON."""
+"""Keys of a snapshot's summary: the commit's transaction id, its number, its metadata as JSON."""
 PROPERTY = "josefine.chain."
-"""Before a transaction id: the table's property with that chain's newest commit."""
+"""Prefix of the table's property for a chain's newest commit; the transaction id follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One commit of a chain. `snapshot`: its id. `rows_in`: the snapshot of the chain's last commit
-    with rows, 0 without one; only the table's property says it. `at_ms`: only a snapshot does."""
+    with rows, 0 without one; only in the table's property. `at_ms`: only in a snapshot."""
 
     app_id: str
     number: int
@@ -46,11 +47,11 @@ class Entry:
 
     @property
     def handed_to(self) -> str | None:
-        """The transaction id of who goes on in its stead."""
+        """The transaction id of the chain that continues after this commit under a new name."""
         return self.said.get("handed_to")
 
     def reached(self) -> TopicOffsets | None:
-        """The offsets that it reached; None where they cannot be read."""
+        """The offsets that it reached; None if they cannot be read."""
         if self.said.get("josefine") != FORMAT:
             return None
         try:
@@ -60,12 +61,12 @@ class Entry:
 
 
 def summary_of(app_id: str, number: int, said: Mapping[str, Any]) -> dict[str, str]:
-    """What a commit puts into its snapshot's summary."""
+    """A commit's entries in its snapshot's summary."""
     return {APP: app_id, NUMBER: str(number), SAID: json.dumps(said)}
 
 
 def property_of(entry: Entry) -> dict[str, str]:
-    """What the same commit puts into the table's properties."""
+    """The same commit's entry in the table's properties."""
     value = {
         "txn_version": entry.number,
         "snapshot": entry.snapshot,
@@ -114,13 +115,13 @@ def lineage(metadata: TableMetadata) -> list[Snapshot]:
 
 
 def is_whole(snapshots: list[Snapshot]) -> bool:
-    """Whether a lineage goes back to the table's first snapshot. Not only by its parent: PyIceberg
-    takes the parent's id away when it expires the parent."""
+    """Whether a lineage goes back to the table's first snapshot. A missing parent id is no proof:
+    PyIceberg removes it when it expires the parent."""
     return bool(snapshots) and snapshots[-1].sequence_number == 1
 
 
 def entries(metadata: TableMetadata) -> Iterator[Entry]:
-    """The chains' commits whose rows the table has, newest first, as far as they are in sight."""
+    """The chains' commits whose rows the table has, newest first, as far as snapshots remain."""
     return filter(None, map(entry_of, lineage(metadata)))
 
 
@@ -137,7 +138,7 @@ def newest_number(metadata: TableMetadata, app_id: str) -> int:
 
 
 def runs_of(metadata: TableMetadata, app_id: str) -> dict[int, set[str]]:
-    """Number → the runs that committed it, of all snapshots that are there."""
+    """Number → the runs that committed it, in all remaining snapshots."""
     found: dict[int, set[str]] = {}
     last = kept(metadata, app_id)
     for entry in (*everywhere(metadata, app_id), *([last] if last else [])):
@@ -146,7 +147,7 @@ def runs_of(metadata: TableMetadata, app_id: str) -> dict[int, set[str]]:
 
 
 def everywhere(metadata: TableMetadata, app_id: str) -> Iterator[Entry]:
-    """A chain's commits in all snapshots that are there, also of what a rollback took back."""
+    """A chain's commits in all remaining snapshots, also those that a rollback took back."""
     every = filter(None, map(entry_of, metadata.snapshots))
     return (entry for entry in every if entry.app_id == app_id)
 
@@ -154,9 +155,9 @@ def everywhere(metadata: TableMetadata, app_id: str) -> Iterator[Entry]:
 def last_tip(
     metadata: TableMetadata, app_id: str, added_by: Callable[[], Collection[int]]
 ) -> Tip | Unreadable | HandedOn | None:
-    """Where a chain is, as `DeltaLogReader.last_tip` says it of a Delta table.
+    """The end of a chain, as `DeltaLogReader.last_tip` for a Delta table.
 
-    `added_by`: the ids of the snapshots that added the current one's manifests; asked only where
+    `added_by`: the ids of the snapshots that added the current one's manifests; called only if
     snapshots were expired.
     """
     number = newest_number(metadata, app_id)
@@ -167,7 +168,7 @@ def last_tip(
     if number == 0:
         return None
     if is_whole(snapshots):
-        # The table was rolled back to before the first commit: it has none of our rows.
+        # The table was rolled back to a snapshot before our first commit: it has no rows of ours.
         return Tip(reached=TopicOffsets(), txn_version=number)
     if last is not None and snapshots:
         follows = snapshots[-1].parent_snapshot_id == last.snapshot
@@ -175,12 +176,12 @@ def last_tip(
             return _end_at(last, app_id, number)
     hint = "the snapshot of its last commit was expired"
     if last is not None:
-        hint = f"{hint}; the table's property says of that commit: {json.dumps(last.said)}"
+        hint = f"{hint}; the table's property has of that commit: {json.dumps(last.said)}"
     return Unreadable(txn_version=number, hint=hint)
 
 
 def _end_at(entry: Entry, app_id: str, number: int) -> Tip | Unreadable | HandedOn:
-    """`number`: the highest of the chain."""
+    """The end of the chain at this commit. `number`: the highest of the chain."""
     if entry.app_id == app_id and entry.handed_to:
         return HandedOn(to=entry.handed_to, txn_version=number)
     reached = entry.reached()
@@ -191,7 +192,7 @@ def _end_at(entry: Entry, app_id: str, number: int) -> Tip | Unreadable | Handed
 
 
 def other_chains(metadata: TableMetadata, app_id: str) -> list[OtherChain]:
-    """The chains of other names whose rows the table has and that nobody has taken over."""
+    """The chains of other names whose rows the table has and that were not handed on."""
     newest: dict[str, Entry] = {}
     for entry in entries(metadata):
         for each in (entry.handed_to, entry.app_id):

@@ -1,5 +1,4 @@
-"""The target of a sink with `type: iceberg`: a table in an Iceberg catalog, to which rows are
-added."""
+"""The Iceberg target: `type: iceberg`, an append-only table in an Iceberg catalog."""
 
 from __future__ import annotations
 
@@ -39,12 +38,12 @@ NO_STEPS = Steps()
 
 
 class OpenIceberg:
-    """A table that a run writes. Mutable: what of it has to change."""
+    """A table that is open for commits. Mutable: the column changes that are due."""
 
     def __init__(
         self, sink: Sink, chain: IcebergChain, run: TargetRun, schema: Mapping[str, Any]
     ) -> None:
-        """`schema`: Spark's JSON of the target's columns, empty where nothing is to change."""
+        """`schema`: Spark's JSON of the target's columns, empty if no column may change."""
         self.chain = chain
         self._sink = sink
         self._run = run
@@ -72,14 +71,14 @@ class OpenIceberg:
         return fit(have, wants, there, self._sink.evolution, merges=False)
 
     def change(self) -> None:
-        """Add columns, and remove what runs left behind that died before their commit."""
+        """Add columns, and remove files of runs that died before their commit."""
         names = [name for name, _ in self._steps.add]
         for _ in range(CONFLICTS_MAX):
             try:
                 self._add(self.chain.refresh(), names)
                 break
             except ConflictError:
-                continue  # columns of another commit may be there now: it is looked again
+                continue  # the other commit may have added the columns: check again
         else:
             what = f"sink `{self._sink.name}`: {self.chain.path}"
             raise RunError(f"{what}: no column can be added, other commits always come between")
@@ -112,7 +111,7 @@ class OpenIceberg:
         return Written(rows=entry.metrics["numOutputRows"], version=entry.version)
 
     def _as_named(self, rows: Any) -> Any:
-        """With the table's letters: Spark finds `ID` in a column `id`, Iceberg does not."""
+        """Rename columns to the table's case: Spark matches `ID` with `id`, Iceberg does not."""
         names = {field.name.lower(): field.name for field in self.chain.table.schema().fields}
         wanted = [names.get(column.lower(), column) for column in rows.columns]
         return rows if wanted == list(rows.columns) else rows.toDF(*wanted)
@@ -122,7 +121,7 @@ class OpenIceberg:
         self.chain.half_write(self._as_named(rows))
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """In a Delta table beside the checkpoint."""
+        """Record them in a Delta table next to the checkpoint."""
         losses = self._run.losses
         loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
 
@@ -147,7 +146,7 @@ class IcebergTarget:
         return ()
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
-        """As they are. Raises ConfigError where Iceberg has no such type."""
+        """Unchanged. Raises ConfigError if Iceberg lacks a column's type."""
         refuse_twice(pipeline, self.sink, made.columns)
         wrong = unsupported(made.schema.jsonValue())
         if wrong:
@@ -155,7 +154,7 @@ class IcebergTarget:
         return made
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenIceberg:
-        """The table is made where it is not there. Raises SetupError."""
+        """Creates a missing table. Raises SetupError."""
         schema = stored.schema.jsonValue()
         needs_package(self.sink)
         return self._opened(run, self._place.ensure(schema_of(schema)), schema)
@@ -184,7 +183,7 @@ class IcebergTarget:
         return ""
 
     def findings(self, trouble: str | None) -> list[Finding]:
-        """`trouble` None: nobody has asked."""
+        """`trouble` None: not probed."""
         if trouble is None:
             return []
         what = f"sink `{self.sink.name}`: table {self._place.told}"
@@ -193,7 +192,7 @@ class IcebergTarget:
         return [Finding(OK, f"{what}: its catalog answers")]
 
     def describe(self, name: ChainName) -> Seen:
-        """By the catalog, without Spark. Raises SetupError."""
+        """Reads the catalog, without Spark. Raises SetupError."""
         table = self._place.find()
         link = Link(pipeline=name.pipeline, sink=name.sink, run="")
         chain = IcebergChain(table, self._place.told, link, _no_files)
@@ -206,11 +205,11 @@ class IcebergTarget:
         )
 
     def folders(self) -> Iterator[tuple[str, str]]:
-        """None that is looked at as a Delta table's: `probe` asks the catalog."""
+        """None to examine as a Delta table's folder: `probe` asks the catalog."""
         return iter(())
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """Beside its checkpoint: a dot is in no name, so it is nobody's checkpoint."""
+        """Next to the checkpoint. No name has a dot, so the path is no other checkpoint."""
         return TableAt(path=f"{pipeline.checkpoint_of(self.sink.name)}.lost")
 
 

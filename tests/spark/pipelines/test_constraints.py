@@ -81,7 +81,7 @@ def test_a_merge_that_breaks_a_constraint_stops_alone_and_rows_that_are_there_re
         lab.run()
     assert str(stopped.value) == (
         f"sink `sums`: {lab.table('sums')} cannot get constraint `none` (k is null): 7 rows of it "
-        "are against it. Mend or delete those rows, or write to a new table"
+        "are against it. Fix or delete those rows, or write to a new table"
     )
     lab.spark.sql(f"ALTER TABLE delta.`{lab.table('sums')}` DROP CONSTRAINT few")
     lab.write_file()

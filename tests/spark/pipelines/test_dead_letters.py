@@ -113,7 +113,7 @@ def test_a_deleted_table_of_dead_letters_stops_and_the_user_says_to_go_on_withou
     lab.run(trust=Trust.TABLE)
 
     assert lab.arrow("dead")["value"].to_pylist() == [b"not json either"]
-    told = f"the dead letters' table {lab.table('dead')} lacks letters that it had"
+    told = f"the dead letters' table {lab.table('dead')} lacks dead letters that it had"
     assert [(sink, line[: len(told)]) for sink, line in lab.reporter.lines] == [("rows", told)]
     assert lab.chain_ends("dead", "dead_letter.events") == lab.topic_ends()
 

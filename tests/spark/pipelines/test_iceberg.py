@@ -157,7 +157,7 @@ def test_a_chain_that_expiry_took_out_of_sight_stops_the_run_with_its_offsets(la
     one.maintenance.expire_snapshots().by_ids(gone).commit()
 
     assert isinstance(sides_of(lab).tip, Unreadable)
-    with pytest.raises(ChainError, match="the table's property says") as caught:
+    with pytest.raises(ChainError, match="the table's property has of") as caught:
         lab.run()
     assert json.dumps({"0": 3, "1": 3}) in str(caught.value)
 

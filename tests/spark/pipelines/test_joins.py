@@ -173,7 +173,7 @@ def test_a_join_and_windows_in_one_transform_are_refused(lab):
         ).replace(BOUNDS, BOUNDS + group)
     )
 
-    with pytest.raises(ConfigError, match="Aggregate beside Join has no state that is kept for it"):
+    with pytest.raises(ConfigError, match="Aggregate with Join has no state that is kept for it"):
         plan(lab.spark, lab.read())
 
 

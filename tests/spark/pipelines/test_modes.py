@@ -154,7 +154,7 @@ def test_of_two_runs_at_once_one_stops_whatever_the_mode(lab, mode):
     with pytest.raises(ChainError, match="another run of this sink has committed") as stopped:
         run_pipeline(lab.spark, pipeline, Interrupted())
 
-    assert "Let one run go on and end the other" in str(stopped.value)
+    assert "Let one run continue and stop the other" in str(stopped.value)
     assert wrong(lab, mode) == []
 
 

@@ -152,7 +152,7 @@ def test_a_table_or_a_name_that_is_not_its_states_is_refused(lab):
         lab.run()
     table.restoreToVersion(newest)
     lab.write(PIPELINE.replace("windows\n", "other\n"))
-    with pytest.raises(ChainError, match=r"of pipeline `windows`; a state goes on under its own"):
+    with pytest.raises(ChainError, match=r"of pipeline `windows`; a state continues under its own"):
         lab.run()
     lab.write(PIPELINE)
     shutil.move(lab.folder / "ck/windows.lake/state", lab.folder / "state")

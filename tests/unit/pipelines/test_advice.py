@@ -83,7 +83,7 @@ def test_a_named_group_that_does_not_take_it_is_told_once_for_each_reason():
     lab.why = "no right to it"
     lab.advice.reached(lab.lake, {A: 7})
 
-    told = "group g1 is not told how far it is: "
+    told = "group g1: offsets not committed: "
     assert lab.said == [("raw", told + "the group has members"), ("raw", told + "no right to it")]
 
 

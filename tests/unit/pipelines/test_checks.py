@@ -98,12 +98,12 @@ def test_what_is_wrong_with_a_check_is_told_with_its_place(old, new, said):
         ("id > 0", "idd > 0",
          "17:32: checks.positive.expr: no column `idd`; did you mean `id`?"),
         ("on: raw, expr: \"timestamp < '2030-01-01'\"", "on: clean, expr: id > 0",
-         "18:16: checks.early.on: `clean` does not say which record a row is of, as dead letters "
+         "18:16: checks.early.on: `clean` does not name the record of a row, as dead letters "
          "must: select `topic`, `partition`, `offset` there too, or check the source"),
         ("timestamp < '2030-01-01'", "timestamp < now()",
-         "18:27: checks.early.expr: `now()` says something else when the batch is read again, and "
-         "a row could be left out without a letter: compare with the record's `timestamp`, or "
-         "take drop"),
+         "18:27: checks.early.expr: `now()` changes when the batch is read again, and a row "
+         "could be left out without a dead letter: compare with the record's `timestamp`, or use "
+         "`action: drop`"),
     ],
 )  # fmt: skip
 def test_lint_reads_the_conditions(tmp_path, old, new, said):

@@ -56,7 +56,7 @@ def test_what_cannot_be_together_is_told_with_both_files_and_the_later_ones_plac
     )
     assert not line.startswith("b.yaml:1:1:")
     assert told(A, replace(B, name="first")) == [
-        "b.yaml:1:1: name: a.yaml has it, too: the transactions of both would be one's"
+        "b.yaml:1:1: name: a.yaml has it, too: both would share one Delta txnAppId"
     ]
     assert told(replace(A, master="local[2]"), replace(B, master="local[4]")) == [
         "b.yaml:1:1: spark.master: a.yaml has another one: both are to run on one Spark"

@@ -81,9 +81,9 @@ def test_a_table_with_the_rows_of_another_name_offers_to_rename_and_to_write_bes
         '  table /lake: `pond` of pipeline `p` ends at {"t": {"0": 12}}',
         "Decide what it is:",
         "  josefine pipeline run f.yaml --rename pond=lake  # lake is `pond` of pipeline `p` "
-        "under a new name: go on at its offsets",
+        "under a new name: continue at its offsets",
         "  josefine pipeline run f.yaml --new-chain lake    # lake has other rows of these "
-        "topics: write them beside those that are there",
+        "topics: add them to those that are there",
     ]
 
 
@@ -99,9 +99,9 @@ def test_lost_records_offer_to_go_on_without_them_and_to_keep_the_others():
         "does not have; t-0 offsets [12, 20)",
         '  table /lake ends at {"t": {"0": 12}}',
         "  checkpoint /ck: there is none",
-        "Decide whether to go on without them (always: `on_data_loss: skip_and_record`):",
+        "Decide whether to continue without them (always: `on_data_loss: skip_and_record`):",
         "  josefine pipeline run f.yaml --on-data-loss skip_and_record  # record these ranges in "
-        "/lake_lost and go on behind them",
+        "/lake_lost and continue after them",
         "  josefine topics alter t -b b:1 --config retention.ms=-1  # until you have decided, keep "
         "what is still there",
     ]
@@ -128,7 +128,7 @@ def test_the_reason_is_the_innermost_python_error_not_sparks_pages():
         "[0, 5)", "[0, 5). Set failOnDataLoss=false to continue with the records that are left"
     )
     assert clear_reason(Exception(advice)) == (
-        "records are lost: t-0 offsets [0, 5); the next run tells the ways to go on"
+        "records are lost: t-0 offsets [0, 5); the next run lists the ways to continue"
     )
     assert clear_reason(Exception("\nfirst\nsecond")) == "first"
     assert clear_reason(Exception("")) == "Exception"

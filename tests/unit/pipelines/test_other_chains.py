@@ -26,7 +26,7 @@ def chain(pipeline="p", sink="old", ids=None, **more):
 
 
 def outcome(*others, own=OWN, beside=(), new_chains=(), **renames):
-    return begins(own, others, TOPICS, beside=beside, renames=renames, new_chains=new_chains)
+    return begins(own, others, TOPICS, siblings=beside, renames=renames, new_chains=new_chains)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_sink_that_would_stop_says_why(lake, topics, checkpoint, verdict):
 
 def test_a_renamed_sink_and_a_checkpoint_of_nobody_are_told(lake):
     lake.checkpoint(12, "lake")
-    assert "nothing says whether it is of this pipeline" in lake.status().stops
+    assert "nothing shows whether it is of this pipeline" in lake.status().stops
 
     lake.commit(12, app="josefine:orders:pond")
     assert "the rows of another name" in lake.status().stops

@@ -214,7 +214,7 @@ def test_the_drawing_names_the_topic():
         ),
         (
             "localhost:9092: nobody there",
-            "error: sink `out`: localhost:9092: nobody there; start the brokers, or mend "
+            "error: sink `out`: localhost:9092: nobody there; start the brokers, or correct "
             "`bootstrap` at f.yaml:14:3",
         ),
     ],

@@ -134,7 +134,7 @@ def test_beside_a_chore_that_does_not_end_no_other_begins(jobs, monkeypatch):
     keeper.keep(SHORT)
 
     said = keeper.keep(OPTIMIZE)
-    assert said == "optimize is put off: vacuum was told to end and has not yet"
+    assert said == "optimize is put off: vacuum was cancelled and has not ended yet"
 
     jobs.may_end.set()
     deadline_s = time.monotonic() + DEADLINE_S
