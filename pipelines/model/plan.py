@@ -1,4 +1,4 @@
-"""The compiled plan of a pipeline: what its graph says of each sink and source. Pure.
+"""The compiled plan of a pipeline: the graph's facts about each sink and source. Pure.
 
 A run compiles it once from a validated pipeline. What a micro-batch needs of the graph is then an
 attribute, and no micro-batch derives it again.
