@@ -1,5 +1,5 @@
-"""Every metric of a pipeline's run: name, kind, labels and meaning. The only place that has them,
-as the broker's table is: what is not here cannot be exported, and docs/metrics.md is made of it.
+"""The metrics of a pipeline run: name, kind, labels and meaning. Only metrics in this table can be
+exported, as with the broker's table, and docs/metrics.md is generated from it.
 """
 
 from __future__ import annotations
