@@ -17,10 +17,10 @@ class BatchDone:
 
     `already_there`: an earlier run had committed it to the sink's table; then there is no `version`
     and `checked` is empty. `checked`: check → its result. `copies`: rows that `deduplicate` left
-    out. `late`: rows of previous batches that arrived after the watermark. `judged`: source → (records
-    that its dead-letter chain passed in this batch, for all its sinks; dead letters among them).
-    `starts` and `ends`: the offset range of the batch, and the end offsets of the table.
-    `seconds`: from its offsets to its last commit; `parts` of it: `checks`, `letters`, `rows`, as
+    out. `late`: rows of previous batches that arrived after the watermark. `judged`: source →
+    (records that its dead-letter chain passed in this batch, for all its sinks; dead letters among
+    them). `starts` and `ends`: the offset range of the batch, and the end offsets of the table.
+    `seconds`: from its offsets to its last commit; `parts` of it: checks, dead letters, rows, as
     far as they ran. The first part includes the time to read and decode the records.
     """
 

@@ -197,13 +197,13 @@ def retrying_line(sink: str, batch: int, retry: Retry) -> str:
 
 def restarting_line(sink: str, retry: Retry) -> str:
     """The line for a restarted sink."""
-    return f"sink {sink}: {retry.says}, it begins again behind its last commit"
+    return f"sink {sink}: {retry.says}, it restarts after its last commit"
 
 
 def failed_line(sink: str, line: str, left: int) -> str:
     """The line for a sink that failed for good."""
-    goes_on = "the other one goes on" if left == 1 else f"the other {left} go on"
-    return f"sink {sink} failed: {line}; {goes_on}"
+    continues = "the other one continues" if left == 1 else f"the other {left} continue"
+    return f"sink {sink} failed: {line}; {continues}"
 
 
 class _Unheard(io.TextIOWrapper):
