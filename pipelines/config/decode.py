@@ -68,6 +68,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     strict = reader.flag("strict")
     tombstones = reader.section == "decode value" and reader.flag("tombstones")
     if said == "raw":
+        # Only now: the keys of a raw value are checked like those of any other format.
         return None
     return Decode(
         format=Format(said),

@@ -148,6 +148,7 @@ def offsets_of(reader: Reader, reads: Reads) -> dict[TopicPartition, int]:
             offset = value.value if isinstance(value, Scalar) else None
             if isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0:
                 found[partition] = offset
+            # An unknown variable may hold a valid offset, so it is not reported.
             elif not (isinstance(value, Scalar) and value.is_unknown):
                 message = f"expected an offset, a whole number from 0 on; found {shown(value)}"
                 reader.problem(value.place, value.path, message)

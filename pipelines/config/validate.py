@@ -277,6 +277,7 @@ def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> N
     for name in _in_circles(pipeline):
         note("transforms", name, "inputs", f"`{name}` is its own input, directly or through others")
     if len(problems) > before:
+        # The lineage of a broken graph is incomplete: further problems would be consequences.
         return
     for sink in pipeline.sinks.values():
         sources = lineage(pipeline, sink.input)[0] if sink.input else ()

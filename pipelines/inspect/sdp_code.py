@@ -34,6 +34,7 @@ def _decoded(column: str, how: Decode) -> list[str]:
     lines = []
     may_be_null = how.tombstones or column == "key" or how.on_error is OnError.NULL
     if not may_be_null:
+        # from_json and from_csv return null for null, so a missing value would become a row.
         lines.append(f"rows = rows.where({_text(f'{column} is not null')})")
     text = f'F.col("{column}").cast("string")'
     if how.format is Format.STRING:

@@ -108,6 +108,7 @@ def _sides(
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
     judged = _judged(plan.source, checkpoint, tip, topics)
+    # The state belongs to the query id of its checkpoint; another checkpoint does not have it.
     if plan.stateful:
         here = files or _files(pipeline.checkpoint_of(sink.name))
         query, has_state = here.query_id() if checkpoint else "", here.has_state()

@@ -167,6 +167,7 @@ def _sink_plan(
     own = nodes[sink.input]
     plans = [sources[name] for name in own.sources]
     lettered = tuple(each for each in plans if each.has_dead_letters)
+    # A source has one dead-letter chain but many sinks; exactly one of them may settle it.
     leading = [each for each in lettered if each.sinks[0] == sink.name]
     below = {*own.sources, *own.transforms}
     checks = [check for check in pipeline.checks.values() if check.on in below]

@@ -66,6 +66,7 @@ def fit(
         if n in missing or n in other
     ]
     advice = []
+    # Any advice refuses the rows as a whole: the table never gets only a part of the steps.
     if len(wider) < len(other):
         advice.append("no column changes to such a type: write to a new table")
     if merges and (missing or gone):

@@ -45,6 +45,7 @@ def encoded(kind: Type, value: Any, path: str = "") -> bytes:
             return _varint(kind.symbols.index(value))
         case "array" if isinstance(value, list) and kind.items is not None:
             items = b"".join(encoded(kind.items, each, f"{path}[]") for each in value)
+            # A count of 0 ends the array, so an empty one is the end marker alone.
             return (_varint(len(value)) + items if value else b"") + b"\0"
         case "map" if isinstance(value, dict) and kind.items is not None:
             items = b"".join(
