@@ -74,7 +74,7 @@ class SetupError(PipelineError):
 
 
 class RunError(PipelineError):
-    """The run could not go on."""
+    """The run could not continue."""
 
 
 class TooManyLettersError(RunError):

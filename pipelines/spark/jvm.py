@@ -135,7 +135,7 @@ def _has_ended(spark: SparkSession, process: subprocess.Popen[bytes]) -> bool:
 def _how(status: int) -> str:
     number = -status if status < 0 else status - 128
     if number == signal.SIGKILL:
-        return "was killed (signal 9; the kernel's log tells whether for want of memory)"
+        return "was killed (signal 9; the kernel's log shows whether memory ran out)"
     if number == signal.SIGTERM:
         return "was terminated (signal 15)"
     return f"ended (status {status})"

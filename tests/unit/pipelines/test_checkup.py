@@ -71,8 +71,7 @@ def test_what_is_well_is_one_line_each(file):
         ),
         (
             SourceFacts(leaderless=(TopicPartition("orders", 2),)),
-            "error: source `raw`: no broker leads orders-2; "
-            "start a broker that has a replica",
+            "error: source `raw`: no broker leads orders-2; start a broker that has a replica",
         ),
         (
             SourceFacts(),
