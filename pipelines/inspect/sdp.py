@@ -100,7 +100,7 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
         yield f"sources.{name}: its columns and types are the table's, `schema` is not compared"
     for sink in sinks:
         yield (
-            f"sinks.{sink.name}: offsets are in `storage` alone: it begins at `start`, also where "
+            f"sinks.{sink.name}: offsets are in `storage` alone: it starts at `start`, also where "
             "the table has the rows; a lost `storage` begins again"
         )
         yield from (f"sinks.{sink.name}.{word}: does nothing" for word in _unused(sink))
@@ -110,7 +110,7 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
         yield "trigger.every: each run reads what is there, then ends"
     said = {
         "spark.conf: what Spark reads at its start is for spark-pipelines --conf": pipeline.conf,
-        "spark.master: spark-pipelines --master says it": pipeline.master,
+        "spark.master: set it by spark-pipelines --master": pipeline.master,
         "restart: who starts the run begins it again": pipeline.restart,
         "metrics: none": pipeline.metrics or pipeline.metrics_table or pipeline.json_log,
         "tests: josefine pipeline test runs them": pipeline.cases,
@@ -137,7 +137,7 @@ def _weaker_source(source: Source) -> Iterator[str]:
             yield f"{at}.decode.{word}: bad records are left out, without a dead letter"
         if how.strict:
             yield f"{at}.decode.{word}.strict: does nothing, Spark's reader changes such values"
-        yield f"{at}.decode.{word}: which records are bad, Spark's {how.format.value} reader says"
+        yield f"{at}.decode.{word}: Spark's {how.format.value} reader decides which records are bad"
     if source.start.by_table:
         yield f"{at}.start: `table` is refused by the connector: write another one"
     words = {
