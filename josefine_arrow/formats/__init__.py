@@ -1,1 +1,1 @@
-"""Value formats: one folder each."""
+"""The value formats, one folder each."""

@@ -1,1 +1,1 @@
-"""Schemas: DDL text and Arrow types."""
+"""Schemas: DDL texts and Arrow types."""

@@ -1,7 +1,7 @@
-"""The type names and column names of a DDL schema, checked without Spark.
+"""Checker of a DDL schema's type names and column names, without Spark.
 
-Only what is certain is told: a word where a type belongs that Spark has no type for, and a column
-that is there twice. Whatever else looks odd is left to Spark, which `plan` asks.
+It reports only certain errors: an unknown type name and a duplicate column. Spark checks the rest
+in `plan`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TYPES = frozenset(
     ARRAY MAP STRUCT
     """.split()  # noqa: SIM905 - a list of literals would take one line for each
 )
-"""What the data type rule of Spark 4's SQL grammar knows."""
+"""The type names in the data type rule of Spark 4's SQL grammar."""
 
 _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|\w+|\S")
 _OPEN, _CLOSE = ("(", "<"), (")", ">")
 
 
 def unknown_types(schema: str) -> list[str]:
-    """The words that stand where a type belongs and are none, as written."""
+    """The words in the place of a type that are not a type, as written."""
     if "--" in schema or "/*" in schema:
         return []
     walk = _Walk(_TOKEN.findall(schema))
@@ -34,8 +34,8 @@ def unknown_types(schema: str) -> list[str]:
 
 
 def names_twice(schema: str) -> list[tuple[str, str]]:
-    """(a column's name, the same one again), as written: Spark and Delta know no large and small
-    letters in names. Only of the outermost columns: what is nested they may never look at."""
+    """(a column's name, its duplicate), as written: Spark and Delta ignore letter case in names.
+    Only for top-level columns: nested duplicates may never be used."""
     if "--" in schema or "/*" in schema:
         return []
     walk = _Walk(_TOKEN.findall(schema))
@@ -51,7 +51,7 @@ def names_twice(schema: str) -> list[tuple[str, str]]:
 
 
 class _NotOursError(Exception):
-    """Something that this walk does not know: Spark's to judge."""
+    """Syntax that this parser does not know; Spark decides."""
 
 
 class _Walk:
@@ -59,10 +59,10 @@ class _Walk:
         self._rest = tokens[::-1]
         self.unknown: list[str] = []
         self.names: list[str] = []
-        """Of the outermost columns."""
+        """The names of the top-level columns."""
 
     def columns(self, *, nested: bool = False) -> None:
-        """`name type ..., name: type ...` up to the end or the `>` that closes it."""
+        """Parse `name type ..., name: type ...` up to the end or the closing `>`."""
         while True:
             name = self._take()
             if not (_is_word(name) or name.startswith("`")):
@@ -102,7 +102,7 @@ class _Walk:
             raise _NotOursError
 
     def _skip_rest_of_column(self) -> None:
-        """Over `(10, 2)`, NOT NULL, COMMENT '...' to the comma or bracket that ends it."""
+        """Skip `(10, 2)`, NOT NULL, COMMENT '...' up to the comma or closing bracket."""
         depth = 0
         while (token := self._next()) and (depth or token not in (",", ">")):
             depth += (token in _OPEN) - (token in _CLOSE)

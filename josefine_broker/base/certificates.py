@@ -1,6 +1,6 @@
 """The subject and the end of validity of an X.509 certificate, read with `cryptography`. Pure.
 
-Python's ssl tells neither of our own certificate, and no name by RFC 2253 of a peer's. The library
+Python's ssl returns neither for a local certificate, and no RFC 2253 name for a peer's. The library
 is loaded with the first certificate (9 MB, 20 ms): brokers without TLS and most clients read none.
 """
 

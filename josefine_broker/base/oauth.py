@@ -1,5 +1,5 @@
-"""The messages of SASL OAUTHBEARER (RFC 7628, KIP-255), for both ends: who a client is, a token
-says that its authority signed. What a token is worth is not known here.
+"""The messages of SASL OAUTHBEARER (RFC 7628, KIP-255), for client and server: a signed token names
+the client. This module does not verify tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 OAUTHBEARER = "OAUTHBEARER"
 
 ACKNOWLEDGED = b"\x01"
-"""What a client says that was told why its token is refused: then it is."""
+"""The client's answer to the reason of a refusal; after it the server refuses the token."""
 
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1."""
@@ -23,24 +23,24 @@ _WORDS = ("status", "error_description")
 
 
 class OauthError(ValueError):
-    """A message that OAUTHBEARER does not have."""
+    """A message that is not valid in OAUTHBEARER."""
 
 
 class ClientFirst(NamedTuple):
-    """A client's message, taken apart."""
+    """A parsed first message of a client."""
 
     authorized: str
-    """Whom it wants to be taken for; empty: whom the token names."""
+    """The requested authorization identity; empty: the name in the token."""
     token: str
 
 
 def client_first(token: str) -> bytes:
-    """What a client says."""
+    """The first message of a client."""
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
-    """Extensions (KIP-342) are passed over. Raises OauthError, which repeats nothing."""
+    """Extensions (KIP-342) are ignored. Raises OauthError, whose text repeats no input."""
     try:
         found = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:
@@ -59,13 +59,13 @@ def parse_client_first(message: bytes) -> ClientFirst:
 
 
 def refusal(description: str) -> bytes:
-    """What a server says of a token (section 3.2.2); `description` may be empty."""
+    """A server's refusal of a token (section 3.2.2); `description` may be empty."""
     said = {"status": INVALID_TOKEN} | ({"error_description": description} if description else {})
     return json.dumps(said).encode()
 
 
 def told(challenge: bytes) -> str:
-    """A server's refusal in words; of one that is no such JSON its begin."""
+    """The text of a server's refusal; its first characters if it is not the expected JSON."""
     text = bytes(challenge[:1_000]).decode(errors="replace")
     try:
         said = json.loads(text)

@@ -51,7 +51,7 @@ def load_own(
     try:
         context.load_cert_chain(certificate, holder, tell_password)
     except (ssl.SSLError, OSError) as error:
-        # OpenSSL does not say which of the two files is broken.
+        # OpenSSL does not report which of the two files is broken.
         _check_certificate(der, certificate, names.certificate)
         reason = getattr(error, "reason", None) or str(error)
         # OpenSSL's own reasons do not separate a missing password from a wrong one: `asked` does.

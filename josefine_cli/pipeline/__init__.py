@@ -1,1 +1,1 @@
-"""`josefine pipeline`: pipelines written in YAML."""
+"""The `josefine pipeline` commands."""

@@ -1,7 +1,7 @@
-"""`josefine pipeline check FILE`: whether a run would find what it needs; without Spark.
+"""The command `josefine pipeline check FILE`: a preflight check of a run, without Spark.
 
-Asks the brokers for topics, partitions and rights, and this machine for folders, tables and Java.
-Writes nothing. Exit codes: 0 well, 78 the file is wrong, 79 something else is.
+It queries the brokers for topics, partitions and rights, and this machine for folders, tables and
+Java. It writes nothing. Exit codes: 0 success, 78 invalid file, 79 another problem.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.base.errors import EXIT_ENVIRONMENT
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the verb behind those that are there."""
+    """Register the verb after the existing ones."""
     app.command()(check)
 
 

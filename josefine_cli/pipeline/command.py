@@ -1,6 +1,6 @@
-"""`josefine pipeline plan | test FILE`: what builds its queries; other verbs are in other files.
+"""The commands `josefine pipeline plan | test FILE`, which build the file's queries.
 
-Exit codes: 0 well, 1 the run failed, 2 usage, 78 the file is wrong, 79 the machine is not ready.
+Exit codes: 0 success, 1 the run failed, 2 usage, 78 invalid file, 79 the machine is not ready.
 Results go to stdout (JSON with --json), progress and errors to stderr. No secret is printed.
 """
 

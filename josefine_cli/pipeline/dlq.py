@@ -1,7 +1,7 @@
-"""`josefine pipeline dlq show | replay`: the dead letters of a pipeline, and their way back.
+"""The commands `josefine pipeline dlq show | replay`: dead letters of a pipeline, and their replay.
 
-Starts Spark, asks no broker. Nothing is changed without `--execute`. Exit codes: 0 well, 1 a replay
-could not be made, 2 usage, 78 the file is wrong.
+They start Spark and query no broker. Nothing is changed without `--execute`. Exit codes: 0 success,
+1 a replay failed, 2 usage, 78 invalid file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def show(
     file: Path = FILE,
     environment: str | None = ENVIRONMENT,
     many: Annotated[
-        int, typer.Option("-n", "--max", metavar="N", min=0, help="So many letters, the newest.")
+        int,
+        typer.Option("-n", "--max", metavar="N", min=0, help="Number of dead letters, the newest."),
     ] = 20,
     every: Annotated[
         bool, typer.Option("--all", help="Also those that were replayed.", show_default=False)
@@ -86,11 +87,11 @@ def replay(
         typer.Option(
             "--sink",
             metavar="SINK",
-            help="Into this sink, which you say has not got their rows; repeatable.",
+            help="Only into this sink, if it lacks their rows; repeatable.",
         ),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; else only what would be done is shown.")
+        bool, typer.Option("--execute", help="Do it; otherwise only show what would be done.")
     ] = False,
     as_json: bool = JSON,
 ) -> None:

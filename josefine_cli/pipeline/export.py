@@ -1,7 +1,7 @@
-"""`josefine pipeline export FILE --sdp DIR`: the file as a declarative pipeline of Spark.
+"""The command `josefine pipeline export FILE --sdp DIR`: a Spark declarative pipeline of the file.
 
-No Spark, no broker and no secret is asked for. Exit codes: 0 well, 1 no sink of it maps, 2 usage,
-78 the file is wrong.
+It needs no Spark, no broker and no secret. Exit codes: 0 success, 1 no sink can be exported, 2
+usage, 78 invalid file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipelines.base.errors import ConfigError, RunError
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the verb behind those that are there."""
+    """Register the verb after the existing ones."""
     app.command()(export)
 
 
@@ -29,7 +29,7 @@ def export(
     environment: str | None = ENVIRONMENT,
     as_json: bool = JSON,
 ) -> None:
-    """Write a Spark declarative pipeline (spark-pipelines), and say what of the file is not in it.
+    """Write a Spark declarative pipeline (spark-pipelines), and list what is not in it.
 
     Spark 4.1 or later runs it.
 

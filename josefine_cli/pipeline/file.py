@@ -1,6 +1,6 @@
-"""`josefine pipeline init | lint | show | graph | schema`: what needs a file and nothing else.
+"""The commands `josefine pipeline init | lint | show | graph | schema`, which need only the file.
 
-No Spark, no broker and no secret is asked for. Exit codes: 0 well, 2 usage, 78 the file is wrong.
+They need no Spark, no broker and no secret. Exit codes: 0 success, 2 usage, 78 invalid file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENVIRONMENT = typer.Option(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the verbs of this file before those that are there."""
+    """Register the verbs of this file before the existing ones."""
     for verb in (init, lint, show, graph, schema):
         app.command()(verb)
 
@@ -113,7 +113,7 @@ def graph(
         False, "--live", help="With how far each sink is now: asks brokers, logs and checkpoints."
     ),
 ) -> None:
-    """Print the way from sources to sinks as a drawing.
+    """Print the graph from sources to sinks.
 
     \b
     josefine pipeline graph orders.yaml
@@ -136,7 +136,7 @@ def graph(
 
 
 def _live(file: Path, environment: str | None) -> dict[str, str]:
-    """Sink → how far it is; its secrets go to the brokers and nowhere else."""
+    """Sink → its progress; secrets are sent only to the brokers."""
     pipeline = read(file, environment, as_json=False)
     from pipelines.inspect.status import status
     from pipelines.sources.kinds import ANY_KIND
@@ -145,7 +145,7 @@ def _live(file: Path, environment: str | None) -> dict[str, str]:
 
 
 def schema() -> None:
-    """Print the JSON Schema of pipeline files, by which an editor knows the words.
+    """Print the JSON Schema of pipeline files, for editors.
 
     \b
     josefine pipeline schema > pipeline.schema.json
@@ -156,7 +156,7 @@ def schema() -> None:
 
 
 def read(file: Path, environment: str | None, as_json: bool) -> Pipeline:
-    """The pipeline with its secrets, for who goes on with it; what a run is told is told."""
+    """The pipeline with its secrets, for callers that use it; prints the warnings of a run."""
     from pipelines.config.validate import read_pipeline
     from pipelines.lint.warnings import notices
 

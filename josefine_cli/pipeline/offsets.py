@@ -1,8 +1,8 @@
-"""`josefine pipeline offsets show | reconcile | set`: where sinks stand; puts them elsewhere.
+"""The commands `josefine pipeline offsets show | reconcile | set`: sink offsets and their moves.
 
-Reads logs and checkpoints on this machine and asks the brokers. Nothing is changed without
-`--execute`; Spark is started only where a table has to say something else then. Exit codes: 0 well,
-1 a sink would stop, could not be looked at or was not moved, 2 usage, 78 the file is wrong.
+They read logs and checkpoints on this machine and query the brokers. Nothing is changed without
+`--execute`; Spark is started only if a table needs a commit then. Exit codes: 0 success, 1 a sink
+would stop, could not be inspected or was not moved, 2 usage, 78 invalid file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from pipelines.base.errors import EXIT_FAILED
 
 app = typer.Typer(
-    help="Where each sink of a pipeline stands in its topics; put it elsewhere.",
+    help="Show the offsets of each sink in its topics; move them.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 
 class Side(Enum):
-    """What --trust takes."""
+    """The values of --trust."""
 
     TABLE = "table"
     CHECKPOINT = "checkpoint"
@@ -48,7 +48,7 @@ def show(
     sink: Sinks = None,
     as_json: bool = JSON,
 ) -> None:
-    """Print what table, checkpoint and topics say of each sink, and whether a run would go on.
+    """Print each sink's offsets in table, checkpoint and topics, and whether a run would continue.
 
     \b
     josefine pipeline offsets show orders.yaml
@@ -70,17 +70,17 @@ def reconcile(
     execute: Execute = False,
     as_json: bool = JSON,
 ) -> None:
-    """Say whether table and checkpoint of each sink agree, and what trusting one of them does.
+    """Show whether table and checkpoint of each sink agree, and what trusting one of them does.
 
-    With --trust and --execute the sink ends there from then on, and its checkpoint is set aside.
-    A sink whose sides agree is left as it is.
+    With --trust and --execute the sink continues there, and its checkpoint is set aside.
+    A sink whose sides agree is not changed.
 
     \b
     josefine pipeline offsets reconcile orders.yaml
     josefine pipeline offsets reconcile orders.yaml --trust table --execute
     """
     if execute and trust is None:
-        raise UsageError("--execute does what --trust says: give --trust table or checkpoint")
+        raise UsageError("--execute needs a side to trust: give --trust table or checkpoint")
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.pipeline.sink_offsets import reconcile_sinks
     from pipelines.exactly_once.reconcile import Trust
@@ -107,9 +107,9 @@ def set_offsets(
     execute: Execute = False,
     as_json: bool = JSON,
 ) -> None:
-    """Put the end of a sink's table elsewhere in its topics: the next run reads on from there.
+    """Move the end offsets of a sink's table: the next run continues from there.
 
-    No row is touched. What goes back is read again, what goes on is left out.
+    No row is changed. After a move backward records are read again, after a move forward skipped.
 
     \b
     josefine pipeline offsets set orders.yaml --sink lake --to -10m

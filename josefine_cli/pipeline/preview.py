@@ -1,8 +1,8 @@
-"""`josefine pipeline preview FILE NODE`: a few rows of a source, a transform or a sink's input.
+"""The command `josefine pipeline preview FILE NODE`: rows of a source, transform or sink's input.
 
-Needs Spark; touches no table, no checkpoint and no group. Rows go to stdout (JSON with --json),
-what is bad among the records to stderr. Exit codes: 0 well, 1 it failed, 2 no such node, 78 the
-file is wrong, 79 the machine is not ready.
+It needs Spark and touches no table, checkpoint or group. Rows go to stdout (JSON with --json),
+reasons of bad records to stderr. Exit codes: 0 success, 1 failure, 2 unknown node, 78 invalid file,
+79 the machine is not ready.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECORDS = typer.Option(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the verb behind those that are there."""
+    """Register the verb after the existing ones."""
     app.command()(preview)
 
 

@@ -1,7 +1,7 @@
-"""`josefine pipeline run FILE`: until its input ends, or somebody ends it.
+"""The command `josefine pipeline run FILE`: it runs until the input ends or a user stops it.
 
-Exit codes: 0 well, 1 it or one of its sinks failed, 2 usage, 78 the file is wrong, 79 the machine
-is not ready. Results go to stdout (JSON with --json), progress and errors to stderr.
+Exit codes: 0 success, 1 the run or one of its sinks failed, 2 usage, 78 invalid file, 79 the
+machine is not ready. Results go to stdout (JSON with --json), progress and errors to stderr.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class OnDataLoss(Enum):
-    """What --on-data-loss takes."""
+    """The values of --on-data-loss."""
 
     SKIP_AND_RECORD = "skip_and_record"
 
 
 class Side(Enum):
-    """What --trust takes."""
+    """The values of --trust."""
 
     TABLE = "table"
     CHECKPOINT = "checkpoint"
@@ -52,27 +52,27 @@ RENAME = typer.Option(
     None,
     "--rename",
     metavar="OLD=NEW",
-    help="A sink, a source or the pipeline has a new name: go on where the old one ended.",
+    help="A sink, a source or the pipeline has a new name: continue where the old one ended.",
     show_default=False,
 )
 NEW_CHAIN = typer.Option(
     None,
     "--new-chain",
     metavar="SINK",
-    help="Begin this sink in a table that has other rows of its topics.",
+    help="Start this sink in a table that has other rows of its topics.",
     show_default=False,
 )
 ON_DATA_LOSS = typer.Option(
     None,
     "--on-data-loss",
-    help="Record what the topics have lost and go on behind it, this once.",
+    help="Record what the topics have lost and continue after it, this once.",
     show_default=False,
 )
 
 AVAILABLE_NOW = typer.Option(
     False,
     "--available-now",
-    help="End when what is there now is read, whatever the file's `trigger` says.",
+    help="End when what is available now is read; overrides the file's `trigger`.",
 )
 
 
@@ -82,7 +82,7 @@ FILES = typer.Argument(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the verb behind those that are there."""
+    """Register the verb after the existing ones."""
     app.command()(run)
 
 
@@ -96,9 +96,9 @@ def run(
     available_now: bool = AVAILABLE_NOW,
     as_json: bool = JSON,
 ) -> None:
-    """Run a pipeline: until everything there now is read, or until Ctrl-C when it says `every`.
+    """Run a pipeline until everything available now is read, or until Ctrl-C with `every`.
 
-    Several files run on one Spark, each as by itself.
+    Several files run on one Spark, independently.
 
     \b
     josefine pipeline run orders.yaml

@@ -1,4 +1,4 @@
-"""How a run of pipelines ends: on which signals, and with which words."""
+"""End of a run of pipelines: its signals and its summary."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _WROTE = {
 
 
 def stop_on_signals(stop: threading.Event) -> None:
-    """The first Ctrl-C, SIGTERM or SIGHUP ends the run after the batch under way; the same one
-    again at once. Who ignores a closed terminal (nohup) goes on ignoring it."""
+    """The first Ctrl-C, SIGTERM or SIGHUP ends the run after the current batch; the same signal
+    again ends it at once. A process that ignores SIGHUP (nohup) still ignores it."""
 
     def ask(number: int, _: object) -> None:
         stop.set()
@@ -37,7 +37,7 @@ def stop_on_signals(stop: threading.Event) -> None:
 
 
 def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
-    """What each sink did: on stdout, as one line of JSON with `as_json`."""
+    """Print the totals of each sink to stdout, with `as_json` as one JSON line."""
     from josefine_spark.base.topic_offsets import nested
     from pipelines.transforms.checks import told as checks_told
 
@@ -84,7 +84,7 @@ def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
         if totals.copies:
             tell(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
         if totals.late:
-            tell(f"    {counted(totals.late, 'late row')} left out, behind the watermark")
+            tell(f"    {counted(totals.late, 'late row')} left out, after the watermark")
         for told in checks_told(pipeline.checks, totals.checked):
             tell(f"    {told}")
         if totals.dead_letters:

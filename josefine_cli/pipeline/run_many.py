@@ -1,4 +1,4 @@
-"""`josefine pipeline run A.yaml B.yaml`: several pipelines on one Spark, each as by itself."""
+"""Run of several pipelines on one Spark (`josefine pipeline run A.yaml B.yaml`), independently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(pipelines: Sequence[Pipeline], *, skip_losses: bool, as_json: bool) -> None:
-    """Raises ConfigError for files that cannot be together, RunError in the end when any failed."""
+    """Raises ConfigError for files that cannot run together, RunError at the end if any failed."""
     from pipelines.inspect.writable_folders import refuse_unwritable
     from pipelines.run.multi_run import refuse_strangers
 
@@ -45,7 +45,7 @@ def run(pipelines: Sequence[Pipeline], *, skip_losses: bool, as_json: bool) -> N
 def _run(
     pipelines: Sequence[Pipeline], *, skip_losses: bool
 ) -> tuple[dict[str, RunResult], list[str]]:
-    """What each pipeline did, and what failed, without secrets."""
+    """The results and failures of the pipelines, without secrets."""
     from rich.console import Console
 
     from pipelines.report.metrics import told
@@ -65,9 +65,9 @@ def _run(
         for each in [failure, *told_of] if failure else told_of:
             failures.append(hidden(f"{name}: {each}", by_name[name].secrets))
         if failure and not by_name[name].json_log:
-            # Its sinks' own failures are told by its reporter.
+            # The reporter has already logged the failures of its sinks.
             first, *_ = failures[-1].splitlines()
-            console.print(f"{first}; the other pipelines go on", highlight=False, soft_wrap=True)
+            console.print(f"{first}; the other pipelines continue", highlight=False, soft_wrap=True)
 
     with ExitStack() as stack:
         console = Console(file=stack.enter_context(unheard(os.dup(2))))

@@ -1,4 +1,4 @@
-"""What is told of a pipeline is told without its secrets, also when something goes wrong."""
+"""Masking of a pipeline's secrets in all output, including errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.model.pipeline import Pipeline
 
 @contextmanager
 def hiding(pipeline: Pipeline) -> Iterator[None]:
-    """Whatever goes wrong, no secret is in what is told of it; Spark's errors may quote settings.
+    """Mask secrets in the text of every error; Spark's errors may quote settings.
 
     With secrets in the file, JOSEFINE_DEBUG shows no trace below here.
     """
@@ -49,7 +49,7 @@ def print_hidden_json(pipeline: Pipeline, value: Any) -> None:
 
 
 def _hidden(value: Any, secrets: frozenset[str]) -> Any:
-    """The value with every text in it, also names, without a secret."""
+    """The value with secrets masked in every text, also in names."""
     if isinstance(value, str):
         return hidden(value, secrets)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the verbs of `josefine pipeline offsets` do: look, plan, do where told to, report."""
+"""Implementation of the `josefine pipeline offsets` verbs: inspect, plan, execute, report."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from pipelines.model.plan import SinkPlan, compile_plan
 from pipelines.sources.kinds import ANY_KIND
 
 Done = Mapping[str, str | None]
-"""Sink that was moved → where its checkpoint is now, None without one."""
+"""Moved sink → the new folder of its checkpoint, None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to, and in which partitions; none named: in all that the source reads."""
+    """The target of a move and its partitions; empty: all partitions that the source reads."""
 
     place: Place | Shift
     topics: Sequence[tuple[str, list[int] | None]]
@@ -52,7 +52,7 @@ def target_of(to: str | None, shift_by: int | None, topics: Iterable[str]) -> Ta
 
 
 def show_sinks(pipeline: Pipeline, names: Sequence[str] | None, *, as_json: bool) -> bool:
-    """Print each sink; whether all would go on."""
+    """Print each sink; returns whether all would continue."""
     found = _look(pipeline, names)
     if as_json:
         sinks = [{**head(each), "partitions": partitions(each)} for each in found]
@@ -74,7 +74,8 @@ def reconcile_sinks(
     execute: bool,
     as_json: bool,
 ) -> bool:
-    """Print what trusting each of `asked` does, do it with `execute`; whether all would go on."""
+    """Print the effect of trusting each of `asked`, do it with `execute`; returns whether all would
+    continue."""
     found = _look(pipeline, names)
     ways = {each.sink.name: _ways(pipeline, each, asked) for each in found}
     last = {name: moves[asked[-1]] for name, moves in ways.items() if moves}
@@ -104,7 +105,7 @@ def set_sinks(
     execute: bool,
     as_json: bool,
 ) -> bool:
-    """Print where each sink's end goes, put it there with `execute`; whether all could be."""
+    """Print the move of each sink's end, do it with `execute`; returns whether all are possible."""
     found = _look(pipeline, names)
     planned = {each.sink.name: _moved(pipeline, each, target) for each in found}
     done = _do(pipeline, found, planned) if execute else {}
@@ -143,7 +144,7 @@ def _plan(pipeline: Pipeline, sides: Sides) -> SinkPlan:
 
 
 def _ways(pipeline: Pipeline, sides: Sides, asked: Sequence[Trust]) -> dict[Trust, Move | Stop]:
-    """None where no trust settles anything."""
+    """None if trusting a side does not resolve the stop."""
     if not is_for_trust(sides.checkpoint, sides.tip, sides.stop):
         return {}
     if _plan(pipeline, sides).stateful:
@@ -159,7 +160,7 @@ def _moved(pipeline: Pipeline, sides: Sides, target: Target) -> Move | Stop:
     if sides.topics is None:
         raise UserError(f"sink `{name}`: {sides.unknown}")
     if sides.tip is None:
-        raise UserError(f"sink `{name}` has committed nothing: its source's `start` says where")
+        raise UserError(f"sink `{name}` has committed nothing: it starts at its source's `start`")
     ends = sides.tip.reached.ends if isinstance(sides.tip, Tip) else {}
     latest = dict(sides.topics.latest.ends)
     source = _plan(pipeline, sides).source
@@ -195,7 +196,7 @@ def _do(
 
 @contextmanager
 def _session(pipeline: Pipeline) -> Iterator[Any]:
-    """One Spark for all who ask; none where nobody does."""
+    """One Spark session for all callers, started by the first one."""
     from pipelines.run.session import session_of
 
     started: list[Any] = []

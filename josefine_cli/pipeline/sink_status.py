@@ -1,4 +1,4 @@
-"""How what is known of a sink is told: a verdict, a row for each partition, what a move does."""
+"""Output of a sink's state: a verdict, a row for each partition, the effect of a move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("partition", "begins", "table", "committed", "planned", "ends", "behi
 
 
 def head(sides: Sides) -> dict[str, Any]:
-    """What every report says of a sink, for scripts."""
+    """The common fields of every JSON report on a sink."""
     return {
         "sink": sides.sink.name,
         "table": sides.table,
@@ -27,7 +27,7 @@ def head(sides: Sides) -> dict[str, Any]:
 
 
 def partitions(sides: Sides) -> list[dict[str, Any]]:
-    """A row for each partition that any side knows."""
+    """A row for each known partition of any side."""
     table = sides.tip.reached.ends if isinstance(sides.tip, Tip) else {}
     checkpoint = sides.checkpoint
     sources: dict[str, Any] = {
@@ -67,21 +67,21 @@ def cell(name: str, row: dict[str, Any]) -> str:
 
 
 def verdict(sides: Sides) -> str:
-    """What a run would do, in one line."""
+    """One line about what a run would do."""
     if sides.stop is not None:
         detail = f"; {sides.stop.detail}" if sides.stop.detail else ""
         return f"would stop: {sides.stop.verdict.value}{detail}"
     if sides.unknown:
         return f"not known: {sides.unknown}"
     if sides.tip is None:
-        return "would begin: nothing was committed yet"
+        return "would start: nothing was committed yet"
     if sides.checkpoint is None:
-        return "would go on at the table's end: there is no checkpoint"
-    return "would go on: table and checkpoint agree"
+        return "would continue at the table's end: there is no checkpoint"
+    return "would continue: table and checkpoint agree"
 
 
 def effects_of(sides: Sides, move: Move | Stop) -> list[str]:
-    """What a move does to the sink's rows."""
+    """The effect of a move on the sink's rows."""
     if isinstance(move, Stop):
         detail = f"; {move.detail}" if move.detail else ""
         return [f"cannot be followed: {move.verdict.value}{detail}"]

@@ -1,7 +1,7 @@
-"""`josefine pipeline status FILE`: how far each sink is, and whether a run would stop.
+"""The command `josefine pipeline status FILE`: progress of each sink, and whether a run would stop.
 
-Asks the brokers and reads logs and checkpoints on this machine; starts no Spark. Exit codes: 0
-every sink would go on, 1 one would stop, failed or could not be looked at, 78 the file is wrong.
+It queries the brokers and reads logs and checkpoints on this machine, without Spark. Exit codes: 0
+every sink would continue, 1 one would stop, failed or could not be inspected, 78 invalid file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pipelines.model.pipeline import Source
 
 
 def add_to(app: typer.Typer) -> None:
-    """Put the verb behind those that are there."""
+    """Register the verb after the existing ones."""
     app.command()(status)
 
 
 def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
-    """Say how far each sink is and whether a run would stop; without Spark, writes nothing.
+    """Show the progress of each sink and whether a run would stop; no Spark, writes nothing.
 
     \b
     josefine pipeline status orders.yaml

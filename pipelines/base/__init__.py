@@ -1,1 +1,1 @@
-"""What every part of the pipelines may use."""
+"""Shared helpers of all parts of the pipelines."""

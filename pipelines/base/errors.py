@@ -1,4 +1,4 @@
-"""Why a pipeline cannot be read or cannot run, each with its exit code and one clear message."""
+"""Errors of pipelines, each with an exit code and one clear message."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with a pipeline file. `path` is like `sinks.flights.mode`, "" at the top.
+    """One problem of a pipeline file. `path` is like `sinks.flights.mode`, "" at the top.
 
-    `stops_run`: False for what a run is told and goes on with, as a transform that nothing uses.
+    `stops_run`: False for a warning with which a run continues, such as an unused transform.
     """
 
     place: Place
@@ -41,15 +41,15 @@ class Problem:
 
 
 class PipelineError(Exception):
-    """A failure that a user can read: its text is the whole message."""
+    """An error for users: its text is the whole message."""
 
     exit_code = EXIT_FAILED
     ends_run = False
-    """Whether it ends a run whole, and not the sink that met it alone."""
+    """Whether it ends the whole run, not only the sink that raised it."""
 
 
 class WrongUsageError(PipelineError):
-    """The command asks for something that the file does not have."""
+    """The command names something that the file does not have."""
 
     exit_code = EXIT_USAGE
 
@@ -59,7 +59,7 @@ class ConfigError(PipelineError):
 
     exit_code = EXIT_BAD_CONFIG
     lines_are_places = True
-    """Every line begins with a place in a file: nothing may be put before the first."""
+    """Every line starts with a place in a file, so the first line must not get a prefix."""
 
     def __init__(self, problems: list[Problem]) -> None:
         known = dict.fromkeys(problems)
@@ -74,11 +74,11 @@ class SetupError(PipelineError):
 
 
 class RunError(PipelineError):
-    """The run could not go on."""
+    """The run could not continue."""
 
 
 class TooManyLettersError(RunError):
-    """Too many of a source's records are dead letters, whichever sink has counted them."""
+    """Too many records of a source are dead letters; any of its sinks may raise it."""
 
     ends_run = True
 

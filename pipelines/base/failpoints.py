@@ -1,8 +1,8 @@
-"""Places where a run can be made to die, for kill tests: ours and those of users.
+"""Failpoints: places where a kill test can make a run die; users can use them too.
 
 `JOSEFINE_FAIL=NAME[:INDEX][@HIT]` kills the driver and its JVM with SIGKILL the HIT-th time (first
 by default) that the place is reached: nothing is flushed, no handler runs, as in a power cut.
-Unset, a place costs one comparison with None.
+If unset, a place costs one comparison with None.
 
 | name | the moment |
 |---|---|
@@ -12,14 +12,14 @@ Unset, a place costs one comparison with None.
 | `mid_commit:N` | after the batch's N-th commit (1: the dead letters, 2: the sink's own) |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
 | `after_upkeep` | an `optimize` or `vacuum` is done, Spark's `commits/N` is not written |
-| `mid_loss:1` | what retention took is written down, no chain has passed over it |
-| `mid_loss:2` | the table says what only the checkpoint said, for that will go |
-| `mid_loss:3` | the letters' chain has passed over it, the sink's has not |
-| `mid_replay:N` | `dlq replay`: the letters are written down (0), the N-th sink has its rows |
+| `mid_loss:1` | the lost range is recorded, no chain has skipped it |
+| `mid_loss:2` | the table has the offsets of the checkpoint, which will be set aside |
+| `mid_loss:3` | the dead-letter chain has skipped the lost range, the sink's chain has not |
+| `mid_replay:N` | `dlq replay`: the dead letters are recorded (0), the N-th sink has its rows |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
 
-`fail_write` kills no driver: the Python workers of a write's tasks die, once, as with a lost
-executor; the run is expected to get over it.
+`fail_write` does not kill the driver: the Python workers of a write's tasks die once, as with a
+lost executor; the run is expected to recover.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ _jvm_pid: int | None = None
 
 
 def arm(text: str | None, jvm_pid: int | None) -> None:
-    """Arm the place that JOSEFINE_FAIL names; None disarms. `jvm_pid` dies with us."""
+    """Arm the place that JOSEFINE_FAIL names; None disarms. `jvm_pid` is killed too."""
     global _armed, _jvm_pid
     _armed = Failpoint(text, NAMES) if text else None
     _jvm_pid = jvm_pid
 
 
 def hit(name: str, index: int | None = None) -> None:
-    """Die here when this place is armed."""
+    """Kill the process if this place is armed."""
     if _armed is not None and _armed.reached(name, index):
         die()
 
 
 def due(name: str) -> bool:
-    """Whether to die at a place that needs work first (`mid_write` leaves files behind)."""
+    """Whether to die at a place that needs preparation (`mid_write` leaves files)."""
     return _armed is not None and _armed.reached(name, None)
 
 
 def disturbed(frame: DataFrame) -> DataFrame:
-    """The frame, or one whose tasks' workers die when this write is the one to fail."""
+    """The frame, or one whose Python workers die if this write is armed to fail."""
     return frame.mapInArrow(_worker_dies, frame.schema) if due("fail_write") else frame
 
 
@@ -80,7 +80,7 @@ def _worker_dies(batches: Iterable[Any]) -> NoReturn:
 
 
 def die() -> None:
-    """Kill the JVM first: without its driver it would live on and might finish a commit."""
+    """Kill the JVM first: it would outlive the driver and might finish a commit."""
     if _jvm_pid is not None:
         os.kill(_jvm_pid, signal.SIGKILL)
     os._exit(137)

@@ -1,11 +1,11 @@
-"""`${VAR}`, `${VAR:-default}` and `${secret:...}` in a text to what stands there.
+"""Variable substitution: `${VAR}`, `${VAR:-default}` and `${secret:...}` in a text.
 
 Names are looked up in the file's `vars`, then the pipeline's `name`, then the environment; as in a
 shell, `:-` also replaces an empty value. `$${` is a literal `${`. There is no templating.
 
 A secret is read only when a run needs it: `${secret:env:NAME}` and `${secret:file:/path}`, or
 `${secret:file:/path#key}` for the line `key=value` of that file. Its value is remembered, so that
-whoever prints can hide it.
+output can mask it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A reference without a value, at `index` of the text. No message: nothing is wrong with it."""
+    """A reference without a value, at `index` of the text. Without a message it is not an error."""
 
     index: int
     message: str | None
@@ -32,7 +32,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """A text after the replacement. `is_unknown`: some value is missing or not to be looked at."""
+    """A text after the replacement. `is_unknown`: some value is missing or must not be read."""
 
     text: str
     gaps: tuple[Gap, ...] = ()
@@ -48,8 +48,8 @@ class Replaced:
 class Variables:
     """The names of one file. Grows while the file's own `vars` are read.
 
-    `with_secrets`: read them; else a text with one is unknown. `must_exist`: a missing variable is
-    a complaint; else its text is only unknown.
+    `with_secrets`: read them; otherwise a text with a secret is unknown. `must_exist`: a missing
+    variable is an error; otherwise its text is only unknown.
     """
 
     env: Mapping[str, str]
@@ -59,7 +59,7 @@ class Variables:
     secrets: set[str] = field(default_factory=set, repr=False)
 
     def replaced(self, text: str) -> Replaced:
-        """The text with every reference replaced, and what could not be."""
+        """The text with every reference replaced, and the references without a value."""
         if "${" not in text:
             return Replaced(text=text)
         parts: list[str] = []
@@ -87,11 +87,11 @@ class Variables:
         return Replaced(text=whole, gaps=tuple(gaps), is_changed=bool(parts), is_secret=is_secret)
 
     def hidden(self, text: str) -> str:
-        """The text without the value of any secret that was read."""
+        """The text with the value of every secret that was read masked."""
         return hidden(text, self.secrets)
 
     def _look_up(self, reference: str) -> Replaced | str:
-        """What a reference stands for, or why there is nothing."""
+        """The value of a reference, or why there is none."""
         if reference.startswith("secret:"):
             return self._secret(reference)
         match = _NAME.fullmatch(reference)
@@ -146,7 +146,7 @@ def is_one_reference(text: str) -> bool:
 
 
 def _in_file(file: str, key: str | None) -> tuple[str, str]:
-    """(value, "") or ("", why there is none). Never tells what else stands in the file."""
+    """(value, "") or ("", why there is none). Never returns other content of the file."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,1 +1,1 @@
-"""YAML text to a validated model, and its JSON Schema. Pure."""
+"""The configuration reader: YAML text to a validated model, and its JSON Schema. Pure."""

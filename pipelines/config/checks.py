@@ -1,5 +1,5 @@
-"""The checks of a pipeline file: conditions over the rows of its sources and transforms. Read, not
-run; `transforms/checks.py` has what they do."""
+"""Reader of a pipeline file's checks: conditions over the rows of its sources and transforms.
+`transforms/checks.py` runs them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pipelines.config.section import Reader, nearest
 from pipelines.model.pipeline import Action, Check, Pipeline
 
 DEAD_LETTER = "dead_letter"
-"""What stands for the dead letters where nodes are named."""
+"""The name of the dead letters where nodes are named."""
 
 
 def checks_of(top: Reader, pipeline: Pipeline) -> dict[str, Check]:
-    """The file's checks, in its order. `pipeline`: as far as it is read without them."""
+    """The checks in file order. `pipeline`: the pipeline as read so far, without its checks."""
     checks = {name: _check(name, r, pipeline) for name, r in top.named_tables("checks").items()}
     sends = [check for check in checks.values() if check.action is Action.DEAD_LETTER]
     if sends and not top.has(DEAD_LETTER):
@@ -34,7 +34,7 @@ def _check(name: str, reader: Reader, pipeline: Pipeline) -> Check:
     )
     for what, names in taken:
         if name in names:
-            message = f"`{name}` is a {what} already: tests could not tell them apart"
+            message = f"`{name}` is a {what} already: tests could not distinguish them"
             reader.problem(reader.table.place, reader.table.path, message)
     action = Action(reader.choice("action") or Action.WARN.value)
     ratio_max = reader.ratio("max_ratio")

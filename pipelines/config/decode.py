@@ -1,6 +1,6 @@
-"""How a source decodes its values and keys, as a pipeline file says it.
+"""Reader of a source's `decode` section: how its values and keys are decoded.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NESTED = re.compile(r"\b(ARRAY|MAP|STRUCT)\s*<", re.IGNORECASE)
 
 
 def decodes_of(source: Reader) -> tuple[Decode | None, Decode | None]:
-    """How (values, keys) are decoded; None: they stay bytes."""
+    """The decoding of (values, keys); None: they stay bytes."""
     reader = source.section_of("decode")
     if reader is None:
         return None, None
@@ -37,7 +37,7 @@ def decodes_of(source: Reader) -> tuple[Decode | None, Decode | None]:
 
 
 def _refuse_both(key: Reader, of_value: OnError, of_key: OnError) -> None:
-    """A record that is a dead letter for its key and stops the run for its value is neither."""
+    """A record cannot be a dead letter because of its key and stop the run because of its value."""
     if {of_value, of_key} == {OnError.DEAD_LETTER, OnError.FAIL}:
         said = of_value.value
         key.wrong_at("on_error", f"the value's is {said}: expected {said} or null for the key")
@@ -68,6 +68,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     strict = reader.flag("strict")
     tombstones = reader.section == "decode value" and reader.flag("tombstones")
     if said == "raw":
+        # Only now: the keys of a raw value are checked like those of any other format.
         return None
     return Decode(
         format=Format(said),
@@ -96,7 +97,7 @@ def _registry(reader: Reader) -> str | None:
 
 
 def _avro(reader: Reader) -> tuple[Placed, str]:
-    """(the columns, the schema's text)."""
+    """(the columns, the text of the Avro schema)."""
     text: str | None = reader.text("schema") or ""
     columns = ""
     if text and text.endswith(".avsc"):
@@ -105,12 +106,12 @@ def _avro(reader: Reader) -> tuple[Placed, str]:
         try:
             columns = columns_of(parse_record(text))
         except SchemaError as error:
-            reader.wrong_at("schema", f"no schema of Avro: {error}")
+            reader.wrong_at("schema", f"not a valid Avro schema: {error}")
     return _placed(reader, columns), text if text and columns else ""
 
 
 def _debezium(reader: Reader) -> tuple[Placed, str, str]:
-    """(the columns, Avro's schema of the envelope or "", the row's columns where that is "")."""
+    """(the columns, the Avro schema of the envelope or "", the row's columns if it is "")."""
     text: str = reader.text("schema") or ""
     if not (text.endswith(".avsc") or text.lstrip().startswith("{")):
         row = schema_of(reader).text
@@ -126,19 +127,19 @@ def _debezium(reader: Reader) -> tuple[Placed, str, str]:
             row = sql_of(envelope.row_of(record))
             columns = envelope.columns_of(columns_of(record), row)
     except SchemaError as error:
-        reader.wrong_at("schema", f"no schema of Avro: {error}")
+        reader.wrong_at("schema", f"not a valid Avro schema: {error}")
     return _placed(reader, columns), avro if avro and columns else "", ""
 
 
 def _placed(reader: Reader, columns: str) -> Placed:
-    """Columns must differ by more than large and small letters."""
+    """Column names must differ by more than letter case."""
     for one, again in names_twice(columns):
         reader.wrong_at("schema", twice(one, again))
     return Placed(text=columns, place=reader.place_of("schema"), path=reader.path_of("schema"))
 
 
 def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
-    """(the columns, the descriptors, the message's name)."""
+    """(the columns, the descriptors, the full name of the message)."""
     name, message = reader.text("schema"), reader.text("message") or ""
     data = _bytes(reader, name) if name else None
     columns = ""
@@ -158,7 +159,7 @@ def _protobuf(reader: Reader) -> tuple[Placed, bytes, str]:
 
 
 def schema_of(reader: Reader, said: str = "") -> Placed:
-    """Columns as in SQL, from the file or one beside it. `said`: the format, where it matters."""
+    """Columns as in SQL, from this file or a .ddl file. `said`: the format, if it matters."""
     text = reader.text("schema") or ""
     if text.endswith(".ddl"):
         text = _file(reader, text) or ""
@@ -175,14 +176,14 @@ def schema_of(reader: Reader, said: str = "") -> Placed:
 
 
 def twice(one: str, again: str) -> str:
-    """What is wrong with a column that is there twice."""
+    """The problem of a column name that is used twice."""
     if one == again:
-        return f"column `{one}` is there twice"
-    return f"`{one}` and `{again}` are one column for Spark, which sees no large and small letters"
+        return f"column `{one}` is listed twice"
+    return f"`{one}` and `{again}` are one column for Spark, which ignores letter case"
 
 
 def _file(reader: Reader, name: str) -> str | None:
-    """The text of a file beside the pipeline's; None where it cannot be read."""
+    """The text of a file next to the pipeline file; None if it cannot be read."""
     data = _bytes(reader, name)
     try:
         return None if data is None else data.decode("utf-8")

@@ -1,8 +1,8 @@
-"""A pipeline file's text to YAML nodes with their marks, one environment laid over the file.
+"""Parser of a pipeline file: text to YAML nodes with marks, with one environment merged in.
 
-An environment is a part of a pipeline file: tables are merged word by word, everything else in it
-takes the place of what the file says, and of two words that exclude each other (`every` and
-`available_now`) the environment's wins. What came from it keeps its own line and its own path.
+An environment is a partial pipeline file. Its mappings are merged key by key; its other values
+replace those of the file. If two keywords exclude each other (`every` and `available_now`), the
+environment's keyword wins. A value from the environment keeps its own line and path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipelines.config.keywords import EXACTLY_ONE
 
 FILE_BYTES_MAX = 1 << 20
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser makes the same nodes ten times as fast; its complaints say less."""
+"""libyaml's parser makes the same nodes ten times as fast, but its messages are less precise."""
 
 _SECTIONS = {
     "trigger": ("trigger", 1),
@@ -25,14 +25,14 @@ _SECTIONS = {
     "sources": ("source", 2),
     "sinks": ("sink", 2),
 }
-"""First word of a path → the section with words that exclude each other, how deep it lies."""
+"""First key of a path → the section with mutually exclusive keywords, and its depth."""
 
 Tree = tuple[yaml.MappingNode, dict[int, str]]
-"""The top of a file, and id of a node → its path where that is not where it stands in the tree."""
+"""The top of a file, and id of a node → its path, for nodes that came from an environment."""
 
 
 def compose(text: str, file: str) -> yaml.MappingNode:
-    """The top of the file. Raises ConfigError when it is no YAML or no table."""
+    """The top of the file. Raises ConfigError if it is not valid YAML or not a mapping."""
     place = Place(file=file, line=1, column=1)
     if len(text.encode()) > FILE_BYTES_MAX:
         message = f"larger than {FILE_BYTES_MAX} bytes: this is not a pipeline file"
@@ -58,7 +58,7 @@ def _composed(text: str, file: str) -> yaml.Node | None:
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         message = f"not YAML: {error.problem}"
         if error.context and error.problem_mark and error.context_mark:
-            message += f" ({error.context} that begins at line {error.context_mark.line + 1})"
+            message += f" ({error.context} that starts at line {error.context_mark.line + 1})"
         lines = text.splitlines()
         if error.context == "while parsing a flow mapping" and "${" in lines[line - 1]:
             message += '; inside { } write "${NAME}" with quotes'
@@ -77,7 +77,7 @@ def environments(root: yaml.MappingNode) -> list[str]:
 
 
 def with_environment(root: yaml.MappingNode, name: str | None) -> Tree:
-    """The file as it is in this environment (None: in none). Raises WrongUsageError."""
+    """The file with this environment merged in (None: without one). Raises WrongUsageError."""
     moved: dict[int, str] = {}
     if name is None:
         return root, moved
@@ -108,7 +108,7 @@ def _merged(
     path: str,
     moved: dict[int, str],
 ) -> yaml.MappingNode:
-    """`words` lead to the two tables in a file, `path` to the one of the environment."""
+    """`words` lead to the two mappings in a file, `path` to the one of the environment."""
     dropped = _excluded(words, {key.value for key, _ in over.value})
     pairs = [(key, value) for key, value in base.value if key.value not in dropped]
     index = {key.value: at for at, (key, _) in reversed(list(enumerate(pairs)))}
@@ -131,7 +131,7 @@ def _merged(
 
 
 def _excluded(words: tuple[str, ...], said: set[Any]) -> set[str]:
-    """What the file may say and the environment replaces by another word."""
+    """The file's keywords that a keyword of the environment excludes."""
     section = _SECTIONS.get(words[0], ("", 0)) if words else ("", 0)
     if len(words) != section[1] or not words:
         return set()

@@ -1,4 +1,4 @@
-"""Where the commented example is that `josefine pipeline init` writes."""
+"""Location of the commented example file that `josefine pipeline init` writes."""
 
 from pathlib import Path
 

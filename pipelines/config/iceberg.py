@@ -1,6 +1,6 @@
-"""The keys of a sink with `type: iceberg`: its table and where the catalog is.
+"""Reader of the keywords of a sink with `type: iceberg`: its table and its catalog.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipelines.model.pipeline import Sink
 from pipelines.model.schema_evolution import Evolution
 
 TABLE, URI, WAREHOUSE, CREDENTIAL = "table", "uri", "warehouse", "credential"
-"""Names in `Sink.settings`, the last three as PyIceberg calls them."""
+"""Names in `Sink.settings`; the last three are PyIceberg's own."""
 
 _NAME = re.compile(r"\w+(\.\w+)+")
 _REST = re.compile(r"https?://[^\s/]+.*")
@@ -23,7 +23,7 @@ _NO_WIDER = "columns of an Iceberg sink do not change their type: expected none 
 
 
 def iceberg_sink(name: str, reader: Reader, mode: str | None, source: str) -> Sink:
-    """The sink that the keys say. `source`: its input."""
+    """The Iceberg sink of a section. `source`: its input."""
     if not reader.has("mode"):
         reader.missing("mode")
     elif mode not in (None, "append"):
@@ -83,5 +83,5 @@ def _judge_embedded(reader: Reader, warehouse: str | None) -> None:
 def _judge_credential(reader: Reader) -> None:
     node = reader.table.nodes.get("credential")
     if isinstance(node, Scalar) and node.value is not None and not node.is_secret:
-        message = "a credential does not stand in this file: expected ${secret:env:NAME} or "
+        message = "a credential must not be in this file: expected ${secret:env:NAME} or "
         reader.wrong_at("credential", f"{message}${{secret:file:/path}}")

@@ -1,7 +1,8 @@
-"""The JSON Schema of pipeline files, for editors: made from the vocabulary, nothing of its own.
+"""The JSON Schema of pipeline files, for editors, generated from the keywords alone.
 
-Draft 7, which editors' YAML plugins read. A value may be a `${variable}` wherever one is read.
-What lies between several words (a name that nothing has, two sinks in one folder) is `lint`'s.
+Draft 7, which the YAML plugins of editors support. A value may be a `${variable}` wherever the
+reader accepts one. Rules across several keywords (an unknown name, two sinks in one folder) are
+checked by `lint`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
 _SETTING = {"type": ["string", "number", "boolean"]}
 _NUMBER = {"anyOf": [{"type": "integer", "minimum": 0}, _REFERENCE]}
 _PARTS = "part of "
-"""What an environment may say: the same sections, in which nothing has to be there."""
+"""Prefix of an environment's sections: the same keywords, none of them required."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -78,12 +79,12 @@ _TOPICS_GROW = {
 
 
 def _one_of(section: str) -> list[dict[str, Any]]:
-    """Of two words exactly one. The first of a section's types is the one that has them."""
+    """Exactly one of two keywords. The first of a section's types is the one that has them."""
     return [{"required": [word]} for word in EXACTLY_ONE[section]]
 
 
 def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[str, Any]:
-    """What a section must say, and what it may not, where `word` says this."""
+    """The required and forbidden keywords of a section if `word` has this value."""
     words = {w for each in all_of_them.values() for w in (*each.required, *each.allowed)}
     own = all_of_them[said]
     forbidden = sorted(words - {*own.required, *own.allowed})
@@ -95,12 +96,12 @@ def _choice(all_of_them: Mapping[str, ModeWords], word: str, said: str) -> dict[
 
 
 def _choices(word: Word) -> list[str | None]:
-    """YAML's null is also a choice of that name."""
+    """A choice named `null` also accepts YAML's null."""
     return [*word.choices, *([None] if "null" in word.choices else [])]
 
 
 def _tables(word: Word) -> dict[str, Any]:
-    """A part of a pipeline has whole tests: a list takes the place of the one before."""
+    """A partial pipeline has complete tests: a list replaces the list of the file."""
     return {
         "type": "array",
         "items": {"$ref": f"#/definitions/{word.of}"} if word.of else {"type": "object"},
@@ -138,7 +139,7 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
         case Kind.TABLES:
             return _tables(word)
         case Kind.NAMED_TABLES:
-            # Or rows of a table, whose words are its columns.
+            # Or rows of a table, whose keys are its columns.
             items = {"anyOf": [{"$ref": f"#/definitions/{word.of}"}, {"type": "object"}]}
             lists = {"type": "array", "items": items}
             return {"type": "object", "additionalProperties": lists}

@@ -1,8 +1,8 @@
-"""Every word a pipeline file may contain.
+"""The keywords of pipeline files.
 
-Literal tables: section → word → what is expected there. `validate.py` reads values by these tables
-and `json_schema.py` tells them to editors; nothing else defines a word, but `source_keywords.py`
-has those of sources.
+Literal tables: section → keyword → what is expected there. `validate.py` reads values by these
+tables and `json_schema.py` exports them to editors. Nothing else defines a keyword, except
+`source_keywords.py`, which has those of sources.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DECODED: Mapping[str, Word] = {
     ),
     "strict": Word(expected="true or false", kind=Kind.FLAG),
 }
-"""What a value and a key may say."""
+"""The keywords that a value and a key have in common."""
 
 WORDS: Mapping[str, Mapping[str, Word]] = {
     "": {
@@ -48,44 +48,50 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.TEXT,
             required=True,
         ),
-        "vars": Word(expected="a table of name: value", kind=Kind.SETTINGS),
+        "vars": Word(expected="a mapping of name: value", kind=Kind.SETTINGS),
         "spark": Word(
-            expected="a table with master, conf, checkpoint",
+            expected="a mapping with master, conf, checkpoint",
             kind=Kind.SECTION,
             of="spark",
             required=True,
         ),
         "environments": Word(
-            expected="a table of name: what differs there", kind=Kind.ENVIRONMENTS
+            expected="a mapping of name: what differs there", kind=Kind.ENVIRONMENTS
         ),
         "sources": Word(
-            expected="a table of name: source", kind=Kind.NAMED, of="source", required=True
+            expected="a mapping of name: source", kind=Kind.NAMED, of="source", required=True
         ),
-        "transforms": Word(expected="a table of name: transform", kind=Kind.NAMED, of="transform"),
-        "checks": Word(expected="a table of name: check", kind=Kind.NAMED, of="check"),
-        "sinks": Word(expected="a table of name: sink", kind=Kind.NAMED, of="sink", required=True),
+        "transforms": Word(
+            expected="a mapping of name: transform", kind=Kind.NAMED, of="transform"
+        ),
+        "checks": Word(expected="a mapping of name: check", kind=Kind.NAMED, of="check"),
+        "sinks": Word(
+            expected="a mapping of name: sink", kind=Kind.NAMED, of="sink", required=True
+        ),
         "dead_letter": Word(
-            expected="a table with type, path or table", kind=Kind.SECTION, of="dead_letter"
+            expected="a mapping with type, path or table", kind=Kind.SECTION, of="dead_letter"
         ),
         "trigger": Word(
-            expected="a table with one of available_now: true, once: true, every: 5s",
+            expected="a mapping with one of available_now: true, once: true, every: 5s",
             kind=Kind.SECTION,
             of="trigger",
             required=True,
         ),
-        "restart": Word(expected="a table with attempts, backoff", kind=Kind.SECTION, of="restart"),
+        "restart": Word(
+            expected="a mapping with attempts, backoff", kind=Kind.SECTION, of="restart"
+        ),
         "metrics": Word(
-            expected="a table with prometheus, table, log", kind=Kind.SECTION, of="metrics"
+            expected="a mapping with prometheus, table, log", kind=Kind.SECTION, of="metrics"
         ),
         "tests": Word(
-            expected="a list of tables with name, given, expect", kind=Kind.TABLES, of="test"
+            expected="a list of mappings with name, given, expect", kind=Kind.TABLES, of="test"
         ),
     },
     "spark": {
         "master": Word(expected='a Spark master such as "local[2]"', kind=Kind.TEXT),
-        "conf": Word(expected="a table of Spark settings", kind=Kind.SETTINGS),
+        "conf": Word(expected="a mapping of Spark settings", kind=Kind.SETTINGS),
         "checkpoint": Word(
-            expected="a folder; each sink keeps its checkpoint in a folder below it",
+            expected="a folder; each sink has its checkpoint in a subfolder",
             kind=Kind.TEXT,
             required=True,
         ),
@@ -93,12 +99,12 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     **SOURCES,
     "decode": {
         "value": Word(
-            expected="a table with format, schema, on_error",
+            expected="a mapping with format, schema, on_error",
             kind=Kind.SECTION,
             of="decode value",
         ),
         "key": Word(
-            expected="a table with format, schema, on_error", kind=Kind.SECTION, of="decode key"
+            expected="a mapping with format, schema, on_error", kind=Kind.SECTION, of="decode key"
         ),
     },
     "decode value": {**_DECODED, "tombstones": Word(expected="true or false", kind=Kind.FLAG)},
@@ -119,7 +125,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.TEXT,
         ),
         "watermark": Word(
-            expected="a table of input: column, delay; of SQL that groups by windows of time",
+            expected="a mapping of input: column, delay; of SQL that groups by windows of time",
             kind=Kind.NAMED,
             of="watermark",
         ),
@@ -168,9 +174,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.TEXT,
         ),
         "catalog": Word(
-            expected="a table with warehouse, uri, credential", kind=Kind.SECTION, of="catalog"
+            expected="a mapping with warehouse, uri, credential", kind=Kind.SECTION, of="catalog"
         ),
-        "topic": Word(expected="the name of a topic that is there", kind=Kind.TEXT),
+        "topic": Word(expected="the name of an existing topic", kind=Kind.TEXT),
         "bootstrap": Word(expected="host:port[,host:port], where not the source's", kind=Kind.TEXT),
         "security": Word(
             expected="as a source's, where not the source's", kind=Kind.SECTION, of="security"
@@ -188,11 +194,11 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS),
         "aggregate": Word(
-            expected="a table of column: count(*), count(x), sum(x), min(x) or max(x)",
+            expected="a mapping of column: count(*), count(x), sum(x), min(x) or max(x)",
             kind=Kind.AGGREGATES,
         ),
         "order_by": Word(
-            expected="the column, or a list of columns, by which the latest row of a key is known",
+            expected="the column, or a list of columns, that order the rows of a key, latest last",
             kind=Kind.COLUMNS,
         ),
         "delete_when": Word(
@@ -201,21 +207,23 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
         "on_delete": Word(expected="remove or mark", kind=Kind.CHOICE, choices=("remove", "mark")),
         "deduplicate": Word(
-            expected="a table with keys, time, within", kind=Kind.SECTION, of="deduplicate"
+            expected="a mapping with keys, time, within", kind=Kind.SECTION, of="deduplicate"
         ),
         "schema_evolution": Word(
             expected="none, add or widen", kind=Kind.CHOICE, choices=("none", "add", "widen")
         ),
         "constraints": Word(
-            expected="a table of name: condition over the table's columns, true of each row",
+            expected="a mapping of name: condition over the table's columns, true of each row",
             kind=Kind.SETTINGS,
         ),
         "cluster_by": Word(
             expected="a column, or a list of four at most, by which the table's rows lie together",
             kind=Kind.COLUMNS,
         ),
-        "optimize": Word(expected="a table with every, within", kind=Kind.SECTION, of="optimize"),
-        "vacuum": Word(expected="a table with every, keep, within", kind=Kind.SECTION, of="vacuum"),
+        "optimize": Word(expected="a mapping with every, within", kind=Kind.SECTION, of="optimize"),
+        "vacuum": Word(
+            expected="a mapping with every, keep, within", kind=Kind.SECTION, of="vacuum"
+        ),
     },
     "catalog": {
         "warehouse": Word(
@@ -225,7 +233,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         ),
         "uri": Word(
             expected="the address of a REST catalog; without it the catalog is an SQLite file "
-            "beside the warehouse",
+            "next to the warehouse",
             kind=Kind.TEXT,
         ),
         "credential": Word(
@@ -260,7 +268,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "type": Word(expected="delta", kind=Kind.CHOICE, choices=("delta",), required=True),
         "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT),
         "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
-        "threshold": Word(expected="a table with ratio, window", kind=Kind.SECTION, of="threshold"),
+        "threshold": Word(
+            expected="a mapping with ratio, window", kind=Kind.SECTION, of="threshold"
+        ),
     },
     "threshold": {
         "ratio": Word(
@@ -276,12 +286,13 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     },
     "restart": {
         "attempts": Word(
-            expected="how often a failed run is begun again, with no batch in between",
+            expected="how often a failed run is started again without a batch in between",
             kind=Kind.COUNT,
             required=True,
         ),
         "backoff": Word(
-            expected="a pause such as 5s, or 1s..60s: each twice the one before", kind=Kind.PAUSES
+            expected="a pause such as 5s, or 1s..60s: each pause is twice the previous one",
+            kind=Kind.PAUSES,
         ),
     },
     "metrics": {
@@ -303,13 +314,13 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "test": {
         "name": Word(expected="what the test shows, in words", kind=Kind.TEXT, required=True),
         "given": Word(
-            expected="a table of source: list of records",
+            expected="a mapping of source: list of records",
             kind=Kind.NAMED_TABLES,
             of="record",
             required=True,
         ),
         "expect": Word(
-            expected="a table of sink, transform, check or dead_letter: what is there then",
+            expected="a mapping of sink, transform, check or dead_letter: what is there then",
             kind=Kind.NAMED,
             of="expectation",
             required=True,
@@ -325,15 +336,15 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "partition": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
         "offset": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
-        "headers": Word(expected="a table of name: text", kind=Kind.SETTINGS),
+        "headers": Word(expected="a mapping of name: text", kind=Kind.SETTINGS),
     },
     "expectation": {
-        "rows": Word(expected="a list of tables of column: value", kind=Kind.TABLES),
+        "rows": Word(expected="a list of mappings of column: value", kind=Kind.TABLES),
         "columns": Word(expected="all or subset", kind=Kind.CHOICE, choices=("all", "subset")),
         "count": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
     },
 }
-"""Section → word → what belongs there."""
+"""Section → keyword → what is expected there."""
 
 EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
     "source": ("topics", "pattern", "assign"),
@@ -342,7 +353,7 @@ EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
     "transform": ("sql", "python"),
     "trigger": ("available_now", "once", "every"),
 }
-"""Section → words of which exactly one is there."""
+"""Section → keywords of which exactly one must be present."""
 
 MODES: Mapping[str, ModeWords] = {
     "append": ModeWords(allowed=("deduplicate",)),
@@ -350,7 +361,7 @@ MODES: Mapping[str, ModeWords] = {
     "upsert": ModeWords(required=("keys", "order_by"), allowed=("delete_when", "on_delete")),
     "scd2": ModeWords(required=("keys", "order_by"), allowed=("delete_when",)),
 }
-"""Mode of a sink → its own words; those of other modes are refused."""
+"""Mode of a sink → its own keywords; those of other modes are refused."""
 
 _OF_ANY_SINK = ("type", "inputs", "mode")
 _OF_TOPICS = ("topic", "bootstrap", "security", "key")
@@ -363,7 +374,7 @@ SINK_TYPES: Mapping[str, ModeWords] = {
     "iceberg": ModeWords(required=("table", "catalog", "mode"), allowed=("schema_evolution",)),
     "josefine": ModeWords(required=("topic",), allowed=("delivery", "mode", *_OF_TOPICS[1:])),
 }
-"""Type of a sink → its own words; those of other types are refused."""
+"""Type of a sink → its own keywords; those of other types are refused."""
 
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "sink": {
@@ -371,7 +382,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
         "by `cluster_by`, readers of an Iceberg table pass over files by their columns' bounds"
     }
 }
-"""Section → words that other tools have and that are refused with this reason."""
+"""Section → keywords of other tools, which are refused with this reason."""
 
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(
@@ -388,4 +399,4 @@ FORMATS: Mapping[str, ModeWords] = {
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),
 }
-"""Format of a value or key → its own words; those of other formats are refused."""
+"""Format of a value or key → its own keywords; those of other formats are refused."""

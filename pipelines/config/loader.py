@@ -1,9 +1,9 @@
-"""YAML text to a tree whose every node knows its file, line, column and path.
+"""The YAML loader: text to a tree in which every node knows its file, line, column and path.
 
-Rules: no key twice, no anchors that blow up, no templating (`base/variables.py` has the
-references). A plain scalar is typed after the replacement, so `rows: ${N:-5000}` is a number; a
-quoted one stays text, but for one that is a single reference, which YAML wants quoted inside { }:
-`{ rows: "${N:-5000}" }` is a number, too. Only what is no YAML hides the other problems of a file.
+Rules: no duplicate keys, no alias bombs, no templating (`base/variables.py` resolves references).
+A plain scalar is typed after the replacement, so `rows: ${N:-5000}` is a number. A quoted scalar
+stays text, except a single reference, which YAML requires to be quoted inside { }:
+`{ rows: "${N:-5000}" }` is a number, too. Only invalid YAML hides the other problems of a file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.base.variables import Replaced, Variables, is_one_reference
 from pipelines.config.environments import compose, with_environment
 
 NODES_MAX = 10_000
-"""An alias is a copy here; ten lines of aliases of aliases must not become a gigabyte."""
+"""The loader copies aliases: ten lines of aliases of aliases must not become a gigabyte."""
 DEPTH_MAX = 32
 
 Plain = str | int | float | bool | None
@@ -26,10 +26,10 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """One value, replaced and typed; `text` is it as written, after the replacement.
+    """One value, typed; `text` is the written text after the replacement of references.
 
-    `written` is what stands in the file, quotes and all; "" where it is not the value.
-    `is_unknown`: it has a reference without a value, which was told already if it is wrong.
+    `written` is the text in the file, with its quotes; "" if it is not the value.
+    `is_unknown`: it has a reference without a value. If that is wrong, it was reported already.
     """
 
     place: Place
@@ -54,8 +54,8 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A YAML mapping with text keys, in file order. Its place is its key's, so that what is missing
-    below is looked for there; the top's is where the file begins."""
+    """A YAML mapping with text keys, in file order. Its place is that of its key, so that a missing
+    key is reported there; the place of the top is the start of the file."""
 
     place: Place
     path: str
@@ -72,7 +72,7 @@ _TAGS = {f"{_YAML}{kind}" for kind in (*_TYPED, "str", "timestamp", "merge", "va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A file's tree and what was wrong with its keys and references."""
+    """A file's tree, and the problems of its keys and references."""
 
     tree: Table
     problems: list[Problem]
@@ -87,9 +87,10 @@ def load(text: str, file: str, env: Mapping[str, str]) -> Table:
 
 
 def load_all(text: str, file: str, variables: Variables, environment: str | None = None) -> Loaded:
-    """Return the file's tree as it is in one environment, with what is wrong with it.
+    """Return the file's tree with one environment merged in, and its problems.
 
-    Raises ConfigError for what is no YAML or no table, WrongUsageError for no such environment.
+    Raises ConfigError if it is not valid YAML or not a mapping, WrongUsageError for an unknown
+    environment.
     """
     root, moved = with_environment(compose(text, file), environment)
     builder = _Builder(text, file, variables, moved)
@@ -98,7 +99,7 @@ def load_all(text: str, file: str, variables: Variables, environment: str | None
 
 
 class _Builder:
-    """Walks PyYAML's nodes once, `name` and `vars` first: the other values may refer to them."""
+    """Visitor of PyYAML's nodes. It reads `name` and `vars` first: other values use them."""
 
     def __init__(
         self, text: str, file: str, variables: Variables, moved: Mapping[int, str]
@@ -128,7 +129,7 @@ class _Builder:
         path = self._moved.get(id(node), path)
         if node.tag not in _TAGS:
             tag = node.tag.replace(_YAML, "!!", 1)
-            self._problem(place, path, f"the tag {tag} means nothing here: leave it out")
+            self._problem(place, path, f"the tag {tag} is not supported: leave it out")
         if self._count > NODES_MAX or depth > DEPTH_MAX:
             what = "nested too deeply" if depth > DEPTH_MAX else "too many values"
             problem = Problem(place=place, path=path, message=f"{what} (aliases of aliases?)")
@@ -173,7 +174,7 @@ class _Builder:
             below = f"{path}.{key}" if path else key
             if key in nodes:
                 first = places[key].line
-                self._problem(at, below, f"this key is there already, at line {first}")
+                self._problem(at, below, f"duplicate key, first used at line {first}")
                 continue
             places[key] = at
             if not path and key == "environments":
@@ -183,7 +184,7 @@ class _Builder:
         return Table(place=place, path=path, nodes=nodes, key_places=places)
 
     def _environments(self, node: yaml.Node, at: Place) -> Node:
-        """Names and kinds only: what they say is read where one of them is laid over the file."""
+        """Check names and kinds only: the content is read when an environment is merged in."""
         if not isinstance(node, yaml.MappingNode):
             return self._node(node, "environments", 1, at)
         nodes: dict[str, Node] = {}
@@ -192,7 +193,7 @@ class _Builder:
             path, place = f"environments.{key.value}", self._place(key.start_mark)
             if key.value in nodes:
                 first = places[key.value].line
-                self._problem(place, path, f"this key is there already, at line {first}")
+                self._problem(place, path, f"duplicate key, first used at line {first}")
                 continue
             places[key.value] = place
             if isinstance(value, yaml.MappingNode):
@@ -220,7 +221,7 @@ class _Builder:
         return Place(file=self.file, line=mark.line + 1, column=mark.column + 1)
 
     def _place_in(self, node: yaml.ScalarNode, index: int) -> Place:
-        """The place of a character of a scalar; of the scalar itself when it spans lines."""
+        """The place of a character of a scalar; of the whole scalar if it spans several lines."""
         place = self._place(node.start_mark)
         if node.start_mark.line != node.end_mark.line or node.style in ("|", ">"):
             return place

@@ -1,6 +1,6 @@
-"""A source of type delta, which is no stream: a table that transforms join one with.
+"""Reader of a source of type delta: a lookup table that transforms join with a stream.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ DELTA = "delta"
 
 
 def is_lookup(reader: Reader) -> bool:
-    """Whether a table of the file is one."""
+    """Whether a section of the file is a lookup."""
     node = reader.table.nodes.get("type")
     return isinstance(node, Scalar) and node.text == DELTA
 
 
 def lookup_of(name: str, reader: Reader) -> Lookup:
-    """The table that a source of type delta says."""
+    """The lookup table of a source section."""
     reader.refuse_others("type", DELTA, TYPES)
     path = reader.text("path") if reader.has("path") else None
     table = reader.text("table") if reader.has("table") else None
@@ -46,7 +46,7 @@ def lookup_of(name: str, reader: Reader) -> Lookup:
 
 
 def lookup_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """Rows that come from no stream, and checks that a table could turn."""
+    """Refuse sinks without a stream, and checks whose result depends on a lookup table."""
     lookups = pipeline.lookups
     for sink in pipeline.sinks.values():
         place, path = place_in(tree, "sinks", sink.name, "inputs")
@@ -68,7 +68,7 @@ def lookup_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
 
 
 def _of_tables_alone(pipeline: Pipeline, node: str) -> bool:
-    """Whether a transform has tables below it and no stream, nor a name that nobody knows."""
+    """Whether a transform has only lookup tables below it: no stream and no unknown name."""
     sources, transforms = lineage(pipeline, node)
     below = {name for each in transforms for name in pipeline.transforms[each].inputs}
     return bool(below) and not sources and below <= {*pipeline.lookups, *transforms} - {node}

@@ -1,4 +1,4 @@
-"""The words below `metrics` of a pipeline file: whom a run tells what it does."""
+"""Reader of the `metrics` section of a pipeline file: where a run reports its progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipelines.config.section import Reader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricWords:
-    """Where Prometheus is answered, the folder of the table, whether progress is told as JSON."""
+    """The Prometheus listener, the metric table's folder, whether progress is logged as JSON."""
 
     prometheus: HostPort | None = None
     table: str | None = None
@@ -19,7 +19,7 @@ class MetricWords:
 
 
 def metrics_of(top: Reader) -> MetricWords:
-    """What the section says; nothing where there is none."""
+    """The values of the section; defaults if there is none."""
     reader = top.section_of("metrics")
     if reader is None:
         return MetricWords()
@@ -40,12 +40,12 @@ def _prometheus(reader: Reader) -> HostPort | None:
         reader.wrong_at("prometheus", str(error))
         return None
     if at.port == 0:
-        reader.wrong_at("prometheus", "nobody finds port 0: expected one from 1 to 65535")
+        reader.wrong_at("prometheus", "port 0 cannot be scraped: expected a port from 1 to 65535")
     return at
 
 
 def _table(reader: Reader) -> str | None:
-    """It is written without Spark, which alone knows the names of a catalog."""
+    """A local folder: the table is written without Spark, and only Spark resolves catalog names."""
     text = reader.text("table") if reader.has("table") else None
     if text is None:
         return None

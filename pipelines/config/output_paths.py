@@ -1,8 +1,8 @@
-"""Which folders a pipeline writes: no two of them may be one, or lie one in the other.
+"""The folders that a pipeline writes: no two may be equal or nested.
 
-A folder in a table's folder is not safe: VACUUM deletes what the table's log does not name, and
-who deletes the table deletes it too. Delta leaves alone what begins with `_` or `.`, so such a
-checkpoint is only told.
+A folder inside a table's folder is not safe: VACUUM deletes files that the table's log does not
+name, and deleting the table deletes the folder too. Delta ignores names that start with `_` or
+`.`, so such a checkpoint is only a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipelines.model.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """A table that the pipeline writes. `where` is comparable: equal for the same folder."""
+    """A table that the pipeline writes. `where` is normalized: equal for the same folder."""
 
     where: str
     is_folder: bool
@@ -28,21 +28,21 @@ class _Table:
     path: str
 
 
-NO_HOME = "`~` is no folder here: expected a path, such as ${HOME}/lake"
+NO_HOME = "`~` is not expanded: expected a path, such as ${HOME}/lake"
 
 
 def folder(path: str) -> str:
-    """An absolute path, as Spark's JVM must not guess; a URI (s3a://...) stays as it is."""
+    """An absolute path, because the JVM may have another working directory; s3a://... stays."""
     return path.rstrip("/") if "://" in path or path.startswith("file:") else os.path.abspath(path)
 
 
 def local_folder(path: str) -> str | None:
-    """The folder on this machine; None for a URI of another place."""
+    """The folder on this machine; None for a remote URI."""
     return None if "://" in path and not path.startswith("file:") else _comparable(path)
 
 
 def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """What is wrong with the folders of a pipeline, each at the later of two."""
+    """The problems of a pipeline's folders, each at the later of two conflicting keys."""
     before: list[_Table] = []
     for table in _tables(pipeline, tree):
         if table.is_folder and "/~/" in f"{table.where}/":
@@ -116,7 +116,7 @@ def _checkpoint_problems(
                 if is_hidden
                 else "where VACUUM would delete it"
             )
-            message += "; expected a folder beside the tables"
+            message += "; expected a folder next to the tables"
             yield Problem(place=place, path=path, message=message, stops_run=not is_hidden)
             continue
         for mine, sink in own.items():
@@ -127,7 +127,7 @@ def _checkpoint_problems(
 
 
 def place_in(tree: Table, *words: str) -> tuple[Place, str]:
-    """The place and path of a value, or of the nearest table above it."""
+    """The place and path of a value, or of the nearest mapping above it."""
     node: Table = tree
     for word in words:
         below = node.nodes.get(word)
@@ -144,7 +144,7 @@ def _is_in(path: str, folder_of: str) -> bool:
 
 
 def _comparable(path: str) -> str:
-    """`file:/a`, `file:///a/` and `/a` are one folder; so are `s3a://b/x` and `s3a://b//x/`."""
+    """The same text for `file:/a`, `file:///a/` and `/a`, and for `s3a://b/x` and `s3a://b//x/`."""
     if path.startswith("file:"):
         return os.path.normpath("/" + unquote(path.removeprefix("file:")).lstrip("/"))
     scheme, separator, rest = path.partition("://")

@@ -1,8 +1,7 @@
-"""A transform's function in a Python file, as a pipeline file names it: read, not run.
+"""Reader of a transform's Python function. The file is parsed, not imported.
 
-What can be known of the file without importing it is said here, so that `lint` tells it, too:
-that it is there and is Python, has the function, and that this takes as many frames as there are
-inputs.
+`lint` uses it too, so it checks everything that is known without an import: the file exists and is
+valid Python, it has the function, and the function takes as many frames as there are inputs.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _SAID = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[^:]+)")
 
 
 def function_of(transform: Reader, inputs: tuple[str, ...]) -> Function:
-    """The function; with an empty source where something is wrong with it, which is noted."""
+    """The function; its source is empty if there is a problem, which is recorded."""
     said = transform.text("python") or ""
     match = _SAID.fullmatch(said)
     file, name = (match["file"], match["name"]) if match else ("", "")
@@ -37,7 +36,7 @@ def function_of(transform: Reader, inputs: tuple[str, ...]) -> Function:
 
 
 def _read(file: str, name: str, inputs: int) -> tuple[str, str]:
-    """(the file's text, what is wrong with it and that function, "" where nothing is)."""
+    """(the file's text, the problem of the file or the function, "" if there is none)."""
     try:
         source = Path(file).read_text(encoding="utf-8")
         tree = ast.parse(source, file)
@@ -52,12 +51,12 @@ def _read(file: str, name: str, inputs: int) -> tuple[str, str]:
 
 
 def _wrong(tree: ast.Module, name: str, inputs: int) -> str:
-    """What is wrong with the function of that name, "" where nothing is."""
+    """The problem of the function of that name, "" if there is none."""
     functions = {each.name: each for each in _functions(tree)}
     if name in functions:
         return _wrong_arguments(functions[name], inputs)
     if name in _others(tree):
-        return ""  # imported or assigned: what it is, its import tells
+        return ""  # imported or assigned: only an import can check it
     known = [each for each in functions if not each.startswith("_")]
     has = f"it has {', '.join(f'`{each}`' for each in known)}" if known else "it has none"
     return f"no function `{name}`{nearest(name, known) or f'; {has}'}"
@@ -83,7 +82,7 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
 
 
 def _others(tree: ast.Module) -> set[str]:
-    """Names at the top of a module that are bound otherwise."""
+    """Module-level names that are bound by an import or an assignment."""
     aliases = {
         alias.asname or alias.name.partition(".")[0]
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Records that a pipeline file has in itself: in its tests, and of a source of type memory."""
+"""Reader of inline records: those of a file's tests, and of a source of type memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record_of(
     value: Decode | None = None,
     key: Decode | None = None,
 ) -> Record:
-    """One record; `topic` and `number`, its offset, where it says none. `value`, `key`: how the
+    """One record. `topic` and `number` (its offset) are the defaults. `value`, `key`: how the
     source decodes them."""
     offset = reader.number("offset")
     headers = reader.plain_texts("headers")
@@ -40,8 +40,8 @@ def record_of(
 
 
 def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
-    """A text as it is, a table or a list as JSON, a table as Avro or Protobuf where that is
-    decoded; nothing where there is none."""
+    """A text unchanged, a mapping or a list as JSON, a mapping as Avro or Protobuf if the source
+    decodes that; None if there is no value."""
     node = reader.table.nodes.get(word)
     if isinstance(node, Table) and how is not None and how.avro:
         try:
@@ -66,7 +66,7 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
 
 
 def plain(node: Node) -> Any:
-    """A value as JSON has it."""
+    """The JSON value of a YAML node."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Items):

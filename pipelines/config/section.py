@@ -1,8 +1,8 @@
-"""Reads one section of the tree by the words it may contain, collecting what is wrong.
+"""The reader of one section: it reads values by the section's keywords and collects problems.
 
-A reader never raises: it notes a Problem with file, line, column and path, and returns a harmless
-value, so that one run of `lint` shows everything. The caller raises when the list is not empty.
-Of a value that is not known (a variable without one, a secret offline) nothing is said here.
+A reader never raises. It records a Problem with file, line, column and path and returns a harmless
+value, so that one run of `lint` shows every problem. The caller raises if the list is not empty.
+An unknown value (an unset variable, a secret offline) is not checked.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pipelines.model.pipeline import Placed
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 LONG_MAX = 2**63 - 1
-"""Of offsets, rows, bytes and milliseconds: 64 bits with a sign."""
+"""The maximum of offsets, rows, bytes and milliseconds: a signed 64-bit integer."""
 UNIT_MS = {unit: durations.UNIT_MS[unit] for unit in ("ms", "s", "m", "h")}
 
 
 def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that was perhaps meant; `cutoff` is how alike it is at least, up to 1."""
+    """The most similar known name, if any; `cutoff` is the least similarity, up to 1."""
     return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` when some known word is close, else nothing."""
+    """`; did you mean ...?` if a known name is similar, otherwise ""."""
     close = nearest_word(word, known)
     return f"; did you mean `{close}`?" if close else ""
 
 
 def shown(node: Node) -> str:
-    """What a user wrote, short enough for a message."""
+    """The user's value, short enough for a message."""
     if isinstance(node, Table):
-        return "a table"
+        return "a mapping"
     if isinstance(node, Items):
         return "a list"
     if node.is_secret:
@@ -50,7 +50,7 @@ def shown(node: Node) -> str:
 
 
 class Reader:
-    """One table of the file, read by the words of one section of the vocabulary."""
+    """One mapping of the file, read by the keywords of one section."""
 
     def __init__(self, table: Table, section: str, problems: list[Problem]) -> None:
         self.table = table
@@ -75,7 +75,7 @@ class Reader:
         return key in self.table.nodes
 
     def text(self, key: str, *, required: bool = False) -> str | None:
-        """A text; numbers count as the text they were written as. Empty is refused."""
+        """A text; a number is taken as its written text. An empty text is refused."""
         node = self._known(key, required)
         if isinstance(node, Scalar) and node.value is not None and node.text:
             return node.text
@@ -122,7 +122,7 @@ class Reader:
         return None
 
     def number(self, key: str) -> int | None:
-        """A whole number from 0 on."""
+        """A whole number, 0 or more."""
         node = self._known(key)
         if node is None:
             return None
@@ -145,7 +145,7 @@ class Reader:
         return None
 
     def tables(self, key: str) -> list[Table]:
-        """The tables of a list."""
+        """The mappings of a list."""
         node = self._known(key)
         if node is None:
             return []
@@ -155,7 +155,7 @@ class Reader:
         return self._tables_of(node)
 
     def named_lists(self, key: str) -> dict[str, list[Table]]:
-        """The tables below each name."""
+        """The mappings of a list, below each name."""
         found: dict[str, list[Table]] = {}
         table = self.table_of(key)
         for name, node in (table.nodes if table else {}).items():
@@ -168,7 +168,7 @@ class Reader:
     def _tables_of(self, items: Items) -> list[Table]:
         for node in items.nodes:
             if not isinstance(node, Table):
-                self.problem(node.place, node.path, f"expected a table; found {shown(node)}")
+                self.problem(node.place, node.path, f"expected a mapping; found {shown(node)}")
         return [node for node in items.nodes if isinstance(node, Table)]
 
     def duration_ms(self, key: str) -> int | None:
@@ -182,14 +182,14 @@ class Reader:
         return self._within_long(key, node, found)
 
     def _within_long(self, key: str, node: Node, value: int) -> int | None:
-        """The value, where Kafka, Spark and Delta can hold it."""
+        """The value, if Kafka, Spark and Delta can hold it."""
         if value <= LONG_MAX:
             return value
         self._wrong(key, node, f", which is more than {LONG_MAX}")
         return None
 
     def texts(self, key: str, *, required: bool = False) -> tuple[str, ...]:
-        """A list of texts, not empty, none twice. `required` here though the word is not always."""
+        """A list of texts, not empty, no duplicates. `required`: also if the keyword is not."""
         node = self._known(key, required)
         if node is None:
             return ()
@@ -203,7 +203,7 @@ class Reader:
             if not isinstance(item, Scalar) or item.value in (None, ""):
                 self.problem(item.place, item.path, f"expected a text, found {shown(item)}")
             elif item.text in values:
-                self.problem(item.place, item.path, f"`{item.text}` is there twice")
+                self.problem(item.place, item.path, f"`{item.text}` is listed twice")
             else:
                 values.append(item.text)
         return tuple(values)
@@ -216,7 +216,7 @@ class Reader:
         return () if node is None else self.texts(key)
 
     def section_of(self, key: str) -> Reader | None:
-        """The table below `key`, to be read by the words of its section."""
+        """The reader of the mapping below `key`, with the keywords of its section."""
         table = self.table_of(key)
         section = WORDS[self.section][key].of
         return None if table is None else Reader(table, section, self.problems)
@@ -231,7 +231,7 @@ class Reader:
         return node
 
     def named_tables(self, key: str) -> dict[str, Reader]:
-        """The readers below a table of user-chosen names."""
+        """The readers below a mapping of user-chosen names."""
         table = self.table_of(key)
         word = WORDS[self.section][key]
         section = word.of
@@ -239,19 +239,21 @@ class Reader:
         for name, node in (table.nodes if table else {}).items():
             assert table is not None
             if not NAME.fullmatch(name):
-                message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+                message = f"`{name}` is not a name: expected a-z, 0-9 and _"
                 self.problem(table.key_places[name], node.path, message)
             if isinstance(node, Table):
                 readers[name] = Reader(node, section, self.problems)
             else:
-                message = f"expected a table with {', '.join(WORDS[section])}; found {shown(node)}"
+                message = (
+                    f"expected a mapping with {', '.join(WORDS[section])}; found {shown(node)}"
+                )
                 self.problem(node.place, node.path, message)
         if word.required and table is not None and not table.nodes:
             self.problem(table.place, table.path, "expected at least one")
         return readers
 
     def plain_texts(self, key: str) -> dict[str, str]:
-        """A table of text: text, as Spark's own settings are written."""
+        """A mapping of text: text, as Spark's own settings are written."""
         table = self.table_of(key)
         values: dict[str, str] = {}
         for name, node in (table.nodes if table else {}).items():
@@ -264,7 +266,7 @@ class Reader:
         return values
 
     def refuse_others(self, word: str, said: str, of: Mapping[str, ModeWords]) -> None:
-        """Note the words that belong to another value of `word` than `said`."""
+        """Record the keywords that belong to another value of `word` than `said`."""
         own = of[said]
         theirs: dict[str, list[str]] = {}
         for name, words in of.items():
@@ -276,7 +278,7 @@ class Reader:
                 self.wrong_at(each, f"{message} {word} is {said}")
 
     def exactly_one(self) -> None:
-        """Note when not exactly one of the section's words is there."""
+        """Record a problem unless exactly one of the section's exclusive keywords is present."""
         words = EXACTLY_ONE[self.section]
         if sum(map(self.has, words)) != 1:
             *others, last = (f"`{each}`" for each in words)
@@ -290,14 +292,14 @@ class Reader:
         return node.place if node else self.table.place
 
     def item_places(self, key: str) -> tuple[Place, ...]:
-        """The places of a list's items, or of the one text in its stead."""
+        """The places of a list's items, or of the single text that replaces the list."""
         node = self.table.nodes.get(key)
         if isinstance(node, Scalar):
             return (node.place,)
         return tuple(item.place for item in node.nodes) if isinstance(node, Items) else ()
 
     def path_of(self, key: str) -> str:
-        """The path of a value, which an environment may have moved."""
+        """The path of a value; a value from an environment has the environment's path."""
         node = self.table.nodes.get(key)
         return node.path if node else self._below(key)
 
@@ -305,11 +307,11 @@ class Reader:
         self.problems.append(Problem(place=place, path=path, message=message))
 
     def wrong_at(self, key: str, message: str) -> None:
-        """Note a problem with the value of a key that is there."""
+        """Record a problem with the value of a key."""
         self.problem(self.place_of(key), self.path_of(key), message)
 
     def _known(self, key: str, required: bool = False) -> Node | None:
-        """The value, or None where there is none to judge; a missing one is noted."""
+        """The value, or None if there is none to check; a missing required one is recorded."""
         node = self.table.nodes.get(key)
         if node is None and (required or WORDS[self.section][key].required):
             self.missing(key)
@@ -320,7 +322,7 @@ class Reader:
         return f"{self.table.path}.{key}" if self.table.path else key
 
     def missing(self, key: str) -> None:
-        """Note that a key is not there."""
+        """Record a missing key."""
         message = f"`{key}` is missing; expected {WORDS[self.section][key].expected}"
         self.problem(self.table.place, self.table.path, message)
 
@@ -333,7 +335,7 @@ class Reader:
 
 
 def as_setting(node: Scalar) -> str:
-    """How Spark writes a value: YAML's yes, On, TRUE are its true; the rest is as it stands."""
+    """A value as Spark writes it: YAML's yes, On, TRUE become true; all others are unchanged."""
     return str(node.value).lower() if isinstance(node.value, bool) else node.text
 
 
@@ -342,6 +344,6 @@ def _text(node: Node) -> str:
 
 
 def _unquote(node: Node) -> str:
-    """The advice for a number or flag that would be right without its quotes."""
+    """The advice for a number or flag that would be valid without its quotes."""
     is_quoted = isinstance(node, Scalar) and node.is_quoted
-    return ", which is a text for its quotes: leave them out" if is_quoted else ""
+    return ", which is a text because of its quotes: leave them out" if is_quoted else ""

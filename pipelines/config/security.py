@@ -1,6 +1,6 @@
-"""The words below `security`: how the brokers of a source or a topic sink are reached.
+"""Reader of a `security` section: how the brokers of a source or a topic sink are reached.
 
-As all readers it notes what is wrong and goes on with harmless values. A password is a reference.
+Like every reader, it records problems and continues with harmless values. Passwords are references.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _FILES = ("ca", "certificate", "key")
 _PASSWORDS = ("password", "key_password")
 _ELSEWHERE = "expected ${secret:env:NAME}, ${secret:file:/path}, file:/path or env:NAME"
 _UNKNOWN = "env:UNKNOWN"
-"""In the place of a value that is not looked at, as every value may be."""
+"""Placeholder of a value that is not known: every check accepts it."""
 
 
 def settings_of(reader: Reader) -> dict[str, str]:
-    """A client's settings by their names, as far as they are known; none: plaintext."""
+    """A client's settings by name, as far as they are known; empty: plaintext."""
     own = reader.section_of("security")
     if own is None:
         return {}
@@ -41,7 +41,7 @@ def _value(own: Reader, word: str) -> str | None:
     if text is None:
         return None
     if word in _PASSWORDS and not _is_elsewhere(own, word, text):
-        own.wrong_at(word, f"a password does not stand in this file: {_ELSEWHERE}")
+        own.wrong_at(word, f"a password must not be in this file: {_ELSEWHERE}")
         return _UNKNOWN
     return os.path.abspath(text) if word in _FILES else text
 
@@ -53,13 +53,13 @@ def _is_elsewhere(own: Reader, word: str, text: str) -> bool:
 
 
 def _judge(own: Reader, found: dict[str, str]) -> None:
-    """Note what a client would refuse, where the words that the others go by are known."""
+    """Record what a client would refuse, if the keywords that decide it are known."""
     nodes = own.table.nodes
     there = {word: node for word, node in nodes.items() if isinstance(node, Scalar)}
     unknown = [word for word in NAMES if word in there and there[word].is_unknown]
     wrong = [w for w in ("protocol", "mechanism") if w in nodes and NAMES[w] not in found]
     if "protocol" not in nodes or wrong:
-        return  # which was said, or is not known
+        return  # recorded already, or not known
     try:
         parse_security(found | {NAMES[word]: _UNKNOWN for word in unknown})
     except ValueError as error:

@@ -1,7 +1,8 @@
-"""A pipeline file as YAML again: one environment laid over it, its variables replaced if asked for.
+"""The YAML output of `show`: a pipeline file with one environment merged in, variables optionally
+replaced.
 
-Secrets are never read here: they stay the references that they are. What comes out is a pipeline
-file that means the same; numbers and flags are written as they were, since a topic may be `010`.
+Secrets are never read here: they stay references. The output is an equivalent pipeline file.
+Numbers and flags keep their written form, because a topic may be named `010`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _WIDTH = 100
 
 
 def as_yaml(tree: Table, *, resolved: bool) -> str:
-    """The file's words without comments; `resolved`: with values where variables were."""
+    """The file without its comments; `resolved`: with variables replaced by their values."""
     pairs = []
     for key, node in tree.nodes.items():
         if key == "environments":
             continue
         if key == "vars" and resolved and isinstance(node, Table):
-            # What refers to a secret by its variable still does.
+            # A variable that refers to a secret stays a reference.
             node = _only_secrets(node)
             if not node.nodes:
                 continue
@@ -63,5 +64,5 @@ def _scalar(node: Scalar, resolved: bool) -> yaml.ScalarNode:
 
 
 def _text(text: str) -> yaml.ScalarNode:
-    """Lines stay lines: a folded SELECT is one long one, a block stays a block."""
+    """Keep the lines: a folded SELECT is one long line, a block stays a block."""
     return yaml.ScalarNode(_TEXT, text, style="|" if "\n" in text.rstrip("\n") else None)

@@ -1,6 +1,6 @@
-"""One sink of a pipeline file, read by the words that its mode has.
+"""Reader of one sink of a pipeline file, by the keywords of its mode.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
 
 
 def sink_of(name: str, reader: Reader) -> Sink:
-    """The sink that a table of the file says."""
+    """The sink of a section."""
     kind = reader.choice("type") or "delta"
     said = reader.choice("mode")
     mode = Mode(said or "append")
@@ -59,7 +59,9 @@ def sink_of(name: str, reader: Reader) -> Sink:
         message = "an aggregate that comes later would miss what was folded before"
         reader.wrong_at("schema_evolution", f"{message}: expected none or widen with mode merge")
     if reader.choice("delivery") == "at_least_once":
-        reader.wrong_at("delivery", "a table has each row once: expected exactly_once, or no word")
+        reader.wrong_at(
+            "delivery", "a table has each row once: expected exactly_once, or no `delivery`"
+        )
     path = reader.text("path")
     return Sink(
         name=name,
@@ -95,7 +97,7 @@ def _constraints(reader: Reader) -> dict[str, Placed]:
     for name, node in (table.nodes if table else {}).items():
         assert table is not None
         if not NAME.fullmatch(name):
-            message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+            message = f"`{name}` is not a name: expected a-z, 0-9 and _"
             reader.problem(table.key_places[name], node.path, message)
         if isinstance(node, Scalar) and node.is_unknown:
             continue
@@ -115,7 +117,7 @@ def _upkeep(sink: Reader, chore: Chore) -> Upkeep | None:
         return None
     keep_ms = reader.duration_ms("keep") if chore is Chore.VACUUM else None
     if keep_ms is not None and keep_ms < KEEP_MS_MIN:
-        message = "expected 168h at least: a reader may be at those files yet, and Delta refuses it"
+        message = "expected 168h at least: a reader may still use those files, and Delta refuses it"
         reader.wrong_at("keep", message)
     every = batches(reader, "every")
     within_ms = reader.duration_ms("within") or BUDGET_MS
@@ -132,7 +134,7 @@ def _latest(reader: Reader, keys: tuple[str, ...], mode: Mode) -> Latest:
             reader.wrong_at("order_by", f"`{column}` is a key: it does not order the rows of one")
     has_condition = reader.has("delete_when")
     if reader.has("on_delete") and not has_condition:
-        message = "`delete_when` is missing, which says what deletes"
+        message = "`delete_when` is missing, which selects the deleting rows"
         reader.wrong_at("on_delete", message)
     return Latest(
         columns=columns,
@@ -183,7 +185,7 @@ def _aggregates(reader: Reader, keys: tuple[str, ...]) -> tuple[Aggregate, ...]:
 
 
 def _hint(text: str) -> str:
-    """What was perhaps meant by an aggregate that there is not."""
+    """A suggestion for an unknown aggregate."""
     if re.match(r"(avg|mean)\(", text, re.IGNORECASE):
         return ": averages cannot be added up, keep a sum and a count"
     match = _CALL.fullmatch(text)

@@ -1,6 +1,6 @@
-"""One source of a pipeline file: where it reads, from where, how much at once, what values are.
+"""Reader of one source of a pipeline file: its topics, start, batch limits and decoding.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipelines.model.test_case import Record
 
 
 def source_of(name: str, reader: Reader) -> Source:
-    """The source that a table of the file says."""
+    """The source of a section."""
     kind = reader.choice("type") or "josefine"
     if reader.has("type"):
         reader.refuse_others("type", kind, TYPES)
@@ -40,7 +40,7 @@ def source_of(name: str, reader: Reader) -> Source:
         try:
             re.compile(pattern)
         except re.error as error:
-            reader.wrong_at("pattern", f"`{pattern}` is no regular expression: {error}")
+            reader.wrong_at("pattern", f"`{pattern}` is not a valid regular expression: {error}")
     assigned = partitions_of(reader)
     reader.exactly_one()
     topics = topics or tuple(dict.fromkeys(each.topic for each in assigned))
@@ -69,7 +69,7 @@ def source_of(name: str, reader: Reader) -> Source:
 
 
 def group_problems(sources: Mapping[str, Source], tree: Table) -> Iterator[Problem]:
-    """Groups that two sources would move."""
+    """Refuse a consumer group that two sources would both commit to."""
     first: dict[str, str] = {}
     for source in sources.values():
         other = first.setdefault(source.commit_group or "", source.name)
@@ -80,14 +80,14 @@ def group_problems(sources: Mapping[str, Source], tree: Table) -> Iterator[Probl
 
 
 OF_BROKERS = ("josefine", "kafka")
-"""Types of sources that are read over Kafka's protocol: the same reader and the same words."""
+"""Types of sources that are read over Kafka's protocol: same reader, same keywords."""
 
 _STARTS: Mapping[str, tuple[str, ...]] = {
     "file": ("earliest", "latest"),
     "rate": ("latest", "last", "ago", "timestamp"),
     "memory": ("earliest", "latest", "last"),
 }
-"""Type of a local source → where it may begin, the first by default."""
+"""Type of a local source → its possible starts, the default first."""
 
 
 def _local(name: str, kind: str, reader: Reader) -> Source:
@@ -147,7 +147,9 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
 def _limit(reader: Reader) -> Limit:
     rows, least = reader.positive("rows"), reader.positive("min_rows")
     if rows is not None and least is not None and least > rows:
-        reader.wrong_at("min_rows", f"{least} is more than `rows`, {rows}: no batch would be both")
+        reader.wrong_at(
+            "min_rows", f"{least} is more than `rows`, {rows}: no batch can satisfy both"
+        )
     if reader.has("max_delay") and not reader.has("min_rows"):
         reader.wrong_at("max_delay", "`min_rows` is missing, which it ends the waiting for")
     return Limit(

@@ -1,4 +1,4 @@
-"""The words of a source: literal tables, which `keywords.py` takes in."""
+"""The keywords of a source: literal tables, which `keywords.py` includes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         ),
         "bootstrap": Word(expected="host:port[,host:port]", kind=Kind.TEXT),
         "security": Word(
-            expected="a table with protocol and what it needs: ca, username, password ...",
+            expected="a mapping with protocol and what it needs: ca, username, password ...",
             kind=Kind.SECTION,
             of="security",
         ),
         "topics": Word(expected="a list of topic names", kind=Kind.TEXTS),
         "pattern": Word(expected="a regular expression for whole topic names", kind=Kind.TEXT),
         "assign": Word(
-            expected="a table of topic: a list of its partitions that are read, such as [0, 2]",
+            expected="a mapping of topic: a list of its partitions that are read, such as [0, 2]",
             kind=Kind.PARTITIONS,
         ),
         "path": Word(
@@ -37,16 +37,18 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.TEXT,
         ),
         "rows_per_second": Word(expected="a whole number above 0", kind=Kind.COUNT),
-        "records": Word(expected="a list of tables with key, value", kind=Kind.TABLES, of="record"),
+        "records": Word(
+            expected="a list of mappings with key, value", kind=Kind.TABLES, of="record"
+        ),
         "start": Word(
-            expected="earliest, latest, table, or a table with one of timestamp, ago, last, group, "
-            "offsets",
+            expected="earliest, latest, table, or a mapping with one of timestamp, ago, last, "
+            "group, offsets",
             kind=Kind.CHOICE,
             choices=("earliest", "latest", "table"),
             of="start",
         ),
         "stop": Word(
-            expected="latest, null, or a table with one of timestamp, ago, group, offsets",
+            expected="latest, null, or a mapping with one of timestamp, ago, group, offsets",
             kind=Kind.CHOICE,
             choices=("latest", "null"),
             of="stop",
@@ -62,15 +64,17 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             choices=("fail", "skip_and_record"),
         ),
         "limit": Word(
-            expected="a table with rows, bytes, min_rows, max_delay", kind=Kind.SECTION, of="limit"
+            expected="a mapping with rows, bytes, min_rows, max_delay",
+            kind=Kind.SECTION,
+            of="limit",
         ),
-        "split": Word(expected="a table with rows, min_tasks", kind=Kind.SECTION, of="split"),
+        "split": Word(expected="a mapping with rows, min_tasks", kind=Kind.SECTION, of="split"),
         "headers": Word(expected="true or false", kind=Kind.FLAG),
         "commit_group": Word(
-            expected="the consumer group in which lag tools see how far all sinks are",
+            expected="the consumer group whose offsets show lag tools how far all sinks are",
             kind=Kind.TEXT,
         ),
-        "decode": Word(expected="a table with value, key", kind=Kind.SECTION, of="decode"),
+        "decode": Word(expected="a mapping with value, key", kind=Kind.SECTION, of="decode"),
     },
     "security": {
         "protocol": Word(
@@ -80,7 +84,7 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
         "ca": Word(
-            expected="a PEM file of the authorities that are believed; else the system's",
+            expected="a PEM file of the trusted authorities; by default the system's",
             kind=Kind.TEXT,
         ),
         "certificate": Word(
@@ -112,7 +116,7 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "last": Word(expected="a number of records of each partition", kind=Kind.COUNT),
         "group": Word(expected="a consumer group", kind=Kind.TEXT),
         "offsets": Word(
-            expected="a table of topic: a table of partition: offset", kind=Kind.OFFSETS
+            expected="a mapping of topic: a mapping of partition: offset", kind=Kind.OFFSETS
         ),
     },
     "stop": {
@@ -120,7 +124,7 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "ago": Word(expected="a duration such as 10m", kind=Kind.DURATION),
         "group": Word(expected="a consumer group", kind=Kind.TEXT),
         "offsets": Word(
-            expected="a table of topic: a table of partition: offset", kind=Kind.OFFSETS
+            expected="a mapping of topic: a mapping of partition: offset", kind=Kind.OFFSETS
         ),
     },
     "limit": {
@@ -136,7 +140,7 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "min_tasks": Word(expected="the number of tasks of a batch, at least", kind=Kind.COUNT),
     },
 }
-"""Section → word → what belongs there: `source` and the sections below it but `decode`."""
+"""Section → keyword → what is expected: `source` and its sections except `decode`."""
 
 _OF_STREAMS = ("start", "limit", "decode")
 
@@ -165,4 +169,4 @@ TYPES: Mapping[str, ModeWords] = {
     "memory": ModeWords(required=("records",), allowed=("headers", *_OF_STREAMS)),
     "delta": ModeWords(required=("schema",), allowed=("path", "table")),
 }
-"""Type of a source → its own words; those of other types are refused."""
+"""Type of a source → its own keywords; those of other types are refused."""

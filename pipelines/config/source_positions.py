@@ -1,7 +1,7 @@
-"""Where in the file a character of a value stands: in quotes, folded or as a block.
+"""Source positions: the place in the file of one character of a value, quoted, folded or a block.
 
-The value and what is written are laid beside each other without their white space; where they are
-not the same then (an escape, a replaced variable), the place of the whole value has to do.
+The value and the written text are compared without white space. Where they still differ (an
+escape, a replaced variable), the result is the place of the whole value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def place_at(placed: Placed, index: int) -> Place:
 
 
 def _body(written: str) -> tuple[int, int]:
-    """Where the value is in what is written: without quotes, without the line of `|` or `>`."""
+    """Where the value starts in the written text: after the quote, after the line of `|` or `>`."""
     if written[:1] in ("'", '"'):
         return 1, len(written) - 1
     if written[:1] in ("|", ">"):

@@ -1,6 +1,6 @@
-"""Which partitions a source reads, from where, and to where, as a pipeline file says it.
+"""Reader of a source's partitions, `start` and `stop`.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pipelines.config.units import time_ms
 from pipelines.model.pipeline import End, Source, Start
 
 TABLE = "table"
-"""The start that is where the sink's table ends."""
+"""The start at the end offsets of the sink's table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """Which topics a source reads, and which partitions of them, if not all."""
+    """The topics of a source, and their partitions if it does not read all."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -33,7 +33,7 @@ class Reads:
 
 
 def partitions_of(reader: Reader) -> tuple[TopicPartition, ...]:
-    """What is below `assign`."""
+    """The partitions below `assign`."""
     table = reader.table_of("assign")
     found: list[TopicPartition] = []
     if table is not None and not table.nodes:
@@ -51,14 +51,14 @@ def partitions_of(reader: Reader) -> tuple[TopicPartition, ...]:
                 message = f"expected a partition's number, from 0 on; found {shown(item)}"
                 reader.problem(item.place, item.path, message)
             elif TopicPartition(topic, number) in found:
-                reader.problem(item.place, item.path, f"`{number}` is there twice")
+                reader.problem(item.place, item.path, f"`{number}` is listed twice")
             else:
                 found.append(TopicPartition(topic, number))
     return tuple(sorted(found))
 
 
 def start_of(reader: Reader, reads: Reads) -> Start:
-    """Where the source of a table begins."""
+    """The start of a source section."""
     if not isinstance(reader.table.nodes.get("start"), Table):
         text = reader.choice("start") or "earliest"
         return Start(option="startingOffsets", text=text, by_table=text == TABLE)
@@ -83,7 +83,7 @@ def start_of(reader: Reader, reads: Reads) -> Start:
 
 
 def _as_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """As the connector's options have them."""
+    """Offsets in the format of the connector's options."""
     by_topic: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         by_topic.setdefault(topic, {})[str(number)] = offset
@@ -91,7 +91,7 @@ def _as_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def end_of(reader: Reader, reads: Reads) -> End | None:
-    """Where a run of the source ends, below `stop`; None: at what is there."""
+    """The end of a run, below `stop`; None: the end offsets at the start of the run."""
     if not isinstance(reader.table.nodes.get("stop"), Table):
         reader.choice("stop")
         return None
@@ -113,7 +113,7 @@ def end_of(reader: Reader, reads: Reads) -> End | None:
 def stop_problems(
     sources: Mapping[str, Source], every_ms: int | None, tree: Table
 ) -> Iterator[Problem]:
-    """Ends of a run that has none."""
+    """Refuse `stop` for a run that has no end."""
     for source in sources.values():
         if source.stop is not None and every_ms is not None:
             place, path = place_in(tree, "sources", source.name, "stop")
@@ -123,7 +123,7 @@ def stop_problems(
 
 
 def offsets_of(reader: Reader, reads: Reads) -> dict[TopicPartition, int]:
-    """The offset of each partition below `offsets`."""
+    """The offsets of the partitions below `offsets`."""
     table = reader.table_of("offsets")
     found: dict[TopicPartition, int] = {}
     for topic, node in (table.nodes if table else {}).items():
@@ -133,7 +133,7 @@ def offsets_of(reader: Reader, reads: Reads) -> dict[TopicPartition, int]:
         if wrong:
             reader.problem(table.key_places[topic], path, wrong)
         if not isinstance(node, Table) or not node.nodes:
-            message = f"expected a table of partition: offset; found {shown(node)}"
+            message = f"expected a mapping of partition: offset; found {shown(node)}"
             reader.problem(node.place, path, message)
             continue
         for number, value in node.nodes.items():
@@ -148,6 +148,7 @@ def offsets_of(reader: Reader, reads: Reads) -> dict[TopicPartition, int]:
             offset = value.value if isinstance(value, Scalar) else None
             if isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0:
                 found[partition] = offset
+            # An unknown variable may hold a valid offset, so it is not reported.
             elif not (isinstance(value, Scalar) and value.is_unknown):
                 message = f"expected an offset, a whole number from 0 on; found {shown(value)}"
                 reader.problem(value.place, value.path, message)
@@ -162,7 +163,7 @@ def offsets_of(reader: Reader, reads: Reads) -> dict[TopicPartition, int]:
 
 
 def _not_read(topic: str, reads: Reads) -> str:
-    """Why a source reads no such topic; "" where it does, or nobody can say."""
+    """Why a source does not read a topic; "" if it does or if that is unknown."""
     topics, pattern = reads.topics, reads.pattern
     if topics and topic not in topics:
         hint = nearest(topic, topics) or f"; expected one of: {', '.join(topics)}"

@@ -1,4 +1,4 @@
-"""The tests of a pipeline file: records that are given, rows that are expected. Read, not run."""
+"""Reader of a pipeline file's tests: given records and expected rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipelines.model.test_case import Case, Expectation, Record
 
 
 def cases_of(top: Reader, pipeline: Pipeline) -> tuple[Case, ...]:
-    """The file's tests, in its order."""
+    """The tests in file order."""
     cases: list[Case] = []
     for table in top.tables("tests"):
         reader = Reader(table, "test", top.problems)
         name = reader.text("name") or ""
         if name in [case.name for case in cases]:
-            reader.wrong_at("name", f"`{name}` is there twice")
+            reader.wrong_at("name", f"`{name}` is listed twice")
         given = _given(reader, pipeline)
         expected = tuple(
             _expectation(node, each, pipeline)
@@ -36,7 +36,7 @@ def cases_of(top: Reader, pipeline: Pipeline) -> tuple[Case, ...]:
 
 
 def topic_of(source: Source) -> str:
-    """The topic of a record that says none."""
+    """The default topic of a record."""
     return source.topics[0] if source.topics else source.name
 
 

@@ -1,6 +1,6 @@
-"""The words of a sink that writes a topic, and what its topic must not be.
+"""Reader of the keywords of a topic sink, and the rules for its topic.
 
-As all readers it notes what is wrong and goes on with harmless values.
+Like every reader, it records problems and continues with harmless values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _PORT = r"0*([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-
 _ONE = rf"([^\s:,\[\]]+|\[[^\s,\[\]]+\]):{_PORT}"
 ADDRESS = re.compile(rf"{_ONE}(,{_ONE})*")
 TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-NO_TOPIC = "is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
+NO_TOPIC = "is not a valid topic name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
 
 
 def target_of(reader: Reader, mode: str | None) -> SinkTopic:
-    """What the words of a sink say of its topic; no `bootstrap` means the source's."""
+    """The topic of a sink section; without `bootstrap`, the source's brokers are used."""
     if mode not in (None, "append"):
         reader.wrong_at("mode", f"a topic only grows: expected append; found `{mode}`")
     topic = reader.text("topic", required=True)
@@ -46,7 +46,7 @@ def target_of(reader: Reader, mode: str | None) -> SinkTopic:
 
 
 def address_of(reader: Reader, *, required: bool = False) -> str | None:
-    """The brokers' addresses below `bootstrap`."""
+    """The broker addresses below `bootstrap`."""
     bootstrap = reader.text("bootstrap", required=required)
     if bootstrap and not ADDRESS.fullmatch(bootstrap):
         expected = WORDS[reader.section]["bootstrap"].expected
@@ -56,8 +56,8 @@ def address_of(reader: Reader, *, required: bool = False) -> str | None:
 
 
 def with_brokers(pipeline: Pipeline) -> Pipeline:
-    """Each topic sink with brokers: where the file names none, its source's, reached as the source
-    reaches them unless the sink says its own."""
+    """Each topic sink with brokers: by default those of its source, with the source's security
+    settings unless the sink has its own."""
     sinks = {name: _with_brokers(pipeline, sink) for name, sink in pipeline.sinks.items()}
     return replace(pipeline, sinks=sinks)
 
@@ -73,7 +73,7 @@ def _with_brokers(pipeline: Pipeline, sink: Sink) -> Sink:
 
 
 def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """What is wrong with the topics that a pipeline writes."""
+    """Record the problems of the topics that a pipeline writes."""
     for sink in pipeline.sinks.values():
         target = sink.topic
         if target is None:
@@ -91,23 +91,23 @@ def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
         place, path = place_in(tree, "sinks", sink.name, "topic")
         for source in pipeline.sources.values():
             if reads(source, target):
-                message = f"source `{source.name}` reads it: its rows would come round for ever"
+                message = f"source `{source.name}` reads it: its rows would be read again forever"
                 yield Problem(place=place, path=path, message=message)
         name = sink_id(pipeline.name, sink.name, target.topic)
         if len(name) > SINK_ID_MAX:
-            message = f"pipeline, sink and topic have {len(name)} letters together in {name}"
+            message = f"pipeline, sink and topic have {len(name)} characters together in {name}"
             message = f"{message}: expected {SINK_ID_MAX} at most"
             yield Problem(place=place, path=path, message=message)
 
 
 def columns_named(sink: Sink) -> Iterator[tuple[str, Place]]:
-    """(column, place) of what the file names of a topic sink's input."""
+    """(column, place) of each input column that a topic sink names."""
     if sink.topic is not None and sink.topic.key:
         yield sink.topic.key, sink.topic.key_place
 
 
 def reads(source: Source, target: SinkTopic) -> bool:
-    """Whether a source reads the topic that a sink writes, as far as their words say."""
+    """Whether a source reads the topic that a sink writes, as far as the file shows."""
     if source.local is not None or not target.topic or not target.bootstrap:
         return False
     if {*source.bootstrap.split(",")}.isdisjoint(target.bootstrap.split(",")):

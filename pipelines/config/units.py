@@ -1,4 +1,4 @@
-"""Values of a pipeline file that have a unit of their own: times, sizes, batches, pauses."""
+"""Values with a unit: times, sizes, batch counts, pauses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def time_ms(reader: Reader, key: str) -> int | None:
-    """A time in milliseconds since 1970; None where there is none to read."""
+    """A time in milliseconds since 1970; None if there is no valid one."""
     text = reader.text(key) if reader.has(key) else None
     found = moment_ms(text) if text else None
     if text and found is None:

@@ -1,8 +1,9 @@
-"""The tree of a pipeline file to a Pipeline: every word known, every reference resolved.
+"""The validator: the tree of a pipeline file to a Pipeline with known keywords and resolved
+references.
 
-Offline: no Spark, no broker, no look at the tables. What only Spark can judge (SQL, columns) is
-left to `inspect/plan.py`, and what a linter can know of it to `lint/lint.py`. All problems are
-found before any is raised.
+Offline: no Spark, no broker, no access to tables. `inspect/plan.py` checks what only Spark can
+check (SQL, columns), and `lint/lint.py` the part of it that is possible without Spark. All problems
+are found before any is raised.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from pipelines.model.retry_policy import PAUSES_MS, Restart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A file and all that is wrong with it; with problems, the pipeline is what could be read."""
+    """A file and all its problems; if there are any, the pipeline is only what could be read."""
 
     pipeline: Pipeline
     problems: list[Problem]
@@ -45,7 +46,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DeadLetters:
-    """What the file says of them."""
+    """The values of the `dead_letter` section."""
 
     path: str | None = None
     table: str | None = None
@@ -55,9 +56,10 @@ class _DeadLetters:
 def read_pipeline(
     file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
 ) -> Pipeline:
-    """Read and validate a file as it is in one environment, with its secrets.
+    """Read and validate a file in one environment, with its secrets.
 
-    Raises ConfigError, whose text is one line per problem; WrongUsageError for no such environment.
+    Raises ConfigError, whose text is one line per problem, and WrongUsageError for an unknown
+    environment.
     """
     examined = examine(read_text(file), os.fspath(file), Variables(env=env), environment)
     if any(problem.stops_run for problem in examined.problems):
@@ -80,7 +82,7 @@ def _at_top(file: str | os.PathLike[str], message: str) -> Problem:
 
 
 def examine(text: str, file: str, variables: Variables, environment: str | None = None) -> Examined:
-    """Read a file's text. Raises ConfigError for what is no YAML; all else is in the answer."""
+    """Read a file's text. Raises ConfigError for invalid YAML; returns all other problems."""
     loaded = load_all(text, file, variables, environment)
     problems = loaded.problems
     pipeline = replace(
@@ -106,7 +108,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     _version(top)
     name = top.text("name") or "unnamed"
     if not NAME.fullmatch(name):
-        top.wrong_at("name", f"`{name}` is not a name: expected lower-case letters, digits and _")
+        top.wrong_at("name", f"`{name}` is not a name: expected a-z, 0-9 and _")
     _environments(top)
     spark = top.section_of("spark")
     conf = spark.table_of("conf") if spark else None
@@ -157,15 +159,15 @@ def _environments(top: Reader) -> None:
         assert table is not None
         at = table.key_places[name]
         if not NAME.fullmatch(name):
-            message = f"`{name}` is not a name: expected lower-case letters, digits and _"
+            message = f"`{name}` is not a name: expected a-z, 0-9 and _"
             top.problem(at, node.path, message)
         if not isinstance(node, Table):
-            message = f"expected a table with what differs there; found {shown(node)}"
+            message = f"expected a mapping with what differs there; found {shown(node)}"
             top.problem(node.place, node.path, message)
 
 
 def _checkpoint(spark: Reader | None) -> str:
-    """ "" where the file does not say."""
+    """ "" if the file does not set it."""
     path = spark.text("checkpoint") if spark else None
     return folder(path) if path else ""
 
@@ -223,7 +225,7 @@ def _threshold(dead_letter: Reader) -> Threshold | None:
 
 
 def _trigger(top: Reader) -> tuple[int | None, bool]:
-    """(milliseconds between two batches, whether there is only one)."""
+    """(milliseconds between two batches or None, whether there is only one batch)."""
     reader = top.section_of("trigger")
     if reader is None:
         return None, False
@@ -275,6 +277,7 @@ def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> N
     for name in _in_circles(pipeline):
         note("transforms", name, "inputs", f"`{name}` is its own input, directly or through others")
     if len(problems) > before:
+        # The lineage of a broken graph is incomplete: further problems would be consequences.
         return
     for sink in pipeline.sinks.values():
         sources = lineage(pipeline, sink.input)[0] if sink.input else ()

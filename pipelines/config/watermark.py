@@ -1,7 +1,8 @@
-"""`watermark` of a transform: what it says, and what a sink of its rows may not have.
+"""Reader of a transform's `watermark`, and the features that a stateful stream excludes.
 
-In front of a state everything runs in Spark's own stream, where no batch can be looked at: what
-needs a batch there is refused by name. As all readers it notes what is wrong and goes on.
+Everything upstream of a state runs in Spark's own stream, where a batch cannot be inspected. So
+each feature that needs a batch there is refused by name. Like every reader, it records problems and
+continues.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pipelines.model.watermark import Watermark
 
 
 def watermarks_of(reader: Reader, inputs: tuple[str, ...]) -> tuple[Watermark, ...]:
-    """Those of a transform, in the file's order."""
+    """The watermarks of a transform, in file order."""
     if not reader.has("watermark"):
         return ()
     found = []
@@ -42,7 +43,7 @@ def watermarks_of(reader: Reader, inputs: tuple[str, ...]) -> tuple[Watermark, .
 
 
 def watermark_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """What does not go together with a transform that has a state."""
+    """Record the features that do not work with a stateful transform."""
     for transform in pipeline.transforms.values():
         if transform.watermarks:
             for key, message in _of_transform(pipeline, transform):
@@ -58,7 +59,7 @@ def watermark_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
 
 def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[str, str]]:
     if transform.function:
-        yield "python", "a function has no state: expected `sql` beside `watermark`"
+        yield "python", "a function cannot be stateful: expected `sql` with `watermark`"
     without = [n for n in transform.inputs if n not in {w.input for w in transform.watermarks}]
     if without:
         yield "watermark", f"expected column and delay of each input; missing: {', '.join(without)}"
@@ -66,10 +67,12 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
     for name in names:
         each = pipeline.transforms[name]
         if each.watermarks:
-            message = f"behind `{name}`, which has a state, another one is not supported yet"
+            message = f"a second stateful transform, after `{name}`, is not supported yet"
             yield "watermark", message
         elif each.function:
-            message = f"the function of `{name}` in front of a state is not supported yet"
+            message = (
+                f"the function of `{name}` upstream of a stateful transform is not supported yet"
+            )
             yield "inputs", message
     below = [lineage(pipeline, name)[0] for name in transform.inputs]
     sources = [name for each in below for name in each]
@@ -81,8 +84,8 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
     tables = sorted(inputs_of(pipeline, transform.name) & pipeline.lookups.keys())
     if tables:
         message = (
-            f"a table (`{tables[0]}`) in front of a state is not supported yet: join it in a "
-            "transform behind"
+            f"a table (`{tables[0]}`) upstream of a stateful transform is not supported yet: join "
+            "it in a downstream transform"
         )
         yield "inputs", message
 
@@ -90,17 +93,17 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
 def _of_sink(pipeline: Pipeline, sink: Sink, stateful: Transform) -> Iterator[tuple[str, str]]:
     others = {*lineage(pipeline, sink.input)[0]} - {*lineage(pipeline, stateful.name)[0]}
     if others:
-        message = f"`{min(others)}` comes beside `{stateful.name}`, which has a state"
+        message = f"`{min(others)}` is joined in next to `{stateful.name}`, which is stateful"
         yield "inputs", f"{message}: expected it among that one's inputs"
     above = {*pipeline.sources, *lineage(pipeline, stateful.name)[1]} - {stateful.name}
     for name in lineage(pipeline, sink.input)[1]:
         if name == stateful.name or name in above:
             continue
-        beside = [one for one in pipeline.transforms[name].inputs if one in above]
-        if beside:
+        outside = [one for one in pipeline.transforms[name].inputs if one in above]
+        if outside:
             message = (
-                f"`{name}` reads `{beside[0]}` beside `{stateful.name}`, whose rows are of other "
-                "batches: expected only what is made of the latter, and tables"
+                f"`{name}` reads `{outside[0]}` next to `{stateful.name}`, whose rows come from "
+                "other batches: expected only inputs made of the latter, and tables"
             )
             yield "inputs", message
 
@@ -116,29 +119,29 @@ def _of_sources(pipeline: Pipeline, stateful: Transform, tree: Table) -> Iterato
             yield _problem(tree, "sources", name, key, message)
         if source.skips_losses:
             message = (
-                f"expected fail: `{stateful.name}` has a state in the checkpoint, which a loss "
-                "that is passed over sets aside"
+                f"expected fail: `{stateful.name}` has state in the checkpoint, and recording a "
+                "loss discards the checkpoint"
             )
             yield _problem(tree, "sources", name, "on_data_loss", message)
 
 
 def _of_checks(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """In front of a state nobody counts a batch's rows; behind it a row is of no one record."""
+    """Upstream of a state, rows of a batch are not counted; downstream, a row has many records."""
     stateful = [t for t in pipeline.transforms.values() if t.watermarks]
     for check in pipeline.checks.values():
         for transform in stateful:
             sources, transforms = lineage(pipeline, transform.name)
             if check.on in {*sources, *transforms} - {transform.name}:
                 message = (
-                    f"`{check.on}` is in front of `{transform.name}`, which has a state: a check "
+                    f"`{check.on}` is upstream of `{transform.name}`, which is stateful: a check "
                     "there is not supported yet"
                 )
                 yield _problem(tree, "checks", check.name, "on", message)
-        behind = {check.on, *lineage(pipeline, check.on)[1]} & {t.name for t in stateful}
-        if behind and check.action is Action.DEAD_LETTER:
+        passed = {check.on, *lineage(pipeline, check.on)[1]} & {t.name for t in stateful}
+        if passed and check.action is Action.DEAD_LETTER:
             message = (
-                f"a row of `{check.on}` is of many records: expected warn, drop or fail behind "
-                f"`{min(behind)}`, which has a state"
+                f"a row of `{check.on}` comes from many records: expected warn, drop or fail "
+                f"downstream of `{min(passed)}`, which is stateful"
             )
             yield _problem(tree, "checks", check.name, "action", message)
 

@@ -1,1 +1,1 @@
-"""Bytes of a value to columns, with the reason for each bad one."""
+"""The value formats: bytes to columns, with the reason for each bad value."""

@@ -1,4 +1,4 @@
-"""Avro records to a struct, and the reason for every value that is none."""
+"""The Avro format: records to a struct, with the reason for each bad value."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Decoder:
-    """One schema's reader: bytes to (value, why not). `text_by`: where the writers' schemas are;
-    None: the records are not framed, and written by this schema.
+    """The decoder of one reader schema: bytes to (value, reason). `text_by`: lookup of the writer
+    schemas; None: the records are not framed and were written with the reader schema.
 
-    A schema that does not fit the reader's is a reason of each of its records.
+    If a writer schema does not match the reader schema, each of its records gets that reason.
     """
 
     def __init__(self, schema: str, text_by: TextBy | None = None) -> None:
@@ -63,11 +63,11 @@ class Decoder:
 
 
 _decoders: dict[tuple[str, str | None], Decoder] = {}
-"""Of this process: Spark uses a Python worker for many batches."""
+"""One cache per process: Spark reuses a Python worker for many batches."""
 
 
 def decoder_of(schema: str, registry: str | None) -> Decoder:
-    """A decoder that lives as long as the process. `registry`: its address, OWN or None."""
+    """The cached decoder of this process. `registry`: its address, OWN or None."""
     if (schema, registry) not in _decoders:
         text_by: TextBy | None = None
         if registry == OWN:
@@ -88,7 +88,7 @@ def _own(schema: str) -> TextBy:
 
 
 def arrow_of(kind: Type) -> pa.DataType:
-    """Arrow's type of what `reader_of` gives, as Spark has it of the columns (`columns_of`)."""
+    """The Arrow type of the values of `reader_of`, equal to Spark's type of `columns_of`."""
     import pyarrow as pa
 
     if kind.kind == "union":

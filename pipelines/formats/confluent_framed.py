@@ -1,7 +1,7 @@
-"""Values in Confluent's frame whose format does not need the schema that the frame names.
+"""Confluent-framed values of a format that does not need the writer schema.
 
-JSON says itself what it is: the zero and the schema's number are taken away, the rest is what the
-format within expects. The registry is not asked.
+JSON is self-describing: the zero byte and the schema id are removed, and the inner format decodes
+the rest. The registry is not queried.
 
 Source: "Wire format" of Confluent's Schema Registry documentation.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FramedValues:
-    """The values of `inner`, each behind a frame."""
+    """A format whose values are those of `inner`, each after a frame."""
 
     inner: Values
 
@@ -47,7 +47,7 @@ def behind_frame(data: Column) -> Column:
 
 
 def _misframed(data: Column) -> Column:
-    """Why bytes are in no frame, in the words of `wire_format.split`; null where they are."""
+    """Why bytes are not framed, with the texts of `wire_format.split`; null if they are framed."""
     from pyspark.sql import functions as F  # noqa: N812
 
     first, length = F.hex(F.substr(data, F.lit(1), F.lit(1))), F.octet_length(data)

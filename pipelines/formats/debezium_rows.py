@@ -1,7 +1,7 @@
-"""Debezium's envelopes to a struct with the row in it, and the reason for all that is none.
+"""The Debezium format: envelopes to a struct with the row, and the reason for each bad one.
 
-Of every operation the row is known: `after`, or of a delete `before`. A truncate says of no row
-what it is, and is bad, as is an envelope without the row that its operation has.
+The row of an operation is `after`, or for a delete `before`. A truncate contains no row and is bad,
+as is an envelope without the row that its operation requires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EnvelopeInJson:
-    """An envelope alone, or as `payload` beside its schema, as JSON."""
+    """JSON: an envelope alone, or as `payload` next to its schema."""
 
     def __init__(self, wide: StructType, *, strict: bool) -> None:
         """`wide`: the columns of `debezium.wide_of`."""
@@ -41,7 +41,7 @@ class EnvelopeInJson:
         return F.coalesce(payload, alone)
 
     def reason(self, data: Column, parsed: Column) -> Column:
-        """Names a column of the row, not the whole envelope, that does not fit."""
+        """The reason names the column of the row that does not fit, not the whole envelope."""
         from pyspark.sql import functions as F  # noqa: N812
         from pyspark.sql.types import StructType
 
@@ -62,7 +62,7 @@ class EnvelopeInJson:
 
 
 class DebeziumValues:
-    """`format: debezium`. `inner`: what gives the envelopes; `names`: their columns."""
+    """`format: debezium`. `inner`: the format of the envelopes; `names`: their columns."""
 
     def __init__(self, inner: Values, names: list[str]) -> None:
         self._inner = inner
@@ -92,7 +92,7 @@ class DebeziumValues:
 
 
 def _wrong(envelope: Column) -> Column:
-    """Why an envelope says of no row what it is; null where it does."""
+    """Why an envelope contains no row; null if it contains one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     op = envelope.getField("op")

@@ -1,7 +1,7 @@
-"""Bytes of records to columns, by their formats; the reason for every record that is not taken.
+"""The decoder of a source: bytes of records to columns, with the reason for each refused record.
 
-Nothing is lost in silence: a record is good only when each side that is decoded, its value and its
-key, is wholly what its format and schema say, or the file asks for null where it is not.
+No record is lost silently: a record is good only if its value and its key, as far as they are
+decoded, match format and schema completely, or if the file asks for null where they do not.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 OBJECTS = "json"
-"""A column of the josefine source: the object that a value is, null where it has not read it."""
+"""A column of the josefine source: the decoded JSON object, null if it was not decoded there."""
 
 UNREADABLE = "unreadable_batch"
-"""A column of the josefine source where it was asked for: of what batch a row has the bytes, whose
-records nobody can read; null in the row of a record."""
+"""An optional column of the josefine source. In a row with the bytes of an unreadable record batch
+it identifies that batch; in the row of a record it is null."""
 
 UNREADABLE_REASON = "unreadable batch, offsets "
-"""How the reason of such a row starts. No format's own reason starts like this."""
+"""Prefix of the reason of such a row. No reason of a format starts like this."""
 
 
 class Values(Protocol):
-    """One format. `parse` is asked once for each record, `reason` for bad ones alone."""
+    """One format. `parse` is evaluated once for each record, `reason` only for bad ones."""
 
     def parse(self, data: Column) -> Column: ...
 
     def is_good(self, data: Column, parsed: Column) -> Column: ...
 
     def result(self, parsed: Column) -> Column:
-        """The column that SQL sees, of what `parse` gave."""
+        """The column for the pipeline's SQL, from the result of `parse`."""
         ...
 
     def reason(self, data: Column, parsed: Column) -> Column: ...
@@ -44,10 +44,10 @@ class Values(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """The value or the key of a source's records.
+    """The value side or the key side of a source's records.
 
-    `null_is_good`: a record that has none is a good one; with `leaves_out_null` it is no row, too.
-    `null_for_bad`: one that is not what the format expects is good.
+    `null_is_good`: a record without one is good; with `leaves_out_null` it also makes no row.
+    `null_for_bad`: a record that does not match the format is good, with null.
     """
 
     column: str
@@ -56,16 +56,16 @@ class Side:
     null_for_bad: bool = False
     leaves_out_null: bool = False
     made: dict[str, tuple[object, Column]] = field(default_factory=dict, compare=False, repr=False)
-    """Columns of this side by what they are, each with its Spark context (`_once`)."""
+    """The cached columns of this side by purpose, each with its Spark context (`_once`)."""
 
 
 Reading = tuple[Side, ...]
-"""The sides of a source's records that are decoded; the others stay bytes."""
+"""The decoded sides of a source's records; the others stay bytes."""
 
 
 def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> DataFrame:
-    """The source's rows with the raw bytes, what each side was parsed to and the flag `_good`.
-    `is_kept`: they are kept as they are, before anything looks at them."""
+    """The source's rows with the raw bytes, the parse result of each side and the flag `_good`.
+    `is_kept`: the caller caches them before any filter."""
     from pyspark.sql import functions as F  # noqa: N812
 
     good = F.lit(True)
@@ -75,7 +75,7 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
         if not is_kept:
             # Through explode, because the optimizer would copy a plain column's expression into
             # the filter on `_good` and parse every row once for the filter and once more for the
-            # columns. Of what is kept it sees no expressions.
+            # columns. In cached rows it sees no expressions.
             made = F.explode(F.array(made))
         frame = frame.select("*", made.alias(_name(side)))
         if is_read:
@@ -83,19 +83,19 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
         if not side.null_for_bad:
             good &= _once(side, f"good {is_read}", partial(_good, side, is_read))
     if UNREADABLE in frame.columns:
-        # Text and raw bytes would take the batch's bytes for a value.
+        # The formats text and raw would accept the batch's bytes as a value.
         good &= F.col(UNREADABLE).isNull()
     return frame.withColumn("_good", good).drop(OBJECTS)
 
 
 def _is_read(frame: DataFrame, side: Side) -> bool:
-    """Whether some of it was read by who read the source."""
+    """Whether the source itself has decoded some of the values."""
     is_json = side.column == "value" and isinstance(side.values, JsonValues)
     return is_json and OBJECTS in frame.columns
 
 
 def _made(side: Side, is_read: bool) -> Column:
-    """What a side is parsed to, but for what is read already."""
+    """The parse result of a side, without the values that the source has decoded."""
     from pyspark.sql import functions as F  # noqa: N812
 
     made = side.values.parse(F.col(side.column))
@@ -103,7 +103,7 @@ def _made(side: Side, is_read: bool) -> Column:
 
 
 def _read(side: Side) -> Column:
-    """What is read already, or made: not within explode, which Spark interprets where it parses."""
+    """The source's value, else the parsed one: outside of explode, which Spark does not compile."""
     from pyspark.sql import functions as F  # noqa: N812
 
     assert isinstance(side.values, JsonValues)
@@ -120,8 +120,8 @@ def _good(side: Side, is_read: bool) -> Column:
 
 
 def _once(side: Side, what: str, make: Callable[[], Column]) -> Column:
-    """A column of a side, the same for each batch of a Spark context: those of an object of 19
-    fields are hundreds of round trips to the JVM."""
+    """A column of a side, cached per Spark context: the columns of an object with 19 fields cost
+    hundreds of round trips to the JVM."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -158,7 +158,7 @@ def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
     """The other rows as dead letters, each with its reasons."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    # Not by arrays, whose analysis takes minutes where others are within.
+    # Not by arrays: the analysis of nested arrays takes minutes.
     reason = F.concat_ws("; ", *_reasons(reading))
     if UNREADABLE in frame.columns:
         mark = F.col(UNREADABLE)
@@ -190,7 +190,7 @@ def _unreadable_reason(mark: Column) -> Column:
 
 
 def _reasons(reading: Reading) -> Iterator[Column]:
-    """Each null where its side is good."""
+    """The reasons, each null if its side is good."""
     for side in reading:
         if not side.null_for_bad:
             yield _once(side, "reason", partial(_reason, side))
@@ -224,5 +224,5 @@ def _is_good(side: Side) -> Column:
 
 
 def headers_of(frame: DataFrame) -> list[str]:
-    """The column of headers, where records have them."""
+    """The column of headers, if the source has one."""
     return [name for name in frame.columns if name == "headers"]

@@ -1,7 +1,7 @@
-"""JSON objects to a struct, and the reason for every text that is none.
+"""The JSON format: objects to a struct, with the reason for each bad text.
 
-A value is good only when all of it is one JSON object that fits the schema. Spark's parser alone
-would take `{"a":1} rubbish`, would give no reason, and would turn an empty value into a null row.
+A value is good only if the whole text is one JSON object that fits the schema. Spark's parser alone
+would accept `{"a":1} rubbish`, give no reason, and turn an empty value into a null row.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BAD_TEXT = "_josefine_bad_text"
-"""Where Spark's parsers put a text that does not fit; never visible to a user."""
+"""The column in which Spark's parsers put a text that does not fit; never visible to a user."""
 
 MISFIT = "does not fit the schema: "
 
 _STRICT = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": BAD_TEXT,
-    # JSON as RFC 8259 has it: Spark would also take 'single quotes' and NaN.
+    # JSON of RFC 8259: by default Spark also accepts 'single quotes' and NaN.
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
@@ -43,7 +43,7 @@ class JsonValues:
         return F.from_json(data.cast("string"), wide, _STRICT)
 
     def of_object(self, found: Column) -> Column:
-        """What `parse` gives of a good value, from the object that it is; null of null."""
+        """The parse result of a good value, made from its decoded object; null for null."""
         from pyspark.sql import functions as F  # noqa: N812
 
         nothing = F.lit(None).cast("string").alias(BAD_TEXT)
@@ -55,9 +55,9 @@ class JsonValues:
         from pyspark.sql import functions as F  # noqa: N812
 
         text = data.cast("string")
-        # The parser stops at the object's end. When the first closing brace is the last byte, that
-        # end is the text's end; else (nested objects, rubbish behind) ask the slower way. By bytes,
-        # for Spark counts characters one by one.
+        # The parser stops at the object's end. If the first closing brace is the last byte, that is
+        # also the text's end; else (nested objects, trailing text) the slower check decides. By
+        # bytes, because Spark counts characters one by one.
         but_last = F.substring(data, F.lit(1), F.octet_length(data) - 1).cast("string")
         ends_there = (text.endswith("}") & ~but_last.contains("}")) | (_json_values(text) == 1)
         good = (
@@ -82,7 +82,7 @@ class JsonValues:
         wrong = [misfit(text, field) for field in self._schema.fields]
         wrong += reasons(text, self._schema) if self._strict else []
         misfits = F.concat_ws(", ", *wrong)
-        # Two readers: one reads to the end but takes single quotes, the other the reverse.
+        # Two parsers: one reads to the end but accepts single quotes, the other the reverse.
         whole = F.coalesce(_json_values(text), F.lit(0)) == 1
         is_json = whole & F.try_parse_json(text).isNotNull()
         return (
@@ -94,14 +94,14 @@ class JsonValues:
 
 
 def _json_values(text: Column) -> Column:
-    """How many JSON values a text is: as elements of one array, so that it is read to its end."""
+    """The number of JSON values in a text: parsed as elements of one array, to its end."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
 
 
 def misfit(text: Column, field: object) -> Column:
-    """`name TYPE` when this field alone does not fit, else null. Only bad rows pay for it."""
+    """`name TYPE` if this field does not fit, otherwise null. Evaluated only for bad rows."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructField, StructType
 

@@ -1,6 +1,6 @@
-"""Messages of Protobuf to a struct, and the reason for every value that is none.
+"""The Protobuf format: messages to a struct, with the reason for each bad value.
 
-Decoded by Google's own library, as Avro is by ours.
+Google's library decodes the messages.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799
-"""Of the years 1 to 9999, which timestamp.proto allows."""
+"""The seconds of the years 1 to 9999, the range of timestamp.proto."""
 
 Read = Callable[[Any], Any]
 
 
 class MessageError(ValueError):
-    """Why bytes are no such message, in words for a dead letter."""
+    """Why bytes are not a valid message; the text is the reason of a dead letter."""
 
 
 class Decoder:
-    """One message: bytes to (value, why not). `text_by`: where the writers' schemas are; None: the
-    records are not framed."""
+    """The decoder of one message: bytes to (value, reason). `text_by`: lookup of writer schemas;
+    None: the records are not framed."""
 
     def __init__(self, schema: bytes, name: str, text_by: TextBy | None = None) -> None:
         """Raises SchemaError."""
@@ -69,7 +69,7 @@ class Decoder:
             return None, str(error)
 
     def _unframed(self, data: bytes, text_by: TextBy) -> bytes:
-        """The message alone, which is by its writer's schema the one that is wanted."""
+        """The message without its frame. Its writer schema must name the expected message."""
         number, data = split(data)
         which, data = indexes(data)
         if (number, which) not in self._names:
@@ -85,11 +85,11 @@ class Decoder:
 
 
 _decoders: dict[tuple[bytes, str, str | None], Decoder] = {}
-"""Of this process: Spark uses a Python worker for many batches."""
+"""One cache per process: Spark reuses a Python worker for many batches."""
 
 
 def decoder_of(schema: bytes, name: str, registry: str | None) -> Decoder:
-    """A decoder that lives as long as the process. `registry`: its address, OWN or None. Raises
+    """The cached decoder of this process. `registry`: its address, OWN or None. Raises
     SchemaError."""
     if (schema, name, registry) not in _decoders:
         text_by: TextBy | None = None
@@ -102,15 +102,14 @@ def decoder_of(schema: bytes, name: str, registry: str | None) -> Decoder:
 
 
 def _own(number: int) -> str:
-    """Of records of the file itself; "" says that they are of its message."""
+    """Schema lookup for inline records of the file; "" means that they have the file's message."""
     if number != OFFLINE:
         raise NoSchemaError(f"schema {number}: records of the file itself have {OFFLINE}")
     return ""
 
 
 def encoded(schema: bytes, name: str, value: Mapping[str, Any]) -> bytes:
-    """A message of what JSON has of it, for the records that a file has itself. Raises
-    MessageError."""
+    """A message from JSON, for the inline records of a file. Raises MessageError."""
     from google.protobuf import json_format
 
     try:
@@ -127,7 +126,7 @@ def _message(kind: Type) -> Read:
     known = {each.number: each.name for each in kind.fields}
 
     def read(message: Any) -> dict[str, Any]:
-        # Fields that a newer writer added are passed over; of ours none may be.
+        # Fields that a newer writer added are ignored; the fields of this schema must be valid.
         for each in UnknownFieldSet(message):
             if each.field_number in known:
                 name = known[each.field_number]
@@ -165,7 +164,7 @@ def _same(value: Any) -> Any:
 
 
 def _text(value: str | bytes) -> str:
-    """Of proto2 the library looks at no text, and gives the bytes where it is none."""
+    """For proto2 the library does not check texts: it returns bytes if a text is not UTF-8."""
     if not isinstance(value, str):
         raise MessageError("a text is not UTF-8")
     return value
@@ -181,7 +180,7 @@ def _micros(stamp: Any) -> int:
 
 
 def arrow_of(kind: Type) -> pa.DataType:
-    """Arrow's type of what a Decoder gives, as Spark has it of the columns."""
+    """The Arrow type of a decoder's values, equal to Spark's type of the columns."""
     import pyarrow as pa
 
     if kind.fields:
@@ -210,8 +209,8 @@ def _arrow_of_field(field: Field) -> pa.DataType:
 
 
 class ProtobufValues(PythonValues):
-    """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: of a message in it; `registry`: as
-    of `decoder_of`."""
+    """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: a message in it; `registry`: as in
+    `decoder_of`."""
 
     def __init__(self, schema: bytes, name: str, registry: str | None) -> None:
         self._schema, self._name, self._registry = schema, name, registry

@@ -1,7 +1,7 @@
-"""Values that Spark's Python workers decode, and the reason for every one that is none.
+"""The base of formats that Spark's Python workers decode, with the reason for each bad value.
 
-What Avro and Protobuf share: Spark's own from_avro and from_protobuf want a jar, know nothing of a
-registry's framing, and give no reason.
+Shared by Avro and Protobuf: Spark's own from_avro and from_protobuf need a jar, do not support the
+framing of a registry, and give no reason.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _VALUE, _WHY = "value", "why"
 
 OWN = ""
-"""In place of a registry: records of the file itself have the file's own schema."""
+"""In place of a registry: inline records of the file have the file's own schema."""
 
 TextBy = Callable[[int], str]
-"""A schema by its number. Raises NoSchemaError, RegistryError."""
+"""Lookup of a schema by its id. Raises NoSchemaError, RegistryError."""
 
 Decode = Callable[[bytes | None], tuple[Any, str | None]]
-"""Bytes to (value, why not). Raises RegistryError."""
+"""Bytes to (value, reason). Raises RegistryError."""
 
 
 class PythonValues(ABC):
@@ -39,10 +39,10 @@ class PythonValues(ABC):
 
     @abstractmethod
     def decoder(self) -> Callable[[], Decode]:
-        """What a worker calls for its decoder; it is pickled, the decoder is not."""
+        """The function that makes a worker's decoder; it is pickled, the decoder is not."""
 
     def parse(self, data: Column) -> Column:
-        """A struct of the value and of why it is none."""
+        """A struct of the value and the reason for a bad one."""
         import pyarrow as pa
         from pyspark.sql.pandas.functions import arrow_udf
 
@@ -55,7 +55,7 @@ class PythonValues(ABC):
             reasons = pa.array([why for _, why in pairs], pa.string())
             return pa.StructArray.from_arrays([values, reasons], [_VALUE, _WHY])
 
-        # Spark takes its kind from these, and warns of one that is said; its stubs want that.
+        # Spark derives the UDF kind from these hints and warns about an explicit one.
         parse.__annotations__ = {"column": pa.Array, "return": pa.Array}
         made: Any = arrow_udf
         column: Column = made(parse, f"{_VALUE} {self.sql()}, {_WHY} STRING")(data)

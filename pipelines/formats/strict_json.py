@@ -1,11 +1,11 @@
-"""What `strict: true` refuses of JSON: values that Spark's reader takes, but as something else.
+"""The rules of `strict: true`: it refuses JSON values that Spark's reader accepts but changes.
 
-- more digits behind the point than the DECIMAL has: they would be rounded away;
-- a comma in the text of a DECIMAL that is not between thousands: it would be dropped, 2,5 be 25;
-- a number for a TIMESTAMP: it would be taken as seconds since 1970;
-- a key that has a column's name in another letter case: it would be passed over, the column null.
+- more decimal places than the DECIMAL has: Spark would round them;
+- a comma in the text of a DECIMAL that is not between thousands: Spark drops it, 2,5 becomes 25;
+- a number for a TIMESTAMP: Spark takes it as seconds since 1970;
+- a key that differs from a column only in letter case: Spark ignores it, and the column is null.
 
-At every depth of structs, arrays and maps. The value is read once more, as a variant.
+At every depth of structs, arrays and maps. The value is parsed a second time, as a variant.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, DecimalType, StructType
 
 _NUMBER = "^(DECIMAL|DOUBLE|FLOAT|BIGINT|INT|SMALLINT|TINYINT)"
-"""How Spark calls the numbers of a variant."""
+"""Spark's names of a variant's number types."""
 
 _THOUSANDS = r"^-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?([eE][-+]?[0-9]+)?$"
 
 Reasons = list["Column"]
-"""Of one value: each null, or what would become of it."""
+"""The complaints about one value: each is null, or states how Spark would change it."""
 
 
 def reasons(text: Column, schema: StructType) -> Reasons:
-    """Why a JSON object is refused; `text` that is no JSON gives none."""
+    """Why a JSON object is refused; none if `text` is not valid JSON."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return _of_struct(F.try_parse_json(text), schema, "")
@@ -79,7 +79,7 @@ def _of_struct(variant: Column, schema: StructType, path: str) -> Reasons:
 
 
 def _of_each(values: Column, kind: DataType, path: str) -> Reasons:
-    """Those of the first element that has one."""
+    """The complaints about the first element that has one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def number(index: int) -> Callable[[Column], Column]:
@@ -94,7 +94,7 @@ def _has_a_comma(text: Column) -> Column:
 
 
 def _is_rounded(text: Column, kind: DecimalType) -> Column:
-    """Spark writes a number with an exponent as a double, and drops commas of a quoted one."""
+    """Spark writes a number with an exponent as a double, and drops the commas of a quoted one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     text = F.regexp_replace(text, ",", "")

@@ -1,8 +1,8 @@
-"""Texts and lines of comma-separated values, and the reason for every one that is none.
+"""The string and CSV formats, with the reason for each bad value.
 
-A line of CSV (RFC 4180) is good when it has as many fields as the schema and each fits its type.
-Spark's parser alone would take an empty value for nulls, a quote that nothing closes, and `2,5` for
-the DECIMAL 25.
+A line of CSV (RFC 4180) is good if it has as many fields as the schema and each fits its type.
+Spark's parser alone would accept an empty value as nulls, an unclosed quote, and `2,5` as the
+DECIMAL 25.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CsvValues:
             "mode": "PERMISSIVE",
             "columnNameOfCorruptRecord": BAD_TEXT,
             "sep": separator,
-            # A quote within quotes is doubled; Spark's own escape is a backslash.
+            # A quote inside quotes is doubled; Spark's default escape is a backslash.
             "escape": '"',
         }
 
@@ -80,7 +80,7 @@ class CsvValues:
         return F.struct(*[parsed.getField(name).alias(name) for name in self._types])
 
     def reason(self, data: Column, parsed: Column) -> Column:
-        """Only bad rows pay for it: each is read once for each column."""
+        """Evaluated only for bad rows: it parses the line once per column."""
         from pyspark.sql import functions as F  # noqa: N812
 
         texts = dict.fromkeys(self._types, "string")
@@ -103,7 +103,7 @@ class CsvValues:
         )
 
     def _has_comma(self, data: Column, types: Mapping[str, str]) -> Column:
-        """Whether a DECIMAL among these columns is written with a comma, which Spark leaves out."""
+        """Whether a DECIMAL among these columns contains a comma, which Spark would drop."""
         from pyspark.sql import functions as F  # noqa: N812
 
         line = self._parse(data, dict.fromkeys(self._types, "string"))
@@ -114,21 +114,21 @@ class CsvValues:
         return found
 
     def _is_empty(self, data: Column) -> Column:
-        """A text without a character is one empty field, and less than several."""
+        """An empty text is one empty field, so it is valid only for a single column."""
         from pyspark.sql import functions as F  # noqa: N812
 
         return (_line(data) == "") & F.lit(len(self._types) > 1)
 
 
 def _line(data: Column) -> Column:
-    """The text without the line break that may end it."""
+    """The text without its final line break, if any."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.regexp_replace(data.cast("string"), r"\r?\n\z", "")
 
 
 def _is_open(data: Column) -> Column:
-    """Whether the quotes of a line are odd in number."""
+    """Whether a line has an odd number of quotes."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.length(F.regexp_replace(data.cast("string"), '[^"]', "")) % 2 == 1

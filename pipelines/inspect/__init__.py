@@ -1,1 +1,1 @@
-"""Commands that look at a pipeline without running it."""
+"""Inspection commands: they examine a pipeline without running it."""

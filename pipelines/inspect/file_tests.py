@@ -1,7 +1,7 @@
-"""Runs the tests of a pipeline file: given records, its SQL by Spark, expected rows. No broker.
+"""Runner of a pipeline file's tests: given records, its SQL in Spark, expected rows. No broker.
 
 A test's records are one batch into empty tables. Rows are compared as JSON in the node's own types,
-in any order, so `1` is expected of a BIGINT and of a DOUBLE alike; bytes are compared as text.
+in any order, so `1` matches a BIGINT as well as a DOUBLE; bytes are compared as text.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOLD_MAX = 5
-"""Of rows that are missing, and of those that are too many: the rest is counted."""
+"""Maximum of missing rows and of unexpected rows in a report; the others are counted."""
 _BAD_TEXT = "_josefine_bad_text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One test; it passed when there is nothing to complain of."""
+    """The result of one test; it passed if it has no complaints."""
 
     name: str
     place: Place
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
-    """Every test of the file, in its order. Raises ConfigError for SQL that `plan` refuses."""
+    """Run every test, in file order. Raises ConfigError for SQL that `plan` refuses."""
     plan = compile_plan(pipeline)
     return [
         Outcome(
@@ -63,7 +63,7 @@ def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
 
 
 def lines(file: str, outcomes: Iterable[Outcome]) -> list[str]:
-    """What a person reads."""
+    """The report for people."""
     told = []
     for each in outcomes:
         told.append(f"  {'FAILED' if each.complaints else 'ok    '}  {each.name}")
@@ -113,7 +113,7 @@ def _of_topic(frame: DataFrame, expected: Expectation) -> list[str]:
 
 
 def _record(row: Mapping[str, Any], columns: Iterable[str]) -> str:
-    """A record in the one form that is compared: texts, and objects and lists of JSON."""
+    """A record in a comparable form: texts, and JSON objects and lists."""
     return json.dumps({name: _read(row.get(name)) for name in columns}, sort_keys=True)
 
 
@@ -121,7 +121,7 @@ def _read(told: Any) -> Any:
     if told is None or isinstance(told, (dict, list)):
         return _plain(told)
     if not isinstance(told, str):
-        return json.dumps(told)  # as it stands in a record
+        return json.dumps(told)  # the form of the record itself
     try:
         read = json.loads(told)
     except ValueError:
@@ -156,7 +156,7 @@ def _compared(
 
 
 def _typed(frame: DataFrame, rows: tuple[Mapping[str, Any], ...]) -> tuple[list[str], list[str]]:
-    """(the rows as the frame's own columns would say them, what is wrong with them)."""
+    """(the rows converted to the frame's column types, the problem or "")."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType, StructType
 

@@ -1,4 +1,4 @@
-"""A pipeline as a graph: sources, transforms, sinks, dead letters; as Mermaid, DOT or SVG text."""
+"""The graph of a pipeline: sources, transforms, sinks, dead letters; as Mermaid, DOT or SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING_LIVE: Mapping[str, str] = {}
 
 
 class Shape(Enum):
-    """What a node is."""
+    """The kind of a node."""
 
     SOURCE = "source"
     TRANSFORM = "transform"
@@ -24,7 +24,7 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One box. `column` is how many steps of the pipeline lie before it."""
+    """One box. `column`: the number of pipeline steps before it."""
 
     id: str
     lines: tuple[str, ...]
@@ -42,8 +42,8 @@ class Graph:
 
 
 def graph_of(pipeline: Pipeline, live: Mapping[str, str] = NOTHING_LIVE) -> Graph:
-    """Every node of the file, used or not; `?` for a path that a secret is part of. `live`: a line
-    more for sinks, by their names.
+    """Every node of the file, used or not; `?` for a path that contains a secret. `live`: sink → an
+    additional line.
 
     A source and a sink may have one name.
     """
@@ -166,7 +166,7 @@ def as_dot(graph: Graph) -> str:
 
 _WIDTH, _GAP_X, _GAP_Y, _MARGIN = 240, 60, 20, 20
 _HEIGHTS = {1: 48, 2: 48, 3: 65}
-"""Of all boxes, by how many lines the fullest one has."""
+"""The height of every box: that of the box with the most lines."""
 _CHARACTERS_MAX = 34
 _COLOUR = {
     Shape.SOURCE: "#dbeafe",
@@ -177,7 +177,7 @@ _COLOUR = {
 
 
 def as_svg(graph: Graph) -> str:
-    """A picture without any other program: a column for each step."""
+    """An SVG image, made without an external program: one column per step."""
     places: dict[str, tuple[int, int]] = {}
     rows: dict[int, int] = {}
     tall = _HEIGHTS[max((len(node.lines) for node in graph.nodes), default=1)]

@@ -1,8 +1,8 @@
-"""Where a sink's end could be put, and what that does to the table's rows. Pure.
+"""Moves of a sink's end offsets, and their effect on the table's rows. Pure.
 
-Moving an end writes no row: it decides which records the next run reads. Records between the new
-and the old end are read again when it goes back, and left out when it goes on; what reading again
-means is the mode's matter.
+A move writes no row: it decides which records the next run reads. A move backward makes the run
+read the records between the new and the old end again; a move forward skips them. The effect of
+reading records again depends on the sink's mode.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ _AGAIN: Mapping[Mode, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A sink's end from `start` to `end`, both whole maps; partitions that go are forgotten."""
+    """A move of a sink's end from `start` to `end`, both for all partitions; partitions that are
+    not in `end` are dropped."""
 
     start: TopicOffsets
     end: TopicOffsets
 
     @property
     def again(self) -> int:
-        """Offsets that the table has and that would be read again."""
+        """The offset ranges that the table has and that would be read again."""
         return sum(self._by(-1).values())
 
     @property
     def left_out(self) -> int:
-        """Offsets that the table does not have and that would not be read."""
+        """The offset ranges that the table does not have and that would be skipped."""
         return sum(self._by(1).values())
 
     def _by(self, sign: int) -> dict[TopicPartition, int]:
@@ -47,7 +48,7 @@ class Move:
         return {tp: step for tp, step in steps.items() if step > 0}
 
     def says(self, mode: Mode) -> list[str]:
-        """What it does to the rows, a line each; none when it does nothing."""
+        """The effects on the rows, one line each; empty if there are none."""
         lines = []
         if self.again:
             lines.append(f"{_records(self.again)} {_AGAIN[mode]}")
@@ -63,7 +64,7 @@ def _records(count: int) -> str:
 def is_for_trust(
     checkpoint: Checkpoint | None, tip: Tip | Unreadable | None, stop: Stop | None
 ) -> bool:
-    """Whether trusting a side settles why a run would stop: other reasons lie elsewhere."""
+    """Whether trusting one side resolves the stop; other stops have other causes."""
     if stop is None:
         return False
     if stop.verdict is Verdict.TOPIC_RECREATED:
@@ -74,7 +75,7 @@ def is_for_trust(
 def trusting(
     checkpoint: Checkpoint | None, tip: Tip | Unreadable | None, trust: Trust, topics: TopicIds
 ) -> Move | Stop:
-    """Where the sink goes on when this side is right. A Stop: that side cannot be followed."""
+    """Where the sink continues if this side is right. A Stop: this side cannot be used."""
     outcome = reconcile(checkpoint, tip, trust)
     if isinstance(outcome, Stop):
         return outcome
@@ -87,7 +88,7 @@ def trusting(
 
 
 def setting(tip: Tip | Unreadable, to: ByPartition, topics: TopicIds) -> Move | Stop:
-    """The ends of these partitions are put there, the others stay."""
+    """Move the ends of these partitions; the others stay."""
     start = _reached(tip)
     named = {topic for topic, _ in to}
     ids = {topic: known for topic, known in topics.items() if topic in named}
@@ -103,16 +104,16 @@ def _reached(tip: Tip | Unreadable | None) -> TopicOffsets:
 
 
 def commit_of(move: Move, txn_version: int) -> Commit | None:
-    """The commit without rows that does it behind `txn_version`; None when nothing moves."""
+    """The commit without rows that makes the move after `txn_version`; None if nothing moves."""
     if move.start == move.end:
         return None
     return Commit(start=move.start.ends, end=move.end, txn_version=txn_version + 1)
 
 
 def of_dead_letters(move: Move, dead: TopicOffsets) -> Move:
-    """The same for the dead letters: never behind the sink, and never back.
+    """The move of the dead-letter chain: its end is never before the sink's, and never moves back.
 
-    What was written there stays, and is left out by its offset when it is read again.
+    Its rows stay in the table; when their records are read again, they are skipped by offset.
     """
     now, before = move.end.ends, move.start.ends
     ends = {

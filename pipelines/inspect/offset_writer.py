@@ -1,7 +1,7 @@
-"""Puts a sink's end elsewhere: a commit without rows, the checkpoint set aside before it.
+"""Writer of a sink's new end: it sets the checkpoint aside, then makes a commit without rows.
 
-Where it dies in between, the next run goes on at the table's old end: nothing has moved, and the
-same command does it again.
+After a crash between the two, the next run continues at the table's old end: nothing has moved, and
+the same command can be repeated.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 def put(
     pipeline: Pipeline, sides: Sides, move: Move, session: Callable[[], SparkSession]
 ) -> str | None:
-    """Do what was shown; returns where the checkpoint is now, None without one.
+    """Make the shown moves; returns the checkpoint's new folder, None without a checkpoint.
 
-    `session` is asked for only where a table has to say something else. Raises ChainError when
-    another has committed since the sides were seen, RunError where there is no table.
+    `session` is called only if a table needs a commit. Raises ChainError if another writer has
+    committed since the sides were read, RunError if there is no table.
     """
     version = sides.tip.txn_version if sides.tip else 0
     commit = commit_of(move, version)
@@ -61,7 +61,8 @@ def put(
 def _put_dead_letters(
     spark: SparkSession, pipeline: Pipeline, plan: SinkPlan, move: Move
 ) -> ByPartition:
-    """First, as in a batch: a letter may be behind its sink's end never. Returns where it is."""
+    """Commit the dead letters first, as in a batch: their chain must never end before the sink's.
+    Returns the new end."""
     name = f"dead_letter.{plan.source.name}"
     path = letters_folder(spark, pipeline)
     if path is None:

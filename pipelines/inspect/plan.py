@@ -1,4 +1,4 @@
-"""`pipeline plan`: every DataFrame over empty inputs, its schema; without broker or table."""
+"""The `pipeline plan` command: all DataFrames and schemas over empty inputs, without a broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSink:
-    """One query that `run` would start. `checks`: (name, node, condition, action)."""
+    """One query of a run. `checks`: (name, node, condition, action)."""
 
     name: str
     source: str

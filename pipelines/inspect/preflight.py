@@ -1,7 +1,7 @@
-"""What stands between a pipeline and its run: facts in, findings out.
+"""Preflight check of a pipeline: facts in, findings out.
 
-No I/O: `preflight_probe.py` gathers the facts of brokers, folders and tables. A finding is one
-line, which says what to do where it is not well; what only Spark can look at is `skipped`.
+No I/O: `preflight_probe.py` gathers the facts about brokers, folders and tables. A finding is one
+line, with a fix if there is a problem. What only Spark can inspect is `skipped`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pipelines.sinks.targets import target_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
-    """What its brokers, or its files, say to this user.
+    """The facts about a source's brokers or files, as this user sees them.
 
-    `partitions`: topic → how many; `troubles`: topic → ABSENT, FORBIDDEN or a reason;
-    `leaderless`: partitions that nobody serves now; `unreachable`: why nobody could be asked.
-    `group_trouble`: why the offsets of sink → group cannot be told to lag tools. `registries`: the
-    address of a schema registry → why it gives no schemas, "" where it does. `unfit`: `start` or
-    `stop` → why its group or offsets do not fit what the topics have.
+    `partitions`: topic → count; `troubles`: topic → ABSENT, FORBIDDEN or a reason; `leaderless`:
+    partitions without a leader; `unreachable`: why the brokers did not answer. `group_trouble`:
+    group → why its offsets cannot be committed for lag tools. `registries`: the address of a
+    schema registry → why it returns no schemas, "" if it does. `unfit`: `start` or `stop` → why its
+    group or offsets do not match the topics.
     """
 
     unreachable: str = ""
@@ -39,8 +39,8 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupFacts:
-    """A table that a stream is joined with. `version`: of it; `trouble`: why it cannot be read;
-    `not_opened`: why nobody looked."""
+    """A table that a stream is joined with, and its `version`. `trouble`: why it cannot be read;
+    `not_opened`: why it was not opened."""
 
     version: int | None = None
     trouble: str = ""
@@ -49,10 +49,10 @@ class LookupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFacts:
-    """A folder that a run writes. `key`: its words in the file; `cause`: why it cannot be written.
+    """A folder that a run writes. `key`: its keys in the file; `cause`: why it cannot be written.
 
-    `is_local`: on this machine, so that it was looked at. `version`: of the Delta table in it, None
-    where there is none yet; `table_trouble`: why that cannot be read.
+    `is_local`: on this machine, so it was inspected. `version`: of its Delta table, None if there
+    is none yet; `table_trouble`: why that table cannot be read.
     """
 
     key: str
@@ -67,8 +67,8 @@ class FolderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that was asked. `machine`: why Spark would not start here, "" where it would. `targets`:
-    sink → why its target cannot be written, as far as one knows without a write, or ""."""
+    """All facts. `machine`: why Spark would not start here, "" if it would. `targets`: sink → why
+    its target cannot be written, as far as that is known without a write, or ""."""
 
     machine: str = ""
     sources: Mapping[str, SourceFacts]
@@ -78,7 +78,7 @@ class Facts:
 
 
 def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
-    """In the order in which a run would find out."""
+    """The findings, in the order in which a run would meet them."""
     found = [_machine(facts.machine)]
     for name, seen in facts.sources.items():
         found += _source(pipeline.sources[name], seen)
@@ -102,24 +102,24 @@ def _machine(trouble: str) -> Finding:
 def _source(source: Source, seen: SourceFacts) -> list[Finding]:
     name = f"source `{source.name}`"
     if seen.unreachable:
-        mend = f"mend it at {source.place}"
+        mend = f"fix it at {source.place}"
         if source.local is None:
-            mend = f"start the brokers, or mend `bootstrap` at {source.place}"
+            mend = f"start the brokers, or fix `bootstrap` at {source.place}"
         return [Finding(ERROR, f"{name}: {seen.unreachable}", mend)]
     found = [_topic(source, topic, why) for topic, why in seen.troubles.items()]
     if seen.leaderless:
         told = ", ".join(f"{tp.topic}-{tp.partition}" for tp in seen.leaderless)
-        mend = "a broker that has a replica is to start"
+        mend = "start a broker that has a replica"
         found.append(Finding(ERROR, f"{name}: no broker leads {told}", mend))
     if not seen.partitions and not found:
         what = f"{name}: {source.told}: nothing to read there"
-        mend = f"make it, or mend the words at {source.place}"
+        mend = f"create it, or fix the source at {source.place}"
         found.append(Finding(ERROR, what, mend))
     if not found:
         many = ", ".join(f"{t} ({counted(n, 'partition')})" for t, n in seen.partitions.items())
         found.append(Finding(OK, f"{name}: {many} can be read"))
     if "start" in seen.unfit:
-        what = f"{name}: a sink without a commit cannot begin: {seen.unfit['start']}"
+        what = f"{name}: a sink without a commit cannot start: {seen.unfit['start']}"
         found.append(Finding(WARNING, what))
     if "stop" in seen.unfit:
         found.append(Finding(ERROR, f"{name}: {seen.unfit['stop']}"))
@@ -133,7 +133,7 @@ def _source(source: Source, seen: SourceFacts) -> list[Finding]:
 def _lookup(lookup: Lookup, seen: LookupFacts) -> Finding:
     what = f"source `{lookup.name}`: {lookup.told}"
     if seen.trouble:
-        return Finding(ERROR, f"{what}: {seen.trouble}", f"mend it, or the words at {lookup.place}")
+        return Finding(ERROR, f"{what}: {seen.trouble}", f"fix it, or the source at {lookup.place}")
     if seen.not_opened:
         return Finding(SKIPPED, f"{what} was not opened: {seen.not_opened}")
     return Finding(OK, f"{what} can be read, at version {seen.version}")
@@ -141,7 +141,7 @@ def _lookup(lookup: Lookup, seen: LookupFacts) -> Finding:
 
 def _registries(source: Source, seen: SourceFacts) -> list[Finding]:
     name = f"source `{source.name}`"
-    mend = f"start it, or mend `registry` below {source.place}"
+    mend = f"start it, or fix `registry` below {source.place}"
     return [
         Finding(ERROR, f"{name}: {why}", mend)
         if why

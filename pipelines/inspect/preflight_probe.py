@@ -1,6 +1,7 @@
-"""Asks brokers, registries, folders and tables what `preflight.py` judges. No Spark, no writing.
+"""The I/O of the preflight check: it queries brokers, registries, folders and tables. It uses no
+Spark and writes nothing; `preflight.py` judges the facts.
 
-The right to read a topic is proven by a fetch at its end, which brokers judge as every other fetch.
+The right to read a topic is proven by a fetch at its end, which brokers authorize as any other.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "josefine-pipeline-check"
 ABSENT_TIMEOUT_MS, UNKNOWN_TIMEOUT_MS = 2_000, 500
-"""A person waits; a broker or topic that is just coming is still found."""
+"""Short, because a person waits; long enough for a broker or topic that is just starting."""
 
 
 def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
-    """All facts, also where some of them are bad."""
+    """Gather all facts, even if some are bad."""
     plan = compile_plan(pipeline)
     return Facts(
         machine=_machine(),
@@ -88,7 +89,7 @@ def _source(plan: PipelinePlan, source: Source) -> SourceFacts:
 
 
 def _client(bootstrap: str, settings: Mapping[str, str]) -> BlockingClient:
-    """Raises ValueError where a password of the settings cannot be read."""
+    """Raises ValueError if a password of the settings cannot be read."""
     from josefine_broker.client.io_blocking import BlockingClient, Policy
 
     policy = Policy(
@@ -101,7 +102,7 @@ def _client(bootstrap: str, settings: Mapping[str, str]) -> BlockingClient:
 
 
 def _registries(source: Source) -> dict[str, str]:
-    """Address → why it gives no schemas, asked as a run does, for a number that nothing has."""
+    """Address → why it returns no schemas; the request is for a schema id that does not exist."""
     from josefine_arrow.formats.confluent.schema_registry import (
         NoSchemaError,
         RegistryError,
@@ -122,13 +123,13 @@ def _registries(source: Source) -> dict[str, str]:
         except RegistryError as error:
             why = str(error)
         except NoSchemaError:
-            pass  # which is what a registry answers
+            pass  # the expected answer of a registry
         found[registry.url] = why
     return found
 
 
 def _topics(client: BlockingClient, plan: PipelinePlan, source: Source) -> SourceFacts:
-    """What the brokers say of its topics and groups. Raises KafkaError when none answers."""
+    """The facts about a source's topics and groups. Raises KafkaError if no broker answers."""
     topics = _matching(client, source)
     troubles: dict[str, str] = {}
     leaderless: list[TopicPartition] = []
@@ -160,7 +161,7 @@ def _topics(client: BlockingClient, plan: PipelinePlan, source: Source) -> Sourc
 
 
 def _unfit(source: Source) -> dict[str, str]:
-    """What a run would say of a `start` or `stop` by a group or by offsets."""
+    """The error that a run would report for a `start` or `stop` by a group or by offsets."""
     start, stop = source.start, source.stop
     ends_by_name = stop is not None and (stop.group is not None or stop.is_by_offsets)
     if not (start.is_by_offsets or ends_by_name):
@@ -185,7 +186,7 @@ def _unfit(source: Source) -> dict[str, str]:
 
 
 def _lookup(lookup: Lookup, local: str | None) -> LookupFacts:
-    """By its name only Spark's catalog finds one; types are compared by a run."""
+    """Inspect a lookup table. Only Spark's catalog resolves a name; only a run compares types."""
     if lookup.path is None:
         return LookupFacts(not_opened="only Spark's catalog knows where it is")
     if local is None:
@@ -220,7 +221,7 @@ def _read(source: Source, topic: TopicMetadata) -> list[TopicPartition]:
 
 
 def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) -> str:
-    """ "" where a record of every partition may be fetched."""
+    """ "" if this user may fetch from every partition."""
     from josefine_spark.read.discovery import latest_offsets
 
     try:
@@ -233,7 +234,7 @@ def _why_unread(client: BlockingClient, partitions: Sequence[TopicPartition]) ->
 
 
 def _groups(client: BlockingClient, plan: PipelinePlan, source: Source) -> dict[str, str]:
-    """Group → why this user may not see it; its offsets are advice, so nothing else matters."""
+    """Group → why this user may not use it; other errors are ignored, its offsets are advice."""
     troubles = {}
     sinks = (plan.sinks[name] for name in plan.sources[source.name].sinks)
     for group in dict.fromkeys(sink.groups[source.name] for sink in sinks):
@@ -269,13 +270,13 @@ def _folder(folder: Folder) -> FolderFacts:
 
 
 def _table(path: Path) -> tuple[int | None, str, str]:
-    """(version of the Delta table there, why it cannot be read, what to install for a look)."""
+    """(version of the Delta table, why it cannot be read, what to install to open it)."""
     if not (path / "_delta_log").is_dir():
-        # Spark makes no table where other files lie; Delta itself passes over hidden ones.
+        # Spark creates no table in a folder with other files; Delta itself ignores hidden ones.
         others = [each.name for each in _listed(path) if not each.name.startswith(("_", "."))]
         return None, f"it has files ({min(others)}) and no Delta log" if others else "", ""
     if not any(each.suffix == ".json" for each in _listed(path / "_delta_log")):
-        return None, "", ""  # a run was killed before its first commit, and goes on there
+        return None, "", ""  # a run was killed before its first commit; the next one continues
     if importlib.util.find_spec("deltalake") is None:
         return None, "", "pip install 'josefine[journal]'"
     from deltalake import DeltaTable

@@ -1,7 +1,7 @@
-"""A few rows of one node, made of the newest records: a look that writes nothing and asks no table.
+"""Preview of one node: a few rows, made of the newest records. Writes nothing, reads no sink table.
 
-The records are read as a batch, outside of every checkpoint and group, and go through `decode`,
-transforms and checks as in a run. A sink's rows are those that come to it.
+The records are read as a batch, without a checkpoint or group, and pass `decode`, transforms and
+checks as in a run. The rows of a sink are its input rows.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """`columns`: name → type; `rows`: as JSON has them, bytes as text. `bad`: reason → how many
-    of the records looked at are not what `decode` expects."""
+    """`columns`: name → type; `rows`: as JSON, bytes as text. `bad`: reason → how many of the
+    records `decode` refused."""
 
     node: str
     columns: Mapping[str, str]
@@ -47,7 +47,7 @@ class Preview:
         return {"node": self.node, "columns": columns, "rows": [*self.rows], "bad": {**self.bad}}
 
     def cells(self) -> list[list[str]]:
-        """The rows for people: a text as it is, all else as JSON."""
+        """The rows for people: texts unchanged, other values as JSON."""
         return [[_cell(row[name]) for name in self.columns] for row in self.rows]
 
 
@@ -67,7 +67,7 @@ def preview(
 ) -> Preview:
     """`rows` rows at most, of `records` records of each partition. Raises PipelineError."""
     name, plan = input_of(pipeline, node), compile_plan(pipeline)
-    # In a session of its own: the views of a transform must not meet the caller's.
+    # In a session of its own: views of a transform must not collide with the caller's.
     session = spark.newSession()
     good: dict[str, DataFrame] = {}
     bad: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def _records(spark: SparkSession, source: Source, count: int) -> DataFrame:
 
 
 def newest(topics: Topics, count: int) -> ByPartition:
-    """Where the newest `count` records of each partition begin."""
+    """The start offsets of the newest `count` records of each partition."""
     ends = topics.latest.ends
     return {tp: max(topics.earliest.get(tp, 0), end - count) for tp, end in ends.items()}
 

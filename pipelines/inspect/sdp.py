@@ -1,7 +1,7 @@
-"""A pipeline as a declarative pipeline of Spark (SDP, from Spark 4.1 on): its two files as text.
+"""Export of a pipeline as a Spark declarative pipeline (SDP, Spark 4.1 and later): two files.
 
-Rules: what maps has the rows that a run makes of the same records; what does not is left out or
-weaker, and is named, one line each. No value of a secret is in the text.
+Rules: what is exported makes the same rows as a run from the same records. What is left out or
+weaker is listed, one line each. The text contains no value of a secret.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SPEC, CODE = "spark-pipeline.yml", "transformations"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """`files`: path below the folder → text. `sinks`: those that are in it. `missing`: what is
-    not, each in a line."""
+    """`files`: path below the folder → text. `sinks`: the exported sinks. `missing`: one line for
+    each feature that is left out."""
 
     files: Mapping[str, str]
     sinks: tuple[str, ...]
@@ -38,8 +38,8 @@ class Export:
 
 
 def export(pipeline: Pipeline, *, has_secrets: bool = False) -> Export:
-    """The pipeline's files; without a sink that maps there are none. `has_secrets`: the file it
-    was read from has some, and they were not read."""
+    """The files of the pipeline; none if no sink can be exported. `has_secrets`: the pipeline file
+    has secrets, which were not read."""
     why = {sink.name: _why_not(pipeline, sink) for sink in pipeline.sinks.values()}
     sinks = [sink for sink in pipeline.sinks.values() if not why[sink.name]]
     left_out = [f"sinks.{name} is left out: {each}" for name, each in why.items() if each]
@@ -55,7 +55,7 @@ def export(pipeline: Pipeline, *, has_secrets: bool = False) -> Export:
 
 
 def _why_not(pipeline: Pipeline, sink: Sink) -> str:
-    """Why a sink has no counterpart; "" where it has one."""
+    """Why a sink has no counterpart; "" if it has one."""
     if sink.type != "delta":
         return f"it writes {target_of(sink).writes}"
     if not sink.told:
@@ -81,7 +81,7 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
 
 
 def _nodes(pipeline: Pipeline, sinks: Collection[Sink]) -> tuple[list[Source], list[str], set[str]]:
-    """(sources, transforms in the order to build them, tables that they are joined with)."""
+    """(sources, transforms in build order, lookup tables)."""
     lineages = [lineage(pipeline, sink.input) for sink in sinks]
     sources = dict.fromkeys(name for found, _ in lineages for name in found)
     transforms = [*dict.fromkeys(name for _, found in lineages for name in found)]
@@ -90,7 +90,7 @@ def _nodes(pipeline: Pipeline, sinks: Collection[Sink]) -> tuple[list[Source], l
 
 
 def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
-    """What is in the files and does less than in a run, and what of the file is nowhere."""
+    """The exported features that do less than in a run, and the features that are not exported."""
     sources, transforms, lookups = _nodes(pipeline, sinks)
     for source in sources:
         yield from _weaker_source(source)
@@ -100,7 +100,7 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
         yield f"sources.{name}: its columns and types are the table's, `schema` is not compared"
     for sink in sinks:
         yield (
-            f"sinks.{sink.name}: offsets are in `storage` alone: it begins at `start`, also where "
+            f"sinks.{sink.name}: offsets are in `storage` alone: it starts at `start`, also where "
             "the table has the rows; a lost `storage` begins again"
         )
         yield from (f"sinks.{sink.name}.{word}: does nothing" for word in _unused(sink))
@@ -110,7 +110,7 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
         yield "trigger.every: each run reads what is there, then ends"
     said = {
         "spark.conf: what Spark reads at its start is for spark-pipelines --conf": pipeline.conf,
-        "spark.master: spark-pipelines --master says it": pipeline.master,
+        "spark.master: set it by spark-pipelines --master": pipeline.master,
         "restart: who starts the run begins it again": pipeline.restart,
         "metrics: none": pipeline.metrics or pipeline.metrics_table or pipeline.json_log,
         "tests: josefine pipeline test runs them": pipeline.cases,
@@ -137,7 +137,7 @@ def _weaker_source(source: Source) -> Iterator[str]:
             yield f"{at}.decode.{word}: bad records are left out, without a dead letter"
         if how.strict:
             yield f"{at}.decode.{word}.strict: does nothing, Spark's reader changes such values"
-        yield f"{at}.decode.{word}: which records are bad, Spark's {how.format.value} reader says"
+        yield f"{at}.decode.{word}: Spark's {how.format.value} reader decides which records are bad"
     if source.start.by_table:
         yield f"{at}.start: `table` is refused by the connector: write another one"
     words = {
@@ -167,7 +167,7 @@ def _spec(pipeline: Pipeline, missing: Collection[str]) -> str:
         "libraries": [{"glob": {"include": f"{CODE}/**"}}],
     }
     lines = [f"# {line}".rstrip() for line in _head(pipeline, missing)]
-    # JSON is YAML, and has no trouble with quotes.
+    # JSON is valid YAML and needs no quoting rules.
     return "\n".join([*lines, *(f"{key}: {json.dumps(each)}" for key, each in said.items())]) + "\n"
 
 
@@ -219,24 +219,24 @@ def _imports(head: list[str]) -> str:
     text = "\n".join(head).replace("\\", "\\\\").replace('"""', "'''")
     return (
         f'"""{text}\n"""\n\n'
-        "# ruff: noqa: F821 - `spark` is given by whoever loads this file\n\n"
+        "# ruff: noqa: F821 - the program that loads this file defines `spark`\n\n"
         "from pyspark import pipelines as dp\nfrom pyspark.sql import functions as F  # noqa: N812"
     )
 
 
 class _Names:
-    """Names of the graph, which has one space for views, tables and sinks. Mutable: them."""
+    """The names of the graph, in one namespace for views, tables and sinks. Mutable."""
 
     def __init__(self, taken: Collection[str]) -> None:
         self._taken = {name.lower() for name in taken}
         self._of: dict[str, str] = {}
 
     def add(self, name: str) -> None:
-        """A view for a node of the file, mostly with its own name."""
+        """The view name of a node, usually its own name."""
         self._of[name] = self.free(name)
 
     def free(self, name: str) -> str:
-        """This name, or one like it that nobody has."""
+        """This name, or a similar one that is free."""
         while name in self._taken:
             name += "_"
         self._taken.add(name)

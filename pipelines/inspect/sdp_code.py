@@ -1,4 +1,4 @@
-"""The Python text of a declarative pipeline, piece by piece: views, tables, sinks and flows."""
+"""Python source text of a declarative pipeline: views, tables, sinks and flows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BAD = "_corrupt_record"
 
 
 def source_view(name: str, source: Source, conditions: Sequence[str]) -> str:
-    """The rows of topics, decoded. Without bad ones, or null for them, or the query fails."""
+    """The decoded rows of topics. A bad record is dropped, becomes null, or fails the query."""
     options = "".join(f"            {_text(k)}: {_text(v)},\n" for k, v in _options(source))
     lines = [
         f'rows = spark.readStream.format("josefine").options(\n        **{{\n{options}        }}',
@@ -34,6 +34,7 @@ def _decoded(column: str, how: Decode) -> list[str]:
     lines = []
     may_be_null = how.tombstones or column == "key" or how.on_error is OnError.NULL
     if not may_be_null:
+        # from_json and from_csv return null for null, so a missing value would become a row.
         lines.append(f"rows = rows.where({_text(f'{column} is not null')})")
     text = f'F.col("{column}").cast("string")'
     if how.format is Format.STRING:
@@ -64,7 +65,7 @@ def _decoded(column: str, how: Decode) -> list[str]:
 
 
 def table_view(name: str, path: str | None, table: str | None) -> str:
-    """A table that streams are joined with."""
+    """A lookup table."""
     read = f"load({_text(path)})" if path else f"table({_text(str(table))})"
     body = _lines([f'return spark.read.format("delta").{read}'])
     return f"@dp.temporary_view(name={_text(name)})\ndef read_{name}():\n{body}"
@@ -73,9 +74,9 @@ def table_view(name: str, path: str | None, table: str | None) -> str:
 def sql_view(
     name: str, inputs: Mapping[str, tuple[str, bool]], sql: str, conditions: Sequence[str]
 ) -> str:
-    """A transform. `inputs`: as the SELECT calls them → (the view, whether it is a stream).
+    """A transform. `inputs`: their names in the SELECT → (the view, whether it is a stream).
 
-    A name below WITH hides the view of that name, so the SELECT stays as it was written.
+    A name in WITH hides the view of that name, so the SELECT stays unchanged.
     """
     views = ", ".join(
         f"{one} AS (SELECT * FROM {f'STREAM({view})' if streams else view})"
@@ -88,7 +89,7 @@ def sql_view(
 
 
 def table(function: str, name: str, view: str, cluster_by: Sequence[str]) -> str:
-    """A table of the catalog that a stream fills."""
+    """A catalog table that a stream fills."""
     more = f", cluster_by={json.dumps([*cluster_by])}" if cluster_by else ""
     body = _lines([f"return spark.readStream.table({_text(view)})"])
     return f'@dp.table(name={_text(name)}, format="delta"{more})\ndef {function}():\n{body}'
@@ -121,7 +122,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _text(value: str) -> str:
-    """A literal of Python, on one line: JSON's escapes are among Python's."""
+    """A Python literal on one line: JSON's escapes are valid in Python."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -130,5 +131,5 @@ def _table(values: Mapping[str, str]) -> str:
 
 
 def _long(value: str) -> str:
-    """Literals that stand below each other, a line of the text each."""
+    """Adjacent literals, one for each line of the text."""
     return "\n        ".join(_text(line) for line in value.splitlines(keepends=True))

@@ -1,7 +1,7 @@
-"""A sink as it is seen from outside: its table's log, its checkpoint and its topics together.
+"""Status of a sink, without Spark: its table's log, its checkpoint and its topics together.
 
-Without Spark, for tables and checkpoints on this machine. Writes nothing. The judgements are those
-that a run makes when it starts, whose `settling` asks the same pure modules.
+For tables and checkpoints on this machine. Writes nothing. The verdicts are those of a run's start,
+which uses the same pure modules.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pipelines.sources.josefine import Topics, topics_beside, topics_together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What is known of one sink. `tip` None: its table has no commit of it.
+    """The state of one sink. `tip` None: the table has no commit of it.
 
-    `stop`: why a run would stop. `unknown`: what nobody could look at, "" when all was seen.
-    `files`: where the checkpoint is. `newest`: its newest commit in the table's log, as far as that
-    goes; None for a topic.
+    `stop`: why a run would stop. `unknown`: what could not be inspected, "" if nothing. `files`:
+    the location of the checkpoint. `newest`: its newest commit in the rest of the table's log; None
+    for a topic.
     """
 
     sink: Sink
@@ -49,7 +49,7 @@ class Sides:
 
 
 def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Sides]:
-    """Every sink, in file order. `look` raises PipelineError where the topics cannot be asked."""
+    """Every sink, in file order. `look` raises PipelineError if the topics cannot be queried."""
     looked: dict[str, Topics | str] = {}
     for source in pipeline.sources.values():
         try:
@@ -63,13 +63,13 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
 
 
 Looked = Mapping[str, Topics]
-"""Source → what its topics have: all sources of a sink."""
+"""Source → the offsets of its topics, for all sources of a sink."""
 
 
 def _of_sources(
     sink: SinkPlan, looked: Mapping[str, Topics | str]
 ) -> tuple[Looked | str, Topics | None]:
-    """Of each of a sink's sources, and of all together; why not, and None."""
+    """(the offsets of each source of a sink, those of all together), or (the reason, None)."""
     found: dict[str, Topics] = {}
     for source in sink.sources:
         topics = looked[source.name]
@@ -108,6 +108,7 @@ def _sides(
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
     judged = _judged(plan.source, checkpoint, tip, topics)
+    # The state belongs to the query id of its checkpoint; another checkpoint does not have it.
     if plan.stateful:
         here = files or _files(pipeline.checkpoint_of(sink.name))
         query, has_state = here.query_id() if checkpoint else "", here.has_state()
@@ -149,7 +150,7 @@ def _dead_letters(
     if not isinstance(tip, Tip) or path is None or folder is None:
         return None
     if isinstance(looked, str) and len(plan.sources) > 1:
-        return None  # nobody knows which topics are whose
+        return None  # it is unknown which topics belong to which source
     for source in plan.leads:
         beside = set() if isinstance(looked, str) else topics_beside(source, looked)
         name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{source.name}")
@@ -169,7 +170,7 @@ def _files_of(
     tip: Tip | Unreadable | None,
     topics: Topics | None,
 ) -> CheckpointFiles | Stop | None:
-    """Its checkpoint, also in the old place; None where there is none."""
+    """The sink's checkpoint, current or in the old place; None if there is none."""
     here = _files(pipeline.checkpoint_of(sink.name))
     if here.read() is not None:
         return here
@@ -184,5 +185,5 @@ def _files_of(
 
 
 def _files(folder: str) -> CheckpointFiles:
-    """A checkpoint on this machine, of the josefine source."""
+    """A local checkpoint of the josefine source."""
     return CheckpointFiles(FolderFiles(), str(local_folder(folder)), parse_offset)

@@ -1,4 +1,4 @@
-"""How far a pipeline's sinks are, and whether a run would stop: by logs, checkpoints and topics."""
+"""Status of a pipeline's sinks: their progress, and whether a run would stop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from pipelines.sources.josefine import Topics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
-    """One sink. `behind`: offsets that its topics have beyond the table, None where nobody knows;
-    `stops`: why a run would stop, "" when it would go on; `unknown`: what nobody could look at;
-    `version`, `committed_ms`: of its newest commit in a Delta table, None where there is none.
-    `failed`: why the last run went on or ended without it, "" where it did not, and `failed_ms`
-    when."""
+    """One sink. `behind`: its lag in offsets, None if unknown; `stops`: why a run would stop, "" if
+    it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
+    newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
+    ended without it, "" if it did not fail, and `failed_ms`: when."""
 
     sink: str
     table: str
@@ -37,7 +36,7 @@ class SinkStatus:
 
     @property
     def in_short(self) -> str:
-        """For a drawing."""
+        """A line for a graph."""
         if self.stops:
             return "a run would stop"
         if self.failed:
@@ -62,7 +61,7 @@ class SinkStatus:
 
 
 def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkStatus]:
-    """Every sink, in file order. `look` raises PipelineError where the topics cannot be asked."""
+    """Every sink, in file order. `look` raises PipelineError if the topics cannot be queried."""
     return [
         _sink_status(sides, noted(pipeline, sides.sink.name)) for sides in all_sides(pipeline, look)
     ]

@@ -1,6 +1,6 @@
-"""Whether a run can write where its file says, found out before Spark starts.
+"""Check, before Spark starts, that a run can write its folders.
 
-Local folders only: an object store says so itself. Each complaint names key, path and cause.
+Local folders only: an object store reports errors itself. Each error names key, path and cause.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.targets import target_of
 
 METRICS = "metrics.table"
-"""No run stops for it."""
+"""A folder whose failure does not stop a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """One that a run writes. `local`: its path on this machine, None where it is elsewhere.
+    """A folder that a run writes. `local`: its path on this machine, None if it is remote.
 
-    `cause`: why it cannot be made or written, "" when it can.
+    `cause`: why it cannot be created or written, "" if it can.
     """
 
     key: str
@@ -32,7 +32,7 @@ class Folder:
 
 
 def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
-    """Raise SetupError naming every local folder that cannot be made or written."""
+    """Raise SetupError that names every local folder that cannot be created or written."""
     found = dict.fromkeys(
         f"{pipeline.file}: {each.key}: {each.path} cannot be written: {each.cause}"
         for each in folders(pipeline, env)
@@ -43,7 +43,7 @@ def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
 
 
 def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
-    """Every folder that the file names for writing, looked at where it is on this machine."""
+    """Every folder that a run writes; the local ones are inspected."""
     for key, path, is_table in _named(pipeline):
         local = path if key == METRICS else local_path(pipeline, path, env)
         below = ["_delta_log"] if is_table else _of_checkpoint(pipeline, key)
@@ -53,7 +53,7 @@ def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
 
 
 def local_path(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> str | None:
-    """A path of the file on this machine; None where it is elsewhere."""
+    """A path of the file on this machine; None if it is remote."""
     elsewhere = "spark.hadoop.fs.defaultFS" in pipeline.conf or "HADOOP_CONF_DIR" in env
     return _local(path, plain_is_local=not elsewhere)
 
@@ -69,7 +69,7 @@ def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:
 
 
 def _of_checkpoint(pipeline: Pipeline, key: str) -> Iterator[str]:
-    """Folders below it that somebody else's run may have made."""
+    """Folders below it that a run of another user may have created."""
     if key == "spark.checkpoint":
         for sink in pipeline.sinks:
             name = os.path.basename(pipeline.checkpoint_of(sink))
@@ -77,7 +77,7 @@ def _of_checkpoint(pipeline: Pipeline, key: str) -> Iterator[str]:
 
 
 def _local(path: str, plain_is_local: bool) -> str | None:
-    """The path on this machine; None for a URI of another place."""
+    """The path on this machine; None for a remote URI."""
     if path.startswith("file:"):
         rest = path.removeprefix("file:")
         return "/" + rest.lstrip("/")
@@ -85,7 +85,7 @@ def _local(path: str, plain_is_local: bool) -> str | None:
 
 
 def _cause(path: str) -> str:
-    """Why a folder cannot be made or written; "" when it can."""
+    """Why a folder cannot be created or written; "" if it can."""
     nearest = path
     while not os.path.lexists(nearest) and os.path.dirname(nearest) != nearest:
         nearest = os.path.dirname(nearest)

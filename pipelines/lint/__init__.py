@@ -1,1 +1,1 @@
-"""What is known of a file without Spark."""
+"""The linter: checks of a pipeline file without Spark."""

@@ -1,7 +1,7 @@
-"""What can be known of a pipeline without Spark, beyond its words: `josefine pipeline lint`.
+"""The `josefine pipeline lint` checks that go beyond keywords, without Spark.
 
-Reads the SQL with sqlglot: columns and tables that are not there, in transforms, keys,
-aggregates and `cluster_by`. A run does not ask here, for Spark judges its SQL itself.
+They parse the SQL with sqlglot and find unknown columns and tables in transforms, keys, aggregates
+and `cluster_by`. A run does not use them, because Spark checks its SQL itself.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _BYTES_OF_SOURCE = ("key", "topic", "partition", "offset", "timestamp", "timesta
 def lint_file(
     file: str | os.PathLike[str], env: Mapping[str, str], environment: str | None = None
 ) -> Examined:
-    """A file with everything that is wrong with it in this environment; without one, in all.
+    """A file with all its problems in this environment; without one, in all environments.
 
     Secrets are not read. A variable that only another environment needs may be missing. Raises
-    ConfigError for what is no YAML, WrongUsageError for no such environment.
+    ConfigError for invalid YAML, WrongUsageError for an unknown environment.
     """
     text, name = read_text(file), os.fspath(file)
     first = _linted(text, name, Variables(env=env, with_secrets=False), environment)
@@ -84,7 +84,7 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _in_order(pipeline: Pipeline) -> list[str]:
-    """Every transform behind those that it reads, as far as there is an order."""
+    """The transforms, each after its inputs, as far as there is such an order."""
     order: dict[str, None] = {}
     for name in pipeline.transforms:
         order.update(dict.fromkeys(lineage(pipeline, name)[1]))
@@ -133,7 +133,7 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
 
 
 def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
-    """What the sink's table has of an input with these columns."""
+    """The columns of the sink's table for an input with these columns."""
     if sink.merges:
         names = (*sink.keys, *(each.column for each in sink.aggregates))
         return Columns({name.lower(): SCALAR for name in names})
@@ -181,7 +181,7 @@ def _check_problems(check: Check, columns: Columns) -> Iterator[Problem]:
 
 
 def _condition_problems(condition: Placed | None, name: str, columns: Columns) -> Iterator[Problem]:
-    """What is wrong with a condition over the columns of one table."""
+    """The problems of a condition over the columns of one table."""
     if condition is None or not condition.text:
         return
     select = f"select 1 from `{name}` where "

@@ -1,8 +1,8 @@
-"""What columns a SELECT makes, and which it names that are not there: by sqlglot, without Spark.
+"""Column resolver of a SELECT: its output columns, and unknown names, by sqlglot without Spark.
 
-Only what is certain is told. A table whose columns are not all known (a function in FROM, a LATERAL
-VIEW, an expression without a name) is open: nothing is said of a name that it may have. Spark has
-the last word, in `plan`.
+Only certain errors are reported. A table whose columns are not all known (a function in FROM, a
+LATERAL VIEW, an expression without a name) is open: a name that it may have is never an error.
+Spark makes the final check in `plan`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from sqlglot.errors import ParseError, SqlglotError
 from pipelines.config.section import nearest
 
 _TOLD_MAX = 12
-"""As many names are listed where none is near."""
+"""Maximum of listed names if none is similar."""
 
 _WITHOUT_PARENTHESES = frozenset(
     {"all", "current_time", "grouping__id", "localtimestamp", "session_user", "user"}
 )
-"""What reads like a column and is a function, or a word of GROUP BY and ORDER BY."""
+"""Names that look like columns but are functions, or keywords of GROUP BY and ORDER BY."""
 
 _FIRST_WINDOW = re.compile(r"(\bgroup\s+by\s+)window(?=\s*\()", re.IGNORECASE)
-"""Which sqlglot takes for the clause WINDOW. A name as long keeps every place."""
+"""sqlglot parses this name as the clause WINDOW. The replacement has the same length, so that every
+position stays valid."""
 _WINDOWS = {"window": "window", "w_ndow": "window", "session_window": "session_window"}
 """Function of GROUP BY → the column that it makes."""
 
@@ -36,7 +37,7 @@ _ALIKE = (exp.Select, exp.SetOperation, exp.Subquery)
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Lower-case name → its type, if that has fields; `is_open`: there may be others.
+    """Lower-case name → its type, if that has fields; `is_open`: there may be other columns.
 
     A type is None where it is not known, and `SCALAR` where it has no fields.
     """
@@ -52,14 +53,14 @@ OPEN = Columns(is_open=True)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong at `index` of the SQL."""
+    """A problem at `index` of the SQL."""
 
     index: int
     message: str
 
 
 def columns_of_ddl(ddl: str) -> Columns:
-    """The columns of a schema as in SQL; open when sqlglot cannot read it."""
+    """The columns of an SQL schema; open if sqlglot cannot parse it."""
     try:
         kind = sqlglot.parse_one(f"struct<{ddl}>", into=exp.DataType, read="spark")
     except SqlglotError:
@@ -70,7 +71,7 @@ def columns_of_ddl(ddl: str) -> Columns:
 def columns_of_select(
     sql: str, tables: Mapping[str, Columns]
 ) -> tuple[Columns, tuple[Finding, ...]]:
-    """What a SELECT over these tables makes, and what is wrong with it."""
+    """The output columns of a SELECT over these tables, and its problems."""
     query = _parsed(sql)
     if isinstance(query, Finding):
         return OPEN, (query,)
@@ -85,7 +86,7 @@ def columns_of_select(
 
 @lru_cache(maxsize=1_000)
 def _parsed(sql: str) -> exp.Expr | Finding:
-    """The statement; environments say the same SQL again. Databricks' dialect knows `a:b`."""
+    """The statement, cached: environments repeat the SQL. Databricks' dialect parses `a:b`."""
     if not sql.strip():
         return Finding(0, "expected a SELECT over the inputs, by their names")
     read = _FIRST_WINDOW.sub(r"\1w_ndow", sql)
@@ -107,7 +108,7 @@ def _unreadable(sql: str, error: SqlglotError) -> Finding:
     first = error.errors[0]
     near = str(first.get("highlight") or "")
     lines = sql.split("\n")
-    # sqlglot's column is that of the last character, counted from 1.
+    # sqlglot's column is that of the token's last character, counted from 1.
     line, column = int(first["line"] or 1) - 1, int(first["col"] or 1) - len(near)
     index = sum(len(each) + 1 for each in lines[:line]) + max(0, column)
     return Finding(min(index, len(sql)), f"SQL that cannot be read near `{near}`")
@@ -138,7 +139,7 @@ Sources = dict[str, Columns]
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What the names of one SELECT may mean."""
+    """The names that are visible in one SELECT."""
 
     sources: Sources
     aliases: frozenset[str]
@@ -149,14 +150,14 @@ class _Scope:
 
 
 class _Query:
-    """One statement: walks its SELECTs from the inside of FROM outwards."""
+    """The resolver of one statement: it visits SELECTs from the innermost FROM outward."""
 
     def __init__(self, tables: Mapping[str, Columns]) -> None:
         self.inputs = tuple(tables)
         self.findings: list[Finding] = []
 
     def columns(self, query: exp.Expr, tables: Sources, outer: tuple[_Scope, ...]) -> Columns:
-        """What a query makes. `tables` are those that it may name in FROM."""
+        """The output columns of a query. `tables`: those that it may name in FROM."""
         tables = self._with(query, tables, outer)
         if isinstance(query, exp.Subquery):
             return self.columns(query.this, tables, outer)
@@ -224,7 +225,7 @@ class _Query:
     def _judge_all(
         self, node: exp.Expr | None, tables: Sources, scopes: tuple[_Scope, ...]
     ) -> None:
-        """Every column below a node; a query below it is judged in its own scope first."""
+        """Check every column below a node; a nested query is checked first, in its own scope."""
         if node is None:
             return
         if isinstance(node, (exp.Select, exp.SetOperation)):
@@ -272,7 +273,7 @@ class _Wrong:
 
 
 def _resolved(parts: list[str], scopes: tuple[_Scope, ...]) -> tuple[Columns | None, _Wrong | None]:
-    """The type of `a.b.c` (None: not known), or what is wrong with it."""
+    """The type of `a.b.c` (None: not known), or its problem."""
     lower = [part.lower() for part in parts]
     if len(parts) == 1 and lower[0] in _WITHOUT_PARENTHESES:
         return None, None
@@ -323,7 +324,7 @@ def _no(part: int, what: str, name: str, columns: Columns) -> _Wrong:
 
 
 def _windows(select: exp.Select) -> Sources:
-    """The column that a window of time in GROUP BY makes."""
+    """The column of a time window in GROUP BY."""
     group = select.args.get("group")
     called = (each.name.lower() for each in (group.find_all(exp.Anonymous) if group else ()))
     named = {_WINDOWS[name] for name in called if name in _WINDOWS}
@@ -332,7 +333,7 @@ def _windows(select: exp.Select) -> Sources:
 
 
 def _projected(node: exp.Expr, scope: _Scope) -> list[tuple[str, Columns | None]] | None:
-    """The columns that one expression of a SELECT list makes; None when they are not known."""
+    """The columns of one expression of a SELECT list; None if they are not known."""
     if isinstance(node, exp.Star):
         return None if scope.is_open else list(_starred(node, scope.sources.values()))
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -370,7 +371,7 @@ def _type(node: exp.Expr, scope: _Scope) -> Columns | None:
 
 
 def _renamed(columns: Columns, alias: exp.Expr | None) -> Columns:
-    """`AS t(a, b)`: the columns by their new names."""
+    """`AS t(a, b)`: the columns with their new names."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias else []
     if not names:
         return columns

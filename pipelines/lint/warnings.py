@@ -1,6 +1,6 @@
-"""What in a pipeline is probably not meant and harms no row: nothing uses it, or nobody knows it.
+"""Warnings about a pipeline: unused nodes and unknown settings, which harm no row.
 
-`lint` refuses it; a run is told and goes on, for a setting may be of a newer Spark.
+`lint` refuses them. A run logs them and continues, because a setting may belong to a newer Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipelines.spark.settings import why_unknown
 
 
 def notices(pipeline: Pipeline) -> Iterator[Problem]:
-    """Settings that neither Spark nor Delta has, and what is in no sink's lineage."""
+    """Settings that neither Spark nor Delta has, and nodes outside of every sink's lineage."""
     for key, place in pipeline.conf_places.items():
         why = why_unknown(key)
         if why:

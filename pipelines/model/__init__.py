@@ -1,1 +1,1 @@
-"""The values of a pipeline, frozen."""
+"""The model of a pipeline: frozen values."""

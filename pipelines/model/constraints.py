@@ -1,5 +1,4 @@
-"""The conditions that a sink's table itself holds its rows to, and what Delta says of broken ones.
-Pure.
+"""CHECK constraints of a sink's table, and the parser of Delta's errors for violated ones. Pure.
 
 Source: Delta's protocol, "CHECK Constraints": a table's setting `delta.constraints.NAME` is the
 condition as it was written.
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 PREFIX = "delta.constraints."
 
 Due = tuple[tuple[str, str], ...]
-"""(name, condition) of those that a table has not yet."""
+"""(name, condition) of constraints that a table does not have yet."""
 
 _CHECK = re.compile(r"CHECK constraint (\S+) (.+?) violated by row with values", re.DOTALL)
 _NOT_NULL = re.compile(r"NOT NULL constraint violated for column: ([^\n]+?)\.?\s*(?:\n|$)")
@@ -22,7 +21,7 @@ _ROWS = re.compile(r"(\d+) rows? in .+? violate the new CHECK constraint", re.DO
 
 
 def due(have: Mapping[str, str], wants: Mapping[str, str]) -> Due | str:
-    """What to add to a table with these settings, or why it cannot be."""
+    """The constraints to add to a table with these settings, or why they cannot be added."""
     there = {
         name[len(PREFIX) :].lower(): text for name, text in have.items() if name.startswith(PREFIX)
     }
@@ -37,8 +36,8 @@ def due(have: Mapping[str, str], wants: Mapping[str, str]) -> Due | str:
 
 
 def broken(text: str) -> str | None:
-    """Which constraint a failed write's text says was broken, in words; None: it is another
-    failure. No value of a row is told."""
+    """The constraint that a failed write violated, for a message; None: it is another failure. The
+    text contains no value of a row."""
     if found := _CHECK.search(text):
         return f"constraint `{found[1]}` {_plain(found[2])}"
     if found := _NOT_NULL.search(text):
@@ -47,7 +46,7 @@ def broken(text: str) -> str | None:
 
 
 def rows_against(text: str) -> int | None:
-    """How many of a table's rows a new constraint's failure says are against it."""
+    """The number of rows that violate a new constraint, from the text of the failure."""
     found = _ROWS.search(text)
     return int(found[1]) if found else None
 

@@ -1,4 +1,4 @@
-"""How many dead letters are too many: over the last batches of a run, by source. Pure."""
+"""Dead-letter threshold: the maximum ratio over the last batches of a run, per source. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from threading import Lock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """More than this part of the records of the last `window` batches may not be dead letters."""
+    """The maximum ratio of dead letters among the records of the last `window` batches."""
 
     ratio: float
     window: int
 
 
 class Recent:
-    """The last batches of one source in this run. Mutable: what `batch` was told."""
+    """The last batches of one source in this run. Mutable: their counts."""
 
     def __init__(self, threshold: Threshold) -> None:
         self._threshold = threshold
         self._batches: deque[tuple[int, int]] = deque(maxlen=threshold.window)
-        self._lock = Lock()  # the sinks of a source have a thread each
+        self._lock = Lock()  # each sink of a source has its own thread
 
     def batch(self, records: int, dead_letters: int) -> str:
-        """Count a batch that is in the tables; why the run must stop behind it, "" if it need not.
+        """Count a committed batch; returns why the run must stop after it, "" if it need not.
 
-        A run's first batches are judged too, by as many as there are.
+        The first batches of a run are checked too, with a shorter window.
         """
         with self._lock:
             self._batches.append((records, dead_letters))

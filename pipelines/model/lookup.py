@@ -1,4 +1,4 @@
-"""A Delta table that transforms join the stream with, as the file says it."""
+"""A lookup table: a Delta table that transforms join with a stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.base.errors import Place
 class Lookup:
     """Exactly one of `path` and `table` is set. `schema`: its columns as in SQL.
 
-    `rows`: what is there in its place, in a test or, none, where only columns count.
+    `rows`: replace the table in a test; an empty list where only columns matter.
     """
 
     name: str
@@ -25,5 +25,5 @@ class Lookup:
 
     @property
     def told(self) -> str:
-        """Where it is; "" where a secret is part of it."""
+        """Its path or name; "" if it contains a secret."""
         return self.path or self.table or ""

@@ -1,7 +1,7 @@
-"""What a sink's table needs beside its rows: OPTIMIZE and VACUUM, and when each is due. Pure.
+"""Table maintenance: OPTIMIZE and VACUUM of a sink's table, and when each is due. Pure.
 
-Due by the number of the sink's own commits, which the table itself remembers: a lost checkpoint or
-a new run changes nothing.
+A task is due by the number of the sink's own commits, which the table itself records: a lost
+checkpoint or a new run changes nothing.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from enum import Enum
 
 BUDGET_MS = 60_000
-"""How long one of them may hold up the next batch, where the file says nothing."""
+"""The default time for which a task may delay the next batch."""
 KEEP_MS_MIN = 7 * 24 * 3_600_000
-"""What Delta keeps at least of files that the table has no more: a reader may be at them yet."""
+"""Delta's minimum retention of removed files: a reader may still use them."""
 
 
 class Chore(Enum):
-    """What is done to a table."""
+    """The kind of a task."""
 
     OPTIMIZE = "optimize"  # small files become large ones
-    VACUUM = "vacuum"  # files that no version of `keep` needs are deleted
+    VACUUM = "vacuum"  # files that no version within `keep` needs are deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """One chore, after every so many batches that were committed. `keep_ms`: of a VACUUM, None:
-    as long as the table says."""
+    """One task, due after a number of committed batches. `keep_ms`: the retention of a VACUUM;
+    None: that of the table's settings."""
 
     chore: Chore
     every: int
@@ -33,5 +33,5 @@ class Upkeep:
     keep_ms: int | None = None
 
     def is_due(self, txn_version: int) -> bool:
-        """After the commit of this number."""
+        """Whether the task is due after this commit."""
         return txn_version % self.every == 0

@@ -1,7 +1,7 @@
-"""A pipeline file after validation: frozen values, every reference resolved, no YAML left.
+"""A validated pipeline: frozen values, every reference resolved, no YAML nodes.
 
-Places are kept for the values that only Spark can judge (SQL, schemas), so that its complaint
-still names a line of the file.
+Values that only Spark can check (SQL, schemas) keep their place, so that Spark's errors name a line
+of the file.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pipelines.model.topic import SinkTopic
 from pipelines.model.watermark import Watermark
 
 if TYPE_CHECKING:
-    # At run time the connector would come along, which `lint` has no use for.
+    # At run time this would import the connector, which `lint` does not need.
     from josefine_spark.base.topic_offsets import ByPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A text and where the file says it. `written` is what stands there, "" when it differs."""
+    """A text and its place in the file. `written`: the text in the file, "" if it differs."""
 
     text: str
     place: Place
@@ -39,7 +39,7 @@ class Placed:
 
 
 class Format(Enum):
-    """What the bytes of a value or a key are."""
+    """The format of a value's or a key's bytes."""
 
     JSON = "json"  # an object
     CSV = "csv"  # one line of fields
@@ -50,47 +50,47 @@ class Format(Enum):
 
 
 class OnError(Enum):
-    """What becomes of a record that is not what `decode` expects."""
+    """The handling of a record that does not match `decode`."""
 
-    DEAD_LETTER = "dead_letter"  # it goes there
+    DEAD_LETTER = "dead_letter"  # it becomes a dead letter
     FAIL = "fail"  # the run stops before anything of its batch is written
-    NULL = "null"  # it is a good one, decoded to null
+    NULL = "null"  # it is good, decoded to null
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode:
-    """How a record's value, or its key, becomes columns."""
+    """The decoding of a record's value or key into columns."""
 
     format: Format
     schema: Placed
-    """Columns as in SQL; no text where the format has none. Of Avro those of `avro`, of Protobuf
-    those of `message`, of Debezium those of the envelope."""
+    """Columns as in SQL, empty if the format has none. For Avro those of `avro`, for Protobuf those
+    of `message`, for Debezium those of the envelope."""
     on_error: OnError
     separator: str = ","
-    """Between the fields of CSV."""
+    """The separator of CSV fields."""
     strict: bool = False
-    """Values that Spark's JSON reader would change without a word are bad ones."""
+    """Values that Spark's JSON reader would silently change are bad."""
     tombstones: bool = False
     """A record without a value is a good row, whose `value` is null."""
     avro: str = ""
-    """The schema as which Avro's records are read."""
+    """The Avro reader schema."""
     row: str = ""
-    """The columns of a row in Debezium's envelopes; nothing where these are Avro's."""
+    """The columns of the row in Debezium's JSON envelopes; empty for Avro envelopes."""
     descriptors: bytes = field(default=b"", repr=False)
-    """A FileDescriptorSet, in which Protobuf's `message` is."""
+    """A FileDescriptorSet that contains the Protobuf `message`."""
     message: str = ""
     framed: bool = False
-    """Each record begins with the number of the schema by which it was written."""
+    """Each record starts with the id of its writer schema."""
     registry: str | None = field(default=None, repr=False)
-    """Where those schemas are; None where that is a secret that was not read."""
+    """The registry of those schemas; None if its address is a secret that was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a source begins that has no offsets yet: an option of the connector and its text.
+    """The start of a source without recorded offsets: an option of the connector and its text.
 
-    A run itself looks up what a `group` committed, or takes these `offsets`; with `by_table` it
-    begins nowhere but where the sink's table ends.
+    The run itself looks up the offsets of a `group`, or takes these `offsets`; with `by_table` it
+    only starts at the end offsets of the sink's table.
     """
 
     option: str
@@ -107,7 +107,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Where a run ends: at a time since 1970, or so long before the run, where a group is, or at
+    """The end of a run: a time since 1970, a duration before the run, the offsets of a group, or
     these offsets. One of the four is set."""
 
     time_ms: int | None = None
@@ -117,13 +117,14 @@ class End:
 
     @property
     def is_by_offsets(self) -> bool:
-        """Whether they are known without a look at the brokers."""
+        """Whether the offsets are known without the brokers."""
         return self.time_ms is None and self.ago_ms is None and self.group is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Of one batch; None: none. A batch waits for `rows_min` records, `delay_ms` at most."""
+    """The limits of one batch; None: no limit. A batch waits for `rows_min` records, for `delay_ms`
+    at most."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -133,7 +134,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """How a batch is cut into tasks: `rows` records in one at most, `tasks_min` at least."""
+    """The split of a batch into tasks: at most `rows` records each, at least `tasks_min` tasks."""
 
     rows: int | None = None
     tasks_min: int | None = None
@@ -141,7 +142,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
-    """Records without a broker, of a type that has one of these."""
+    """A source without a broker; its type determines which field is set."""
 
     type: str
     path: str = ""
@@ -151,13 +152,14 @@ class Local:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One read of topics. Exactly one of `topics` and `pattern` is set, unless it is `local`; with
-    `assigned` only these partitions of the topics are read.
+    """One source of records. Exactly one of `topics` and `pattern` is set, unless it is `local`;
+    with `assigned` only these partitions of the topics are read.
 
-    `skips_losses`: what retention deleted before it was read is recorded and passed over.
-    `committed_only`: records of open and aborted transactions are not read. `commit_group`: the
-    consumer group that is told how far all its sinks are. `stop`: where a run ends; None: at what
-    is there. `security`: a client's settings, none for plaintext.
+    `skips_losses`: records that retention deleted before they were read are recorded as lost and
+    skipped. `committed_only`: records of open and aborted transactions are not read.
+    `commit_group`: the consumer group that gets the offsets that all its sinks have committed.
+    `stop`: the end of a run; None: the end offsets at its start. `security`: a client's settings,
+    empty for plaintext.
     """
 
     name: str
@@ -181,16 +183,17 @@ class Source:
 
     @property
     def is_in_file(self) -> bool:
-        """Its records stand in the pipeline's file."""
+        """Whether its records are in the pipeline file."""
         return self.local is not None and self.local.type == "memory"
 
     def has_on_error(self, what: OnError) -> bool:
-        """Whether this becomes of some bad records. None is both a dead letter and a stop."""
+        """Whether bad values or bad keys are handled this way. One record is never both a dead
+        letter and a stop."""
         return any(how and how.on_error is what for how in (self.decode, self.decode_key))
 
     @property
     def told(self) -> str:
-        """What it reads, in short."""
+        """A short description of the input."""
         if self.local is not None:
             many = f"{len(self.local.records)} records"
             rate = f"{self.local.rows_per_second} rows/s"
@@ -200,7 +203,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """A function of a Python file beside the pipeline's. `source`: the text of that file."""
+    """A function in a Python file next to the pipeline file. `source`: the text of that file."""
 
     file: str
     name: str
@@ -211,8 +214,8 @@ class Function:
 class Transform:
     """A SELECT over its inputs, which it names as tables, or a function of their rows.
 
-    `said`: the SELECT, or what the file says of the function. With `watermarks` it looks at rows of
-    many batches, and has a state.
+    `said`: the SELECT, or the function's name in the file. With `watermarks` it is stateful: it
+    combines rows of many batches.
     """
 
     name: str
@@ -234,7 +237,7 @@ class Aggregate:
 
 
 class Action(Enum):
-    """What becomes of rows that a check's condition is not true of. All of them are counted."""
+    """The action for rows that fail a check. All of them are counted."""
 
     WARN = "warn"  # they stay
     DROP = "drop"  # they are left out
@@ -246,7 +249,7 @@ class Action(Enum):
 class Check:
     """A condition over the rows of a source or transform. Null is not true.
 
-    `ratio_max`: of a batch's rows, more than this part may not fail it; None: any may.
+    `ratio_max`: the maximum ratio of failing rows in a batch; None: no maximum.
     """
 
     name: str
@@ -263,20 +266,20 @@ class Check:
 
 
 class Mode(Enum):
-    """What becomes of a batch's rows in the table."""
+    """The way in which a batch's rows are written to the table."""
 
-    APPEND = "append"  # each is there
+    APPEND = "append"  # each row is added
     MERGE = "merge"  # `aggregates` of them are folded into one row for each of `keys`
-    UPSERT = "upsert"  # the latest for each of `keys` is there
-    SCD2 = "scd2"  # each version of each of `keys` is there, with the time in which it held
+    UPSERT = "upsert"  # the table has the latest row for each of `keys`
+    SCD2 = "scd2"  # the table has each version for each of `keys`, with its validity period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latest:
-    """Which row of a key is the latest: the greatest by `columns`, the first deciding.
+    """The order that decides the latest row of a key: the greatest by `columns`, in this order.
 
-    Rows of which `delete_when` is true delete their key. `marks`: the row stays and is marked, so
-    that rows which are earlier and come later do not bring it back.
+    Rows for which `delete_when` is true delete their key. `marks`: the row stays and is marked, so
+    that an earlier row that arrives later does not restore the key.
     """
 
     columns: tuple[str, ...]
@@ -287,9 +290,10 @@ class Latest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deduplicate:
-    """Rows whose `keys` a row of the table has, are left out.
+    """Skip rows whose `keys` are already in the table.
 
-    With `within_ms` only where the two are so near by the column `time`; both or neither are set.
+    With `within_ms` only if the two rows are this close by the column `time`; both or neither are
+    set.
     """
 
     keys: tuple[str, ...]
@@ -301,8 +305,8 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """One Delta table, or with `topic` one topic, or what `settings` say. `aggregates` are there
-    with mode merge, `latest` with upsert and scd2, `deduplicate` perhaps with mode append."""
+    """One Delta table, or with `topic` one topic, or a target of `settings`. `aggregates` are set
+    with mode merge, `latest` with upsert and scd2, `deduplicate` optionally with mode append."""
 
     name: str
     place: Place
@@ -310,10 +314,10 @@ class Sink:
     path: str | None
     table: str | None
     type: str = "delta"
-    """A row of `targets.table.TARGETS`."""
+    """The key of a row of `targets.table.TARGETS`."""
     topic: SinkTopic | None = None
     settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
-    """What the words of another type say, which only its target reads."""
+    """The settings of another type, which only its target reads."""
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
     key_places: tuple[Place, ...] = ()
@@ -325,7 +329,7 @@ class Sink:
     cluster_places: tuple[Place, ...] = ()
     upkeep: tuple[Upkeep, ...] = ()
     constraints: Mapping[str, Placed] = field(default_factory=dict)
-    """Name → the condition that the table holds each of its rows to."""
+    """Name → a condition that the table enforces for each row."""
 
     @property
     def merges(self) -> bool:
@@ -333,7 +337,7 @@ class Sink:
 
     @property
     def told(self) -> str:
-        """Where its rows go: a path, a table's name or a topic; "" where a secret is part of it."""
+        """The target: a path, a table's name or a topic; "" if it contains a secret."""
         if self.topic:
             return self.topic.told
         return self.path or self.table or self.settings.get("table", "")
@@ -341,11 +345,11 @@ class Sink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The whole file. `every_ms` None means: read what is there now, then end; `once`: as one
-    batch. Of `dead_letter_path` and `dead_letter_table` one is set where there are dead letters.
-    `threshold`: which part of the records may be dead letters. `metrics`: where a run tells
-    them; `metrics_table`: into which folder it writes them. `json_log`: whether its progress is
-    objects."""
+    """The whole file. `every_ms` None means: read what is available now, then end; `once`: as one
+    batch. One of `dead_letter_path` and `dead_letter_table` is set if there are dead letters.
+    `threshold`: the maximum ratio of dead letters. `metrics`: the address of the Prometheus
+    listener; `metrics_table`: the folder of the metric table. `json_log`: whether progress is
+    logged as JSON."""
 
     name: str
     file: str
@@ -358,7 +362,7 @@ class Pipeline:
     sinks: Mapping[str, Sink]
     checks: Mapping[str, Check] = field(default_factory=dict)
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
-    """Tables among the file's sources: no streams, transforms join these with them."""
+    """Lookup tables among the file's sources; transforms join them with streams."""
     dead_letter_path: str | None
     dead_letter_table: str | None = None
     every_ms: int | None
@@ -371,31 +375,31 @@ class Pipeline:
     cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    """The values of the file's secrets: no message may have one."""
+    """The values of the file's secrets: no message may contain one."""
 
     @property
     def dead_letters(self) -> str | None:
-        """Where they go: a path or a table's name."""
+        """The dead-letter table: a path or a name."""
         return self.dead_letter_path or self.dead_letter_table
 
     @property
     def as_arguments(self) -> str:
-        """How a command names this pipeline."""
+        """The arguments that name this pipeline in a command."""
         return f"{self.file} --env {self.environment}" if self.environment else self.file
 
     def checkpoint_of(self, sink: str) -> str:
-        """A sink's folder below the checkpoint. A dot is in no name, so it is nobody else's."""
+        """A sink's folder below the checkpoint. No name contains a dot, so the folder is unique."""
         return f"{self.checkpoint}/{self.name}.{sink}"
 
     def old_checkpoint_of(self, sink: str) -> str:
-        """Where it was before pipelines that share a checkpoint had folders of their own."""
+        """The folder that older versions used, before pipelines could share a checkpoint folder."""
         return f"{self.checkpoint}/{sink}"
 
     def streamed(self, source: Source) -> Source:
-        """A source as a run reads it: `once` makes one batch of it, whatever its `limit` says."""
+        """A source as a run reads it: `once` makes one batch of it and ignores its `limit`."""
         return replace(source, limit=Limit()) if self.once else source
 
     def with_rows(self, of: Mapping[str, tuple[Mapping[str, Any], ...]]) -> Pipeline:
-        """With these rows, or none, in the place of the tables that streams are joined with."""
+        """The pipeline with these rows, or none, in place of its lookup tables."""
         lookups = {n: replace(each, rows=of.get(n, ())) for n, each in self.lookups.items()}
         return replace(self, lookups=lookups)

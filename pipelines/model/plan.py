@@ -1,4 +1,4 @@
-"""The compiled plan of a pipeline: what its graph says of each sink and source. Pure.
+"""The compiled plan of a pipeline: the graph's facts about each sink and source. Pure.
 
 A run compiles it once from a validated pipeline. What a micro-batch needs of the graph is then an
 attribute, and no micro-batch derives it again.
@@ -167,6 +167,7 @@ def _sink_plan(
     own = nodes[sink.input]
     plans = [sources[name] for name in own.sources]
     lettered = tuple(each for each in plans if each.has_dead_letters)
+    # A source has one dead-letter chain but many sinks; exactly one of them may settle it.
     leading = [each for each in lettered if each.sinks[0] == sink.name]
     below = {*own.sources, *own.transforms}
     checks = [check for check in pipeline.checks.values() if check.on in below]

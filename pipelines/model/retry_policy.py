@@ -1,9 +1,9 @@
-"""Which failures of a commit are tried again: a literal table. And which of a whole run, how long.
+"""The retry policy: which failures of a commit are retried (a literal table), and which of a run.
 
-A failed attempt after which the log shows no commit of ours has moved nothing, so another one is
-safe; it is worth it only where the failure lay in the machines and not in the rows, the SQL, the
-path or the disk. On one machine Spark itself gives every task a single attempt. Not in the table: a
-damaged state inside the JVM, which no second attempt mends.
+If the log shows no commit of this sink after a failed attempt, nothing has changed, so a retry is
+safe. It is useful only if the machines caused the failure, not the rows, the SQL, the path or the
+disk. In local mode Spark itself gives every task a single attempt. The table does not contain a
+damaged state inside the JVM, which a retry cannot fix.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from josefine_broker.base.errors import PRODUCED_UNREADABLE
 
 ATTEMPTS_MAX = 4
-"""Of one commit."""
+"""Attempts of one commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A kind of failure: `mark` is in Spark's text of it, `says` is ours."""
+    """A kind of failure: `mark` is a part of Spark's message, `says` is the text for the user."""
 
     mark: str
     says: str
@@ -48,16 +48,16 @@ LOST = Retry(
     says="records were lost before they were read",
     pause_s=0.0,
 )
-"""Of a run: when it may pass over them, its next start records them."""
+"""For a run only: if it may skip lost records, its next start records the loss."""
 
 PAUSES_MS = (1_000, 60_000)
-"""The first and the longest pause before a run is begun again, where the file says nothing."""
+"""The default of the first and the longest pause before a run is restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """How often, with no batch in between, a file wants a failed run to be begun again, and after
-    which pauses: each twice the one before."""
+    """The restarts of a failed run that a file grants without a batch in between, and their pauses:
+    each is twice the previous one."""
 
     attempts: int
     first_ms: int
@@ -65,8 +65,8 @@ class Restart:
 
 
 class Restarts:
-    """The starts that a file's `restart` grants, beside those of `RETRIES`. Mutable: how many of
-    them are used up since the last batch."""
+    """The restarts that a file's `restart` grants in addition to `RETRIES`. Mutable: how many are
+    used since the last batch."""
 
     def __init__(self, restart: Restart | None) -> None:
         self._restart = restart
@@ -77,7 +77,7 @@ class Restarts:
         self._used = 0
 
     def next(self, says: str) -> Retry | None:
-        """The next start of a run that failed for `says`; None: there is none."""
+        """The next restart of a run that failed because of `says`; None: there is none left."""
         if self._restart is None or self._used >= self._restart.attempts:
             return None
         pause_ms = min(self._restart.last_ms, self._restart.first_ms << min(self._used, 32))
@@ -91,15 +91,15 @@ AWAY = Retry(
     says="the schema registry does not answer",
     pause_s=5.0,
 )
-"""Of a run: those who read have asked several times, so a commit alone is not tried again."""
+"""For a run only: readers have already retried, so a single commit is not retried."""
 
 PATIENCE_S = 120.0
-"""How long a run is begun again and again when no batch gets done between its failures."""
+"""How long a run is restarted if no batch is finished between its failures."""
 
 
 class Patience:
-    """Whether failures that no commit got over (Spark's planning, a machine that is at its end) are
-    worth another start. Mutable: since when nothing went well. Times in seconds, of one clock."""
+    """The time limit of restarts after failures that a commit retry does not solve (Spark's
+    planning, an overloaded machine). Mutable: the time of the last success. Times in seconds."""
 
     def __init__(self) -> None:
         self._failing_since: float | None = None
@@ -109,44 +109,44 @@ class Patience:
         self._failing_since = None
 
     def lasts(self, begun_s: float, now_s: float) -> bool:
-        """Ask after a failure at `now_s` of what was begun at `begun_s`."""
+        """Whether to restart after a failure at `now_s` of an attempt that started at `begun_s`."""
         if self._failing_since is None or now_s - begun_s > PATIENCE_S:
             self._failing_since = now_s
         return now_s - self._failing_since < PATIENCE_S
 
 
 class Starts:
-    """Whether a failed run is begun again: failures that `RETRIES` knows for as long as `Patience`
-    lasts, others and those afterwards as often as the file's `restart` says. Mutable: by both."""
+    """The restart decision of a failed run: failures in `RETRIES` for as long as `Patience` lasts;
+    others, and those after that time, as often as the file's `restart` grants. Mutable: both."""
 
     def __init__(self, restart: Restart | None) -> None:
         self._patience = Patience()
         self._restarts = Restarts(restart)
 
     def well(self) -> None:
-        """A batch is done that was not there before."""
+        """A new batch is done."""
         self._patience.well()
         self._restarts.well()
 
     def next(
         self, failure: BaseException, says: str, *, skips_losses: bool, begun_s: float, now_s: float
     ) -> Retry | None:
-        """Ask after a failure, `says` in our words, at `now_s` of what was begun at `begun_s`.
-        None: it is not begun again."""
+        """The restart after a failure (`says`: the text for the user) at `now_s` of an attempt that
+        started at `begun_s`. None: no restart."""
         retry = restart_of(failure, skips_losses=skips_losses)
         if retry is not None and self._patience.lasts(begun_s, now_s):
             return retry
         if LOST.mark in str(failure) and not skips_losses:
-            # Whether to pass over them is for a person to decide.
+            # A person has to decide whether to skip the lost records.
             return None
         if PRODUCED_UNREADABLE in str(failure):
-            # It is as unreadable at the next start.
+            # The next start would find it unreadable too.
             return None
         return self._restarts.next(says)
 
 
 def restart_of(failure: BaseException, *, skips_losses: bool) -> Retry | None:
-    """Why the run is begun again behind its last commit; None: it would fail again."""
+    """Why the run is restarted after its last commit; None: it would fail again."""
     if LOST.mark in str(failure):
         return LOST if skips_losses else None
     if AWAY.mark in str(failure):
@@ -155,6 +155,6 @@ def restart_of(failure: BaseException, *, skips_losses: bool) -> Retry | None:
 
 
 def retry_of(failure: BaseException) -> Retry | None:
-    """The kind of a failed attempt that may be tried again; None: it would fail again."""
+    """The kind of failure if a retry is useful; None: it would fail again."""
     text = str(failure)
     return next((retry for retry in RETRIES if retry.mark in text), None)

@@ -1,9 +1,9 @@
-"""Whether a table can take a sink's rows, and what `schema_evolution` lets change for them. Pure.
+"""Schema evolution: whether a table accepts a sink's rows, and the changes that it needs. Pure.
 
-Names are compared as Spark does, without case; types by their SQL text. A column that only the
-table has stays null, which is the right of who added it; that the sink itself wrote it before and
-does no more is another matter. A merged table's columns are its aggregates: one that comes later
-would miss what was folded before, one that goes would stand still.
+Names are compared without case, as in Spark; types by their SQL text. A column that only the table
+has stays null: somebody added it on purpose. It is an error if the sink itself wrote that column
+before and no longer does. The columns of a merged table are its aggregates: a new one would miss
+the rows that were merged before, a removed one would no longer be updated.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 
 class Evolution(Enum):
-    """What the file allows. Each allows what those before it do."""
+    """The changes that the file allows. Each level includes the previous ones."""
 
     NONE = "none"
-    ADD = "add"  # columns may come and go
-    WIDEN = "widen"  # a column's type may become a larger one, too
+    ADD = "add"  # columns may be added and removed
+    WIDEN = "widen"  # a column's type may be widened, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What to change in the table first: (column, type as in SQL)."""
+    """The changes to make first: (column, type as in SQL)."""
 
     add: tuple[tuple[str, str], ...] = ()
     widen: tuple[tuple[str, str], ...] = ()
@@ -37,7 +37,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "int": ("bigint",),
     "float": ("double",),
 }
-"""Of what Delta can widen in place, what no value changes by."""
+"""The in-place type changes of Delta that change no value."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -50,7 +50,7 @@ def fit(
     *,
     merges: bool,
 ) -> Steps | str:
-    """What to do before rows of `wants` go into a table of `have`, or why they cannot.
+    """The changes before rows of `wants` can be written to a table of `have`, or why they cannot.
 
     `wrote`: the columns that the sink's last commit wrote.
     """
@@ -66,6 +66,7 @@ def fit(
         if n in missing or n in other
     ]
     advice = []
+    # Any advice refuses the rows as a whole: the table never gets only a part of the steps.
     if len(wider) < len(other):
         advice.append("no column changes to such a type: write to a new table")
     if merges and (missing or gone):
@@ -82,10 +83,10 @@ def fit(
 
 
 def other_rows(said: Mapping[str, Any], mode: str, keys: Collection[str]) -> str:
-    """Why a table's rows are not those of this mode and these keys; "" when they are.
+    """Why a table's rows do not belong to this mode and these keys; "" if they do.
 
-    `said`: what the sink's last commit says, empty without one. Before there was a mode upsert,
-    none was said.
+    `said`: the settings in the sink's last commit, empty without one. Versions before mode upsert
+    recorded none.
     """
     was = said.get("mode")
     if not said or (was is None and mode != "upsert"):

@@ -1,7 +1,7 @@
-"""How a pipeline reaches brokers that want TLS or a password: the file's words in Kafka's names.
+"""Security settings of a pipeline's clients: the file's keywords mapped to Kafka's names.
 
-A password that stands elsewhere (`file:PATH`, `env:NAME`) is read when a client is made, on the
-driver, as the connector reads it.
+A password by reference (`file:PATH`, `env:NAME`) is read on the driver when a client is made, as in
+the connector.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ NAMES: Mapping[str, str] = {
     "password": "sasl.password",
     "token": "sasl.oauthbearer.token",
 }
-"""Word below `security` → the client's setting."""
+"""Keyword below `security` → the client's setting."""
 
 PREFIXES = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
-"""Of the connector's options, these."""
+"""The security options of the connector."""
 
 
 def in_words(message: str) -> str:
-    """A client's complaint in the file's words."""
+    """A client's error text with the file's keywords."""
     for word, name in sorted(NAMES.items(), key=lambda each: len(each[1]), reverse=True):
         message = message.replace(name, word)
     return message
@@ -48,7 +48,8 @@ def options_of_security(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def security_of(settings: Mapping[str, str]) -> Security:
-    """What a client does first. Raises ValueError, in the file's words, without a secret's text."""
+    """Check the settings as a client does. Raises ValueError with the file's keywords and without
+    the text of a secret."""
     try:
         return parse_security(read_secrets(settings, os.environ))
     except ValueError as error:
@@ -58,7 +59,7 @@ def security_of(settings: Mapping[str, str]) -> Security:
 def connection_of(
     where: str, bootstrap: str, settings: Mapping[str, str], timeout_ms: int
 ) -> Connection:
-    """How to reach these brokers. Raises SetupError, which begins with `where`."""
+    """The settings for these brokers. Raises SetupError, whose text starts with `where`."""
     from josefine_spark.options.options import Connection
 
     try:

@@ -1,4 +1,4 @@
-"""A test of a pipeline file after validation: records that are given, rows that are expected."""
+"""A validated test of a pipeline file: given records and expected rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipelines.base.errors import Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A record that a test gives. `value` None: it has none."""
+    """A given record. `value` None: a null value."""
 
     key: bytes | None
     value: bytes | None
@@ -25,8 +25,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a test expects of a node, or of the dead letters. `rows`: None where only their number
-    counts. `is_subset`: columns that no row names may have any value."""
+    """The expected rows of a node, or the expected dead letters. `rows`: None if only their number
+    is checked. `is_subset`: columns that no row names may have any value."""
 
     node: str
     place: Place
@@ -37,8 +37,8 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test of the file: given these records of these sources, and these rows of the tables
-    that they are joined with, that is there."""
+    """One test of the file: given records of sources, given rows of lookup tables, and expected
+    rows."""
 
     name: str
     place: Place

@@ -1,4 +1,4 @@
-"""A topic that a sink writes, as the file says it, and the name of its record in the brokers."""
+"""The topic of a sink, and the name of the sink's record in the brokers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pipelines.base.errors import Place
 
 SINK_ID_MAX = 150
-"""Characters, as the connector's `sinkId`."""
+"""The maximum length in characters of the connector's `sinkId`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTopic:
-    """The topic that a sink's rows go to. `key`: the column that a record's key is made of, if any.
+    """The target topic of a sink. `key`: the column of the record's key, if any.
 
-    `exactly_once`: rows and offsets are decided on at once; else offsets follow the rows.
-    `security`: a client's settings, none for plaintext.
+    `exactly_once`: rows and offsets are committed in one transaction; otherwise offsets follow.
+    `security`: a client's settings, empty for plaintext.
     """
 
     bootstrap: str
@@ -28,11 +28,11 @@ class SinkTopic:
 
     @property
     def told(self) -> str:
-        """In the place of a table's path."""
+        """The display name, like a table's path."""
         return f"topic {self.topic}"
 
 
 def sink_id(pipeline: str, sink: str, topic: str) -> str:
-    """The name of a sink's record. With the topic: two environments of one cluster, or a file that
-    names another topic, must not take one for the other. No name has a dot, so it is unique."""
+    """The name of a sink's record. It contains the topic, so that two environments in one cluster,
+    or a file with a changed topic, do not share a record. No name has a dot, so it is unique."""
     return f"{pipeline}.{sink}.{topic}"

@@ -1,4 +1,4 @@
-"""What a transform with state is told of the time of its inputs' rows: a value."""
+"""A watermark of a stateful transform's input."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pipelines.base.errors import Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """Rows of `input` that are more than `delay_ms` older by `column` than its newest are late."""
+    """Rows of `input` whose `column` is more than `delay_ms` before the newest one are late."""
 
     input: str
     column: str
     delay_ms: int
     place: Place
-    """Of the column."""
+    """The place of the column."""
     path: str

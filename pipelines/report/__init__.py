@@ -1,1 +1,1 @@
-"""What a run reports: events, progress, metrics."""
+"""Reports of a run: events, progress, metrics."""

@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on, and to whom."""
+"""Events of a run, and the interface of their reporters."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from pipelines.transforms.checks import Checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDone:
-    """One batch that is in the tables. Counts of rows come from the Delta commits.
+    """One committed batch. Row counts come from the Delta commits.
 
-    `already_there`: an earlier run had committed it to the sink's table; there is no `version` of
-    the table then. `checked`: check → what it found, empty then. `copies`: rows that `deduplicate`
-    left out. `late`: what came behind the watermark, in batches before. `judged`: source →
-    (records that the chain of its dead letters passed with it, for all its sinks; letters among
-    them). `starts` and `ends`: the offsets that it passed, and where the table is with it.
-    `seconds`: from its offsets to its last commit; of these `parts`: `checks`, `letters`, `rows`,
-    each where there was one. Whoever comes
-    first of them reads and decodes the records.
+    `already_there`: an earlier run had committed it to the sink's table; then there is no `version`
+    and `checked` is empty. `checked`: check → its result. `copies`: rows that `deduplicate` left
+    out. `late`: rows of previous batches that arrived after the watermark. `judged`: source →
+    (records that its dead-letter chain passed in this batch, for all its sinks; dead letters among
+    them). `starts` and `ends`: the offset range of the batch, and the end offsets of the table.
+    `seconds`: from its offsets to its last commit; `parts` of it: checks, dead letters, rows, as
+    far as they ran. The first part includes the time to read and decode the records.
     """
 
     sink: str
@@ -43,7 +42,7 @@ class BatchDone:
 
 
 class Reporter(Protocol):
-    """Who shows a run while it goes on. Called from several threads."""
+    """The interface that receives the events of a run. Called from several threads."""
 
     def starting(self, what: str) -> None: ...
 
@@ -52,8 +51,8 @@ class Reporter(Protocol):
     def watched(
         self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
     ) -> None:
-        """`begins`: where the sink goes on, None where only its source knows. `latest` may be asked
-        from any thread where its topics end; it may raise anything."""
+        """`begins`: the sink's start offsets, None if only its source knows them. `latest` returns
+        the end offsets of its topics; any thread may call it, and it may raise anything."""
 
     def batch(self, done: BatchDone) -> None: ...
 
@@ -62,22 +61,22 @@ class Reporter(Protocol):
     def restarting(self, sink: str, retry: Retry) -> None: ...
 
     def failed(self, sink: str, line: str, left: int) -> None:
-        """This run does not begin it again; `left` sinks go on. Where none does, the run's own
-        failure says why."""
+        """The sink is not restarted in this run; `left` sinks continue. If none does, the failure
+        of the run states the reason."""
 
     def warned(self, sink: str, line: str) -> None:
-        """The sink's start passed over something, as the user had said."""
+        """The sink's start skipped something because an option allowed it."""
 
     def upkeep_failed(self, sink: str, line: str) -> None: ...
 
     def group_failed(self, source: str, line: str) -> None: ...
 
     def table_failed(self, line: str) -> None:
-        """The table of metrics lacks rows."""
+        """Rows are missing in the metric table."""
 
 
 class Both:
-    """Two reporters as one."""
+    """A reporter that forwards each event to two reporters."""
 
     def __init__(self, first: Reporter, second: Reporter) -> None:
         self._both = (first, second)

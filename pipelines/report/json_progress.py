@@ -1,5 +1,5 @@
-"""Shows a run to programs: an object a line, in the shape of the broker's log (`logging.format`
-json), for whoever collects the lines of many."""
+"""JSON progress: one object per line, in the format of the broker's log (`logging.format` json),
+for log collectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.report.throughput import Pacing
 
 
 class JsonReporter:
-    """A constant message for each kind of event, and fields."""
+    """A reporter that logs a constant message and fields for each kind of event."""
 
     def __init__(
         self, stream: IO[str], pipeline: str, now_s: Callable[[], float] = time.monotonic
@@ -25,7 +25,7 @@ class JsonReporter:
         self._pacing = Pacing()
         handler = logging.StreamHandler(stream)
         handler.setFormatter(JsonFormatter())
-        # Nobody else's: what the process logs elsewhere stays there.
+        # A logger of its own: other log lines of the process keep their handlers.
         self._log = logging.Logger("josefine.pipelines", logging.INFO)
         self._log.addHandler(handler)
 

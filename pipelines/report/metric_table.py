@@ -1,5 +1,5 @@
-"""Every metric of a pipeline's run: name, kind, labels and meaning. The only place that has them,
-as the broker's table is: what is not here cannot be exported, and docs/metrics.md is made of it.
+"""The metrics of a pipeline run: name, kind, labels and meaning. Only metrics in this table can be
+exported, as with the broker's table, and docs/metrics.md is generated from it.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ ROWS: list[Metric] = [
         ("batches_there", "Batches that a run before had committed: skipped."),
         ("dead_letters", "Records that became dead letters."),
         ("copies", "Rows that `deduplicate` left out."),
-        ("late", "What came behind a watermark, told with the next batch: left out."),
+        ("late", "Rows that arrived after a watermark, counted with the next batch: left out."),
         ("commit_retries", "Commits that were tried again."),
-        ("restarts", "So often this sink failed and was begun again."),
+        ("restarts", "Restarts of this sink after a failure."),
         ("upkeep_failures", "OPTIMIZE and VACUUM that failed, were ended or were put off."),
     ),
     *_counters(
-        ("check_failed_rows", "Rows that were not as a check wants them."),
+        ("check_failed_rows", "Rows that failed a check."),
         labels=(*_SINK, "check"),
     ),
     Metric(
         "pipeline_batch_seconds",
         Kind.HISTOGRAM,
-        "From a batch's begin to its last commit.",
+        "From the start of a batch to its last commit.",
         _SINK,
     ),
     *_gauges(
         ("commit_version", "Version of the table that the run's last commit made."),
         ("commit_timestamp_seconds", "When that was, since 1970."),
-        ("failed", "1: this sink failed for good, and the run goes on without it; else 0."),
+        ("failed", "1: this sink failed for good, and the run continues without it; else 0."),
     ),
     *_gauges(
-        ("committed_offset", "Where the table is: its last commit's end, or where the run began."),
+        ("committed_offset", "End offset of the table's last commit, else the run's start offset."),
         (
             "lag",
             "Offsets that the table is behind the topic, as Spark's last trigger found it, or "

@@ -1,7 +1,7 @@
-"""What a run does as Prometheus text: a reporter that counts, and a listener that tells.
+"""Prometheus metrics of a run: a reporter that counts, and an HTTP listener.
 
-Counters begin at 0 with the run's process. A scrape costs one question to Spark for each sink, and
-none of its failures is one of the run.
+Counters start at 0 with the run's process. A scrape costs one call to Spark per sink. A failed
+scrape never fails the run.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from pipelines.report.metric_table import METRICS
 from pipelines.report.progress_table import ProgressTable
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-"""A batch costs a few tenths of a second at least, and with a large MERGE minutes."""
+"""Buckets in seconds: a batch takes at least a few tenths, and minutes with a large MERGE."""
 OF_PARTITIONS = ("pipeline_committed_offset", "pipeline_lag")
-"""Made anew at each scrape."""
+"""The gauges that are computed at each scrape."""
 
 
 class _Registry(CollectorRegistry):
-    """Without the library's own series of when each other one was made."""
+    """A registry without the library's `_created` series."""
 
     def collect(self) -> Iterable[Family]:
         for family in super().collect():
@@ -50,8 +50,8 @@ class _Registry(CollectorRegistry):
 
 
 class Metrics(Collector):
-    """One run's reporter. Mutable: the counters, where each sink is, and whom to ask for the ends
-    of its topics."""
+    """The reporter of one run. Mutable: the counters, each sink's offsets, and the function that
+    returns the end offsets of its topics."""
 
     def __init__(self, pipeline: Pipeline, now_s: Callable[[], float] = time.time) -> None:
         self.registry = _Registry()
@@ -136,7 +136,7 @@ class Metrics(Collector):
     # -- a scrape's ---------------------------------------------------------------------------
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The gauges of partitions, as they are now."""
+        """The current gauges of partitions."""
         reached, lag = map(_family, OF_PARTITIONS)
         for sink, ends in dict(self._reached).items():
             for (topic, partition), end in ends.items():
@@ -156,7 +156,7 @@ class Metrics(Collector):
 
     @contextmanager
     def served(self, at: HostPort) -> Iterator[int]:
-        """Over HTTP within, on threads of its own; the port. Raises SetupError."""
+        """Serve the metrics over HTTP on its own threads; yields the port. Raises SetupError."""
         try:
             server, thread = start_http_server(at.port, at.host, self.registry)
         except OSError as error:
@@ -173,7 +173,7 @@ class Metrics(Collector):
 
 @contextmanager
 def told(pipeline: Pipeline, reporter: Reporter) -> Iterator[Reporter]:
-    """The reporter, and beside it the metrics where the file wants them. Raises SetupError."""
+    """The reporter, combined with metrics if the file enables them. Raises SetupError."""
     with ExitStack() as stack:
         shown = reporter
         if pipeline.metrics is not None:

@@ -1,5 +1,5 @@
-"""Shows a run while it goes on: bars on a terminal, plain lines elsewhere. Writes to stderr only,
-so that stdout stays free for the result."""
+"""Progress display of a run: bars on a terminal, plain lines elsewhere. Writes only to stderr, so
+that stdout contains only the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LineReporter:
         *,
         begins: str = "",
     ) -> None:
-        """`begins`: what every line does."""
+        """`begins`: the prefix of every line."""
         self._console = console
         self._begins = begins
         self._now_s = now_s
@@ -191,23 +191,23 @@ class BarReporter:
 
 
 def retrying_line(sink: str, batch: int, retry: Retry) -> str:
-    """Why a commit is made again, in one line."""
+    """The line for a retried commit."""
     return f"sink {sink}: batch {batch}: {retry.says}, the commit is tried again"
 
 
 def restarting_line(sink: str, retry: Retry) -> str:
-    """Why a sink is begun again, in one line."""
-    return f"sink {sink}: {retry.says}, it begins again behind its last commit"
+    """The line for a restarted sink."""
+    return f"sink {sink}: {retry.says}, it restarts after its last commit"
 
 
 def failed_line(sink: str, line: str, left: int) -> str:
-    """Why a sink is not begun again, in one line."""
-    goes_on = "the other one goes on" if left == 1 else f"the other {left} go on"
-    return f"sink {sink} failed: {line}; {goes_on}"
+    """The line for a sink that failed for good."""
+    continues = "the other one continues" if left == 1 else f"the other {left} continue"
+    return f"sink {sink} failed: {line}; {continues}"
 
 
 class _Unheard(io.TextIOWrapper):
-    """Text that nobody has to hear: a closed terminal or pipe is no reason to end a run."""
+    """Write optional text: a closed terminal or pipe must not end a run."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -224,7 +224,7 @@ class _Unheard(io.TextIOWrapper):
 
 
 def unheard(descriptor: int) -> io.TextIOWrapper:
-    """A stream for progress on a descriptor, which it closes; write errors are passed over."""
+    """A stream for progress on a descriptor, which it closes; it ignores write errors."""
     return _Unheard(
         io.FileIO(descriptor, "w"), encoding="utf-8", errors="replace", write_through=True
     )
@@ -233,8 +233,8 @@ def unheard(descriptor: int) -> io.TextIOWrapper:
 def reporter_for(
     console: Console, pipeline: Pipeline, *, is_one_of_many: bool = False
 ) -> LineReporter | BarReporter | JsonReporter:
-    """Bars where someone is watching, objects where the file wants them; of pipelines that run
-    beside others lines, each with the pipeline's name."""
+    """Bars on a terminal, JSON objects if the file asks for them. If several pipelines run
+    together: lines with the pipeline's name."""
     if pipeline.json_log:
         return JsonReporter(console.file, pipeline.name)
     if is_one_of_many:

@@ -1,4 +1,4 @@
-"""A finished batch as one row of the table that `metrics.table` names. Pure."""
+"""Rows of the metric table (`metrics.table`): one for each finished batch. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.report.events import BatchDone
 
 KEEP_DAYS = 30
-"""Days of rows: at a batch a second of one sink, 2.6 million."""
+"""Days that rows are kept: with one batch per second of one sink, 2.6 million rows."""
 
 
 def row_of(
     pipeline: str, done: BatchDone, latest: ByPartition | None, now_s: float
 ) -> dict[str, Any] | None:
-    """The row; None for a batch that an earlier run had committed, which had its row.
+    """The row; None for a batch that an earlier run had committed, which wrote the row.
 
-    `latest`: where the topics end, as Spark's last trigger found them; None where nobody knows.
-    `now_s` since 1970.
+    `latest`: the end offsets of the topics at Spark's last trigger; None if unknown. `now_s`:
+    since 1970.
     """
     if done.already_there:
         return None
@@ -43,7 +43,7 @@ def row_of(
 
 
 def ranges(starts: ByPartition, ends: ByPartition) -> list[dict[str, Any]]:
-    """What of each partition a batch passed, `end` exclusive; of those that it did not, nothing."""
+    """The offset range of each partition in a batch, `end` exclusive; without empty ranges."""
     return [
         {"topic": where.topic, "partition": where.partition, "start": start, "end": ends[where]}
         for where, start in sorted(starts.items())
@@ -52,10 +52,10 @@ def ranges(starts: ByPartition, ends: ByPartition) -> list[dict[str, Any]]:
 
 
 def lag(latest: ByPartition, ends: ByPartition) -> int:
-    """Offsets that a table is behind its topics."""
+    """The lag of a table in offsets."""
     return sum(max(0, end - ends.get(partition, 0)) for partition, end in latest.items())
 
 
 def first_day_kept(now_s: float) -> str:
-    """The rows of the days before it go."""
+    """The first day whose rows are kept."""
     return (datetime.fromtimestamp(now_s, UTC) - timedelta(days=KEEP_DAYS)).date().isoformat()

@@ -1,8 +1,9 @@
-"""`metrics.table`: a row for each finished batch, in a Delta table on the driver's machine.
+"""Writer of the metric table (`metrics.table`): one row per finished batch, in a Delta table on the
+driver's machine.
 
-Rules: nothing of it may hold up a batch or end a run. Rows are written by delta-rs, so without a
-job of Spark, by a thread of their own, some at once; what it cannot write is left out, and that is
-told once. A row is written at most once: whoever wants the truth about a batch reads its commit.
+Rules: it must not delay a batch or end a run. A thread of its own writes several rows at once with
+delta-rs, so without a Spark job. Rows that cannot be written are dropped, with one warning per run.
+A row is written at most once: the commit of a batch is the reliable record.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from pipelines.report.events import BatchDone, Reporter
 from pipelines.report.progress_rows import first_day_kept, row_of
 
 GATHER_S = 5.0
-"""So long rows wait for others, and so many seconds of them a kill takes along."""
+"""How long rows are collected; a kill loses the rows of this time."""
 WAITING_MAX = 10_000
-"""Rows in memory, where the disk stands still; later ones are left out."""
+"""Maximum of rows in memory if the disk hangs; later ones are dropped."""
 ENDING_S = 30.0
-"""At the run's end the last rows are waited for so long."""
+"""How long the end of a run waits for the last rows."""
 APPENDS_MAX = 5
-"""Another run that makes the table at this moment changes its metadata, which an append that has
-begun does not survive: nothing of it is there, and it is made again."""
+"""Attempts of an append. If another run creates the table at this moment, its metadata change makes
+a started append fail without effect, and the append is repeated."""
 UPKEEP_COMMITS = 100
-"""After so many commits days that are too old go, and small files become large ones."""
+"""Number of commits between two cleanups, which delete old days and compact small files."""
 FILES_HOURS = 168
-"""Files that the table has no more stay so long for their readers: Delta's own default."""
+"""Retention of removed files for readers: Delta's default."""
 PROPERTIES = {"delta.logRetentionDuration": "interval 7 days"}
 
 
 class ProgressTable:
-    """One run's reporter, and the thread that writes. Mutable: rows that wait, and whom to ask for
-    the ends of each sink's topics."""
+    """The reporter of one run, and the thread that writes. Mutable: pending rows, and the functions
+    that return the end offsets of each sink's topics."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class ProgressTable:
         gather_s: float = GATHER_S,
         secrets: frozenset[str] = frozenset(),
     ) -> None:
-        """`shown` is told when rows cannot be written, without `secrets`."""
+        """`shown` is notified if rows cannot be written; `secrets` are masked."""
         self.path = path
         self._pipeline, self._shown, self._now_s = pipeline, shown, now_s
         self._gather_s, self._secrets = gather_s, secrets
@@ -60,11 +61,11 @@ class ProgressTable:
         self._ending = False
         self._has_told = False
         self._latest: dict[str, Callable[[], ByPartition]] = {}
-        # A daemon: a disk that stands still must not keep the process.
+        # A daemon: a hanging disk must not keep the process alive.
         self._thread = threading.Thread(target=self._work, name="metrics.table", daemon=True)
 
     def __enter__(self) -> ProgressTable:
-        """Raises SetupError where delta-rs is not there."""
+        """Raises SetupError if delta-rs is not installed."""
         try:
             import deltalake  # noqa: F401
         except ModuleNotFoundError as error:
@@ -125,14 +126,14 @@ class ProgressTable:
             try:
                 version = _append(self.path, rows)
             except Exception as error:
-                # Delta-rs, Arrow and file systems raise what they like; the run goes on.
+                # Delta-rs, Arrow and file systems raise many types; the run continues.
                 self._failed(f"{counted(len(rows), 'row')} not written: {_reason(error)}")
                 continue
             if version // UPKEEP_COMMITS != (version - 1) // UPKEEP_COMMITS:
                 self._upkeep()
 
     def _next(self) -> list[dict[str, Any]]:
-        """Rows to be written at once; none when the run has ended."""
+        """The next rows to write together; none after the end of the run."""
         with self._changed:
             self._changed.wait_for(lambda: self._rows or self._ending)
             self._changed.wait_for(lambda: self._ending, self._gather_s)
@@ -143,11 +144,11 @@ class ProgressTable:
         try:
             _clean(self.path, first_day_kept(self._now_s()))
         except Exception as error:
-            # Another run's commit came between, most likely: the next hundred come soon.
+            # Most likely a conflict with another run's commit; the next cleanup comes soon.
             self._failed(f"old rows stay: {_reason(error)}")
 
     def _failed(self, why: str) -> None:
-        """Once in a run: a full disk would say so for each batch."""
+        """Warn once per run: a full disk would cause a warning for each batch."""
         if not self._has_told:
             self._has_told = True
             line = f"metrics.table: {self.path}: {why}"
@@ -162,7 +163,7 @@ class ProgressTable:
 
 
 def _append(path: str, rows: list[dict[str, Any]]) -> int:
-    """The table's version with these rows, in one commit. Makes the table where there is none."""
+    """Append these rows in one commit; returns the version. Creates the table if necessary."""
     import pyarrow as pa
     from deltalake import DeltaTable, write_deltalake
     from deltalake.exceptions import CommitFailedError
@@ -190,7 +191,7 @@ def _make(path: str, schema: Any) -> None:
     try:
         DeltaTable.create(path, schema, partition_by=["day"], configuration=dict(PROPERTIES))
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):  # else another run was faster
+        if not DeltaTable.is_deltatable(path):  # otherwise another run was faster
             raise
 
 
@@ -203,7 +204,7 @@ def _clean(path: str, first_day: str) -> None:
         table.delete(f"day < '{first_day}'")
         table.optimize.compact()
     except CommitFailedError:
-        return  # somebody else was at it
+        return  # another run changed it
     table.vacuum(retention_hours=FILES_HOURS, dry_run=False)
     table.cleanup_metadata()
 
@@ -235,5 +236,5 @@ def _schema() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what a library says."""
+    """The first line of a library's error text."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""How fast each sink of a run goes, by its last batches, and how long it has yet. Pure: the time is
+"""Throughput of each sink by its last batches, and the estimated remaining time. Pure: the time is
 an argument, in seconds of one clock."""
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pipelines.report.events import BatchDone
 from pipelines.report.progress_rows import lag
 
 BATCHES = 10
-"""So many of the last ones say how fast it goes: what was an hour ago says nothing."""
+"""Number of batches in the average; older ones do not reflect the current rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Behind a batch. `rate`: records a second, None before any time has passed. `lag`: records
-    that the topics have beyond the table, None where nobody knows. `seconds`: of the batch.
-    `left_s`: until all is read that there was at the begin; None where that has no end."""
+    """The state after a batch. `rate`: records per second, None before any time has passed. `lag`:
+    records in the topics after the table's end, None if unknown. `seconds`: of the batch. `left_s`:
+    until everything that was available at the start is read; None if the run has no end."""
 
     rate: float | None
     lag: int | None
@@ -38,7 +38,7 @@ class Pace:
 
 
 def span(seconds: float) -> str:
-    """A time roughly, in the unit in which it is a small number."""
+    """A rounded duration in the unit that gives a small number."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = seconds / 60
@@ -46,7 +46,8 @@ def span(seconds: float) -> str:
 
 
 class Pacing:
-    """Of all sinks of a run. Mutable: their last batches. A sink's own thread alone tells of it."""
+    """The throughput of all sinks of a run. Mutable: their last batches. Only a sink's own thread
+    updates it."""
 
     def __init__(self) -> None:
         self._last: dict[str, deque[tuple[float, int]]] = {}
@@ -54,7 +55,7 @@ class Pacing:
         self._latest: dict[str, Callable[[], ByPartition]] = {}
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
-        """Also of one that begins again."""
+        """Also called for a restarted sink."""
         self._to_do[sink] = records_to_do
         self._last.pop(sink, None)
 
@@ -63,7 +64,7 @@ class Pacing:
 
     def batch(self, done: BatchDone, now_s: float) -> Pace:
         """A batch has ended now."""
-        # When the first one began is when what it read began to count.
+        # The rate counts from the start of the first batch.
         last = self._last.setdefault(
             done.sink, deque([(now_s - done.seconds, 0)], maxlen=BATCHES + 1)
         )

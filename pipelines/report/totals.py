@@ -1,4 +1,4 @@
-"""What a run has done so far, sink by sink, and whether too much of it are dead letters."""
+"""Totals of a run per sink, and the check of the dead-letter threshold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.transforms.checks import Checked, added
 
 @dataclass(slots=True, kw_only=True)
 class SinkTotals:
-    """What one sink did in this run; grows batch by batch."""
+    """The totals of one sink in this run, updated by each batch."""
 
     records: int = 0
     rows: int = 0
@@ -31,8 +31,8 @@ class SinkTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run that ended, by itself or (`interrupted`) on request. `failures`: sinks that failed for
-    good while others may have gone on, empty where all is well."""
+    """The result of a run that ended by itself or (`interrupted`) on request. `failures`: sinks
+    that failed for good while others may have continued; empty if none failed."""
 
     sinks: dict[str, SinkTotals]
     seconds: float
@@ -41,7 +41,7 @@ class RunResult:
 
 
 class Tally:
-    """Of one run. Mutable: what its sinks' threads tell of their batches."""
+    """The totals of one run. Mutable: updated by the sinks' threads."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.totals = {name: SinkTotals() for name in pipeline.sinks}
@@ -63,7 +63,7 @@ class Tally:
         totals.ends = done.ends
 
     def judge(self, done: BatchDone) -> None:
-        """Raise TooManyLettersError behind a batch with which there are too many dead letters."""
+        """Raise TooManyLettersError after a batch that exceeds the dead-letter threshold."""
         threshold = self._pipeline.threshold
         for source, (records, letters) in done.judged.items():
             if threshold is None or not records:

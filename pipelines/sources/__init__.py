@@ -1,1 +1,1 @@
-"""The sources of a pipeline, and the kinds there are."""
+"""The sources of a pipeline, by kind."""

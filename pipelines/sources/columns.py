@@ -10,5 +10,5 @@ _HEADERS_DDL = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 def columns_ddl(*, headers: bool) -> str:
-    """Those of the josefine source, which every source has."""
+    """The columns of the josefine source, which every source has."""
     return _DDL + (_HEADERS_DDL if headers else "")

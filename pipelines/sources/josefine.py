@@ -1,4 +1,4 @@
-"""The josefine source of a pipeline: what the topics have, the stream, the recorded offsets."""
+"""The josefine source of a pipeline: offsets of its topics, the stream, committed group offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from josefine_spark.options.options import Connection
 
 LOOK_TIMEOUT_MS = 15_000
-"""For the first look at the topics: a wrong address should be told quickly."""
+"""Timeout of the first request: a wrong address should be reported quickly."""
 
 _BATCH_OPTIONS = (
     "bootstrapServers",
@@ -33,29 +33,29 @@ _BATCH_OPTIONS = (
     "includeHeaders",
     "maxRecordsPerPartition",
 )
-"""Of a stream's options, those that a batch read knows."""
+"""The options of a stream that a batch read supports."""
 
 _AS_ROW = {"unreadableBatches": "asRow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """What a source's topics have at one moment."""
+    """The offsets of a source's topics at one moment."""
 
     earliest: ByPartition
     latest: TopicOffsets
 
     def bounds(self) -> dict[TopicPartition, Bounds]:
-        """Where each partition begins and ends."""
+        """The start and end offset of each partition."""
         return {tp: Bounds(self.earliest.get(tp, 0), end) for tp, end in self.latest.ends.items()}
 
     def keep(self, ends: ByPartition) -> ByPartition:
-        """The part of `ends` whose partitions are still read; the others cannot be started at."""
+        """The part of `ends` whose partitions are still read; no stream can start at the others."""
         return {partition: end for partition, end in ends.items() if partition in self.latest.ends}
 
 
 def topics_together(found: Mapping[str, Topics]) -> Topics:
-    """What all of a sink's sources have. Raises RunError where two have one topic."""
+    """The offsets of all sources of a sink. Raises RunError if two sources share a topic."""
     named = [topic for each in found.values() for topic in each.latest.topic_ids]
     twice = next((topic for topic in named if named.count(topic) > 1), None)
     if twice is not None:
@@ -68,13 +68,13 @@ def topics_together(found: Mapping[str, Topics]) -> Topics:
 
 
 def topics_beside(source: Source, looked: Mapping[str, Topics]) -> set[str]:
-    """The topics of the other sources among these, which a source is joined with."""
+    """Those of these topics that belong to other sources, which a source is joined with."""
     others = [found for name, found in looked.items() if name != source.name]
     return {topic for found in others for topic in found.latest.topic_ids}
 
 
 def options_of(source: Source) -> dict[str, str]:
-    """The connector's options for what the file says."""
+    """The connector's options for a source of the file."""
     limit, split = source.limit, source.split
     since, is_whole = source.start.option == "startingTimestamp", not source.assigned
     said = {
@@ -83,7 +83,7 @@ def options_of(source: Source) -> dict[str, str]:
         "subscribe": ",".join(source.topics) if is_whole and source.pattern is None else None,
         "assign": None if is_whole else json.dumps(numbers_of(source.assigned)),
         source.start.option: source.start.text,
-        # A partition without a record since then begins at its end.
+        # A partition without a record since then starts at its end.
         "startingOffsetsByTimestampStrategy": "latest" if since else None,
         "maxOffsetsPerTrigger": limit.rows,
         "maxBytesPerTrigger": limit.bytes,
@@ -100,15 +100,15 @@ def options_of(source: Source) -> dict[str, str]:
 
 
 def batch_options_of(source: Source) -> dict[str, str]:
-    """Those that a batch read knows. An unreadable record batch is a row where it becomes a dead
-    letter."""
+    """The options that a batch read supports. An unreadable record batch is a row if it becomes a
+    dead letter."""
     options = options_of(source).items()
     known = {k: v for k, v in options if k in _BATCH_OPTIONS or k.startswith(PREFIXES)}
     return known | _unreadable_batches(source)
 
 
 def numbers_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic → the numbers of its partitions among these."""
+    """Topic → its partitions among these."""
     numbers: dict[str, list[int]] = {}
     for topic, number in partitions:
         numbers.setdefault(topic, []).append(number)
@@ -116,20 +116,20 @@ def numbers_of(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _stop(source: Source) -> ByPartition | None:
-    """The offsets at which a run ends; None: at what is there, or nobody has looked them up yet."""
+    """The end offsets of a run; None: those at its start, or not looked up yet."""
     return source.stop.offsets if source.stop and source.stop.is_by_offsets else None
 
 
 class SourceKind(Protocol):
-    """Josefine, and the test sources that need no broker."""
+    """The interface of a source: brokers, or a test source without a broker."""
 
     def look(self, source: Source) -> Topics: ...
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
-        """What a consumer group committed of these partitions. Raises SetupError."""
+        """The committed offsets of a consumer group for these partitions. Raises SetupError."""
 
     def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
-        """The first offset of each partition from a time on, -1 where none is that late. Raises
+        """The first offset of each partition at or after a time, -1 if there is none. Raises
         SetupError."""
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame: ...
@@ -137,20 +137,20 @@ class SourceKind(Protocol):
     def read(
         self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
     ) -> DataFrame:
-        """The records of one batch of the stream, once more. `marks_unreadable`: an unreadable
-        record batch is a row with `decode.UNREADABLE`, as it is where it becomes a dead letter."""
+        """Read the records of one batch of the stream again. `marks_unreadable`: an unreadable
+        record batch is a row with `decode.UNREADABLE`, as in a stream with dead letters."""
 
     def parse(self, text: str) -> TopicOffsets: ...
 
     def advise(self, source: Source, group: str, ends: ByPartition) -> str:
-        """Tell a consumer group; "" or why it was not taken."""
+        """Commit offsets to a consumer group; "" or why they were refused."""
 
 
 class JosefineKind:
-    """Brokers that speak Kafka, through `format("josefine")`."""
+    """Kafka-compatible brokers, through `format("josefine")`."""
 
     def look(self, source: Source) -> Topics:
-        """Ask the brokers. Raises SetupError when they cannot be reached or a topic is missing."""
+        """Query the brokers. Raises SetupError if they are unreachable or a topic is missing."""
         from josefine_broker.base.errors import KafkaError
         from josefine_spark.base.errors import OptionError
         from josefine_spark.options.connections import client_for, drop_client
@@ -193,15 +193,15 @@ class JosefineKind:
         )
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
-        """The stream. `at` is given also with a checkpoint: Spark asks while batch 0 is open."""
+        """The stream. `at` is set also with a checkpoint: Spark uses it while batch 0 is open."""
         from josefine_spark.options.environment import settle_environment
         from josefine_spark.read.offsets import to_dict
 
-        # The sinks' streams start at once, also in a session that is not ours.
+        # The sinks' streams start concurrently, also in a session that the caller made.
         settle_environment(spark)
         options = options_of(source)
         if at is not None:
-            # A time would be asked for before offsets.
+            # The connector would prefer a time to offsets.
             options.pop(source.start.option)
             options["startingOffsets"] = json.dumps(to_dict(at))
         options |= _objects(source) | _unreadable_batches(source)
@@ -210,7 +210,7 @@ class JosefineKind:
     def read(
         self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
     ) -> DataFrame:
-        """Only the batch's partitions: others may have come since."""
+        """Only the partitions of the batch: others may have been created since."""
         options = batch_options_of(source)
         options = {k: v for k, v in options.items() if not k.startswith("subscribe")}
         ends = batch.end.ends
@@ -244,8 +244,8 @@ class JosefineKind:
 
 
 def _objects(source: Source) -> dict[str, str]:
-    """The option by which plain JSON is read where records are decoded; none where its columns are
-    of types that are not read there, or more is asked than whether it fits them."""
+    """The option that makes the connector decode plain JSON. None if the decoder does not support a
+    column's type, or if the file asks for more checks than the types."""
     from pyspark.sql.types import StructType
 
     from josefine_spark.read.json_schema import unreadable
@@ -259,7 +259,7 @@ def _objects(source: Source) -> dict[str, str]:
 
 
 def _unreadable_batches(source: Source) -> dict[str, str]:
-    """The option by which unreadable record batches become rows, where these are dead letters."""
+    """The option that makes unreadable record batches rows, if they become dead letters."""
     return _AS_ROW if source.has_on_error(OnError.DEAD_LETTER) else {}
 
 
@@ -269,7 +269,7 @@ def _connection(source: Source) -> Connection:
 
 
 def _asked(source: Source, what: str, ask: Callable[[BlockingClient], ByPartition]) -> ByPartition:
-    """What brokers say; raises SetupError where they do not."""
+    """Query the brokers; raises SetupError if they fail."""
     from josefine_broker.base.errors import KafkaError
     from josefine_spark.options.connections import client_for
 

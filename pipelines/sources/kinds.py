@@ -1,4 +1,4 @@
-"""Each source of a pipeline by its own kind: brokers, or records without one."""
+"""Dispatch of a source to its kind: brokers, or records without a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def options_of(source: Source) -> dict[str, str]:
-    """The options of `format("josefine_local")` for what the file says."""
+    """The options of `format("josefine_local")` for a source of the file."""
     local = source.local
     assert local is not None
     most = source.limit.bytes if local.type == "file" else source.limit.rows
@@ -36,7 +36,7 @@ def options_of(source: Source) -> dict[str, str]:
 
 
 def _start(source: Source) -> str:
-    """Times as milliseconds since 1970."""
+    """A start, with relative times resolved to milliseconds since 1970."""
     text = source.start.text
     if source.start.option == "startingTimestamp":
         return f"{text}ms"
@@ -46,10 +46,10 @@ def _start(source: Source) -> str:
 
 
 class LocalKind:
-    """Files, a rate, a list of records."""
+    """Local sources: files, a rate, a list of records."""
 
     def look(self, source: Source) -> Topics:
-        """Raises SetupError when the files cannot be read."""
+        """Raises SetupError if the files cannot be read."""
         records = records_of(options_of(source))
         try:
             latest = records.look(_now_ms())
@@ -61,15 +61,15 @@ class LocalKind:
         return Topics(earliest=dict.fromkeys(latest.ends, 0), latest=latest)
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
-        """No start or end of theirs is a group."""
+        """Never used: a local source cannot start or end at a group."""
         return {}
 
     def at_time(self, source: Source, time_ms: int, topics: Topics) -> ByPartition:
-        """A run of theirs has no end in the file."""
+        """Never used: a local source has no `stop`."""
         return {}
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
-        """The stream. `at` is given also with a checkpoint."""
+        """The stream. `at` is set also with a checkpoint."""
         from pipelines.sources.local_source import FORMAT, LocalDataSource, at_text
 
         spark.dataSource.register(LocalDataSource)
@@ -81,7 +81,7 @@ class LocalKind:
     def read(
         self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
     ) -> DataFrame:
-        """There are no record batches, so there is none that is unreadable."""
+        """Local sources have no record batches, so none is unreadable."""
         from pipelines.sources.local_source import FORMAT, LocalDataSource, at_text
 
         spark.dataSource.register(LocalDataSource)
@@ -94,12 +94,12 @@ class LocalKind:
         return JosefineKind().parse(text)
 
     def advise(self, source: Source, group: str, ends: ByPartition) -> str:
-        """Nobody is there to be told."""
+        """Local sources have no consumer groups."""
         return ""
 
 
 class AnyKind:
-    """Whichever a source is of."""
+    """The kind of a source."""
 
     def look(self, source: Source) -> Topics:
         return _of(source).look(source)

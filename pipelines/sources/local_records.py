@@ -1,15 +1,15 @@
-"""Records without a broker: lines of files, a steady rate, a list in the file. Plain Python.
+"""Records of local sources: lines of files, a steady rate, a list in the file. Plain Python.
 
-Each kind answers as topics do: which partitions there are, where they end, what lies between two
-offsets. Rules: what lies between two offsets never changes, so that a batch that is read again has
-the same rows; a topic's id changes when its content is another one, as with a topic that was
-deleted and created again.
+Each kind behaves like topics: it has partitions, end offsets, and records between two offsets.
+Rules: the records between two offsets never change, so that a batch that is read again has the same
+rows; a topic's id changes if its content is replaced, as with a topic that was deleted and created
+again.
 
 | kind | topic | offset |
 |---|---|---|
-| file | a file, by its path below the folder | a byte: where a line begins; whole lines only |
+| file | a file, by its path below the folder | the byte position of a line; whole lines only |
 | rate | `rate` | the number of rows since 2026 |
-| memory | as its records say | their place in the list |
+| memory | the topic of its records | their index in the list |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 RATE_BEGAN_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z, row 0 of every rate."""
 _ID_BYTES_MAX = 4096
-"""Of a file's first line, by which the file is known."""
+"""Bytes of a file's first line that identify the file."""
 _LOOK_BYTES = 1 << 16
 
 Row = tuple[Any, ...]
@@ -38,7 +38,7 @@ Row = tuple[Any, ...]
 
 
 class Records(Protocol):
-    """One source's records."""
+    """The records of one source."""
 
     def look(self, now_ms: int) -> TopicOffsets: ...
 
@@ -49,7 +49,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many rows a second, each made of its number: `{"n": 42, "at": "2026-..."}`."""
+    """Rows at a steady rate per second, each made of its number: `{"n": 42, "at": "2026-..."}`."""
 
     rows_per_second: int
 
@@ -59,11 +59,11 @@ class Rate:
         )
 
     def number_at(self, time_ms: int) -> int:
-        """How many rows there are at a time."""
+        """The number of rows at a time."""
         return max(0, (time_ms - RATE_BEGAN_MS) * self.rows_per_second // 1000)
 
     def cut(self, begin: ByPartition, end: ByPartition, most: int | None) -> ByPartition:
-        """`end`, or `most` rows behind `begin`."""
+        """`end`, or `begin` plus `most` rows if that is less."""
         return _by_rows(begin, end, most)
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[Row]:
@@ -92,7 +92,7 @@ class Memory:
         return TopicOffsets(ends=ends, topic_ids=ids)
 
     def cut(self, begin: ByPartition, end: ByPartition, most: int | None) -> ByPartition:
-        """`end`, or `most` records behind `begin`."""
+        """`end`, or `begin` plus `most` records if that is less."""
         return _by_rows(begin, end, most)
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[Row]:
@@ -101,7 +101,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The lines of a folder's files, or of those that a pattern names; hidden ones are not read."""
+    """The lines of a folder's files, or of the files of a pattern; hidden files are not read."""
 
     path: str
 
@@ -115,7 +115,7 @@ class Lines:
         return TopicOffsets(ends=ends, topic_ids=ids)
 
     def cut(self, begin: ByPartition, end: ByPartition, most: int | None) -> ByPartition:
-        """`end`, or about `most` bytes behind `begin`: whole lines, and one at least."""
+        """`end`, or about `most` bytes after `begin`: whole lines, at least one."""
         if most is None:
             return dict(end)
         files, left, ends = self._files(), most, dict(end)
@@ -170,7 +170,7 @@ def _by_rows(begin: ByPartition, end: ByPartition, most: int | None) -> ByPartit
 
 
 def _whole_lines(file: str) -> tuple[int, str]:
-    """(where the last whole line ends, by what the file is known)."""
+    """(the end of the last whole line, the identity of the file)."""
     with open(file, "rb") as opened:
         first = opened.readline(_ID_BYTES_MAX)
         end = opened.seek(0, os.SEEK_END)
@@ -185,7 +185,7 @@ def _whole_lines(file: str) -> tuple[int, str]:
 
 
 def _line_end(file: str, start: int, near: int, last: int) -> int:
-    """Where the last line ends that is whole before `near`, or the first one behind `start`."""
+    """The end of the last whole line before `near`, or of the first line after `start`."""
     with open(file, "rb") as opened:
         at = max(start, near - _LOOK_BYTES)
         opened.seek(at)
@@ -198,7 +198,7 @@ def _line_end(file: str, start: int, near: int, last: int) -> int:
 
 
 def memory_of(text: str) -> Memory:
-    """What `memory_text` wrote."""
+    """The records in a text of `memory_text`."""
     records: dict[TopicPartition, list[Row]] = {}
     for topic, number, key, value, time_ms, headers in json.loads(text):
         rows = records.setdefault(TopicPartition(topic, number), [])
@@ -244,7 +244,7 @@ def records_of(options: Mapping[str, str]) -> Records:
 
 
 def start_of(records: Records, text: str, now: TopicOffsets) -> ByPartition:
-    """Where a source begins: `earliest`, `latest`, `last N`, `Nms ago`, or a time in ms."""
+    """The start offsets for `earliest`, `latest`, `last N`, `Nms ago`, or a time in ms."""
     if text == "earliest":
         return dict.fromkeys(now.ends, 0)
     if text.startswith("last "):
@@ -257,7 +257,7 @@ def start_of(records: Records, text: str, now: TopicOffsets) -> ByPartition:
 def next_end(
     records: Records, begin: TopicOffsets, now: TopicOffsets, most: int | None
 ) -> TopicOffsets:
-    """The end of the batch that begins at `begin`, when there is so much."""
+    """The end of the batch that starts at `begin`, limited by the batch size."""
     at = {tp: begin.ends.get(tp, 0) for tp in now.ends}
     ends = records.cut(at, now.ends, most)
     return TopicOffsets(

@@ -1,6 +1,6 @@
-"""`format("josefine_local")`: records without a broker as a stream, for trying out and for tests.
+"""The streaming source `format("josefine_local")`: records without a broker, for trials and tests.
 
-Its offsets are those of the josefine source, so that tables, checkpoints and status mean the same.
+Its offsets have the format of the josefine source, so tables, checkpoints and status work the same.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pipelines.sources.local_records import next_end, records_of, start_of
 
 FORMAT = "josefine_local"
 IDLE_POLL_S = 0.1
-"""With nothing new, Spark asks every 10 ms."""
+"""Minimum interval between two looks: without new records, Spark asks every 10 ms."""
 
 
 class LocalDataSource(DataSource):
-    """What PySpark asks for a reader."""
+    """The data source that PySpark asks for a reader."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,7 +50,7 @@ class LocalDataSource(DataSource):
 
 
 class LocalReader(DataSourceReader):
-    """The records between the offsets `from` and `to`, once more."""
+    """A batch reader of the records between the offsets `from` and `to`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._stream = LocalStreamReader(options)
@@ -64,7 +64,7 @@ class LocalReader(DataSourceReader):
 
 
 class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks while a query runs."""
+    """The stream reader that Spark calls while a query runs."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
@@ -78,7 +78,7 @@ class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Asked for twice at the start of a query: the first answer stands."""
+        """Spark calls this twice at the start of a query: the first answer is kept."""
         if self._initial is None:
             given = self._options.get("at")
             self._initial = _begun(parse_offset(given) if given is not None else self._start())
@@ -99,7 +99,7 @@ class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_dict(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """What there was at the last look, for the query's progress."""
+        """The end offsets of the last look, for the query's progress."""
         return None if self._seen is None else to_dict(self._seen)
 
     def partitions(
@@ -121,10 +121,10 @@ class LocalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield row[:width]
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """The checkpoint is the truth."""
+        """Nothing to do: the checkpoint has the offsets."""
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def _start(self) -> TopicOffsets:
         now = self._look()
@@ -140,5 +140,5 @@ def _begun(at: TopicOffsets) -> TopicOffsets:
 
 
 def at_text(at: TopicOffsets) -> str:
-    """Offsets as the option `at`."""
+    """Offsets as the text of the option `at`."""
     return json.dumps(to_dict(at))

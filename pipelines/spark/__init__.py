@@ -1,1 +1,1 @@
-"""Spark as pipelines use it: settings, errors, files, the JVM."""
+"""Spark helpers of pipelines: settings, errors, files, the JVM."""

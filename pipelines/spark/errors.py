@@ -1,4 +1,4 @@
-"""Spark's complaints about a pipeline's SQL in one sentence, with the line of the file."""
+"""Translation of Spark's SQL errors to one sentence with the line of the pipeline file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SENTENCE_END = re.compile(r"\.\s+(?=[A-Z])")
 def complaint(
     place: Place, path: str, error: Exception, tables: tuple[str, ...] = ()
 ) -> ConfigError:
-    """What Spark says of a value of the file. `tables`: those that its SQL may name."""
+    """Spark's error about a value of the file. `tables`: those that its SQL may name."""
     return refusal(place, path, in_short(str(error), tables))
 
 
@@ -24,7 +24,7 @@ def refusal(place: Place, path: str, message: str) -> ConfigError:
 
 
 def in_short(text: str, tables: tuple[str, ...] = ()) -> str:
-    """What Spark says, without its pages, codes and advice: one sentence and its suggestion."""
+    """Spark's error text without stack trace, codes and advice: one sentence and its suggestion."""
     text = " ".join(re.split(r"\nJVM stacktrace|; line |\n\n== SQL", text)[0].split())
     missing = _NO_TABLE.search(text)
     if missing and tables:

@@ -1,6 +1,6 @@
-"""Files through Hadoop's file systems: the checkpoint and the Delta log may lie in an object store.
+"""File access through Hadoop's file systems: checkpoints and Delta logs may be in an object store.
 
-A handful of calls per batch, each a round trip to the JVM of about a millisecond.
+A few calls per batch, each a round trip to the JVM of about a millisecond.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PIECE_BYTES = 6_000
-"""Of a file, at a time. Py4J sends an answer of more than 8 KiB, as text, in two parts, and the
-second waits for the 40 ms of a delayed acknowledgement: of an entry of a log, 42 ms for 2."""
+"""Bytes of the first read. Py4J sends an answer of more than 8 KiB as text in two parts, and the
+second part waits 40 ms for a delayed acknowledgement: a log entry takes 42 ms instead of 2."""
 PIECES_MAX = 8
-"""Of a larger file the rest comes at once."""
+"""The rest of a larger file is read in one call."""
 
 
 class HadoopFiles:
-    """Reads, lists and renames by path or URI; what is not there is None or empty, not an error."""
+    """Reads, lists and renames by path or URI; a missing file is None or empty, not an error."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm

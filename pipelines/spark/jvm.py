@@ -1,7 +1,7 @@
-"""The JVM behind a Spark session: whether it is still there, and what its user is told when not.
+"""The JVM of a Spark session: whether it is alive, and the error message if it is not.
 
-Rules: a JVM that is gone (killed for its memory, or by the signal that was meant for us) is one
-sentence, not Py4J's tracebacks; a session without a JVM of ours (spark-submit's) is left alone.
+Rules: a JVM that ended (killed for its memory, or by a signal to the process group) gives one
+sentence, not Py4J's tracebacks; a JVM that another process started (spark-submit) is not touched.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENDING_S = 5.0
-"""Its connections fail and its queries stop a moment before it has ended."""
+"""Grace time: connections fail and queries stop a moment before the JVM has ended."""
 
 
 class SparkGoneError(RunError):
-    """The JVM ended under the run."""
+    """The JVM ended during the run."""
 
 
 def process_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
-    """The JVM that this process started; None where another one did."""
+    """The JVM that this process started; None if another process did."""
     gateway: Any = spark.sparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process
@@ -37,15 +37,15 @@ def process_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
 
 @contextmanager
 def spared_signals() -> Iterator[None]:
-    """A JVM that starts meanwhile ignores what ends a run between batches.
+    """A JVM that starts within ignores the signals that end a run between batches.
 
-    A closed terminal, a wrapper's time-out and a supervisor signal the whole group; the JVM would
-    end at once and take the batch under way along. It ends with this process, whose end closes its
-    stdin. PySpark spares it SIGINT in the same way, in the child before it becomes the JVM.
+    A closed terminal, a wrapper's timeout and a supervisor signal the whole process group; the JVM
+    would end at once and lose the current batch. It ends with this process, because that closes its
+    stdin. PySpark protects it from SIGINT in the same way, in the child before exec.
     """
     try:
         from pyspark import java_gateway
-    except ModuleNotFoundError:  # nothing starts then, and whoever starts it says why
+    except ModuleNotFoundError:  # nothing starts then, and the starting code reports why
         yield
         return
     starter: Any = java_gateway  # it has its own name of subprocess.Popen
@@ -68,7 +68,7 @@ def spared_signals() -> Iterator[None]:
 
 
 def quieten_py4j() -> None:
-    """What it logs when a connection ends is told by us; JOSEFINE_DEBUG leaves it on."""
+    """Silence Py4J about closed connections: this module reports them. JOSEFINE_DEBUG keeps it."""
     if not os.environ.get("JOSEFINE_DEBUG"):
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         logging.getLogger().addFilter(_is_not_of_py4j)  # it uses the root's functions, too
@@ -80,8 +80,8 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def watched(spark: SparkSession, then: str) -> Iterator[None]:
-    """Whatever is raised within because the JVM has ended becomes SparkGoneError; `then` says what
-    that means."""
+    """Raise SparkGoneError for any error within if the JVM has ended; `then`: the rest of the
+    sentence."""
     process = process_of(spark)
     try:
         yield
@@ -101,7 +101,7 @@ def has_gone(spark: SparkSession) -> bool:
 
 @contextmanager
 def stopping(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session that was started for what is within: stopped behind it, its JVM watched."""
+    """A session for the code within: stopped afterwards, its JVM watched."""
     try:
         with watched(spark, "meanwhile: the command may be given again"):
             yield spark
@@ -110,7 +110,7 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop it; nothing is left to stop where the JVM has ended."""
+    """Stop the session, unless the JVM has ended."""
     process = process_of(spark)
     try:
         spark.stop()
@@ -135,7 +135,7 @@ def _has_ended(spark: SparkSession, process: subprocess.Popen[bytes]) -> bool:
 def _how(status: int) -> str:
     number = -status if status < 0 else status - 128
     if number == signal.SIGKILL:
-        return "was killed (signal 9; the kernel's log tells whether for want of memory)"
+        return "was killed (signal 9; the kernel's log shows whether memory ran out)"
     if number == signal.SIGTERM:
         return "was terminated (signal 15)"
     return f"ended (status {status})"

@@ -1,8 +1,8 @@
-"""The settings that Spark and Delta know, from the list beside this file, and the nearest of them.
+"""Checker of Spark and Delta setting names, with the most similar known name.
 
-The list is read from their jars by `python -m tests.spark_keys`. Names that a user makes up, as an
-application of theirs may, are left alone: told is only what lies where Spark's own names are, or is
-nearly one of them.
+`python -m tests.spark_keys` reads the list next to this file from their jars. An application's own
+names are accepted: only a name in Spark's own namespaces, or one similar to a known name, is
+reported.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ FREE = (
     "spark.unsafe.",
     "spark.yarn.",
 )
-"""Behind these the rest of a name is the user's, or of a place where the pipeline may not run."""
+"""Prefixes after which a name is the user's choice, or belongs to another cluster manager."""
 
 _LENGTHS_APART_MAX = 6
 _CUTOFF = 0.85
-"""Spark's names are long and begin alike: what is less alike than this is another name."""
+"""Minimum similarity: Spark's names are long and share prefixes, so less is another name."""
 
 
 @cache
 def known() -> frozenset[str]:
-    """Every name of the list."""
+    """The known names."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
 @cache
 def versions() -> str:
-    """The versions that the list is of, as `Spark 4.2.0 and Delta 4.4.0`."""
+    """The versions of the list, such as `Spark 4.2.0 and Delta 4.4.0`."""
     return LIST.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
 
 
 def why_unknown(key: str) -> str | None:
-    """What is wrong with a setting's name, or None. Case counts, as in Spark."""
+    """The problem of a setting's name, or None. Names are case-sensitive, as in Spark."""
     if key in known() or key.startswith(FREE):
         return None
     if not key.startswith("spark."):

@@ -91,7 +91,7 @@ def test_where_it_would_begin_and_end_and_what_it_is_joined_with_are_looked_at(
 
         code, (well, start) = told(3)
         assert (code, well.split(":")[0]) == (0, "ok")
-        begin = "warning: source `raw`: a sink without a commit cannot begin: group g1 has "
+        begin = "warning: source `raw`: a sink without a commit cannot start: group g1 has "
         assert start.startswith(f"{begin}committed no offset for orders-0: commit one")
         client.commit_offsets("g1", {tp: 1})
         assert told(3) == (0, ["ok: source `raw`: orders (1 partition) can be read"])

@@ -1,8 +1,8 @@
-"""Avro's plain values (numbers, texts, bytes) out of their binary encoding, each checked.
+"""Decoders of Avro's primitive types (numbers, texts, bytes), with checks.
 
-Source: Apache Avro 1.12 specification, "Binary encoding" and "Logical Types". What libraries let
-pass is told here: an int of more than 32 bits, a boolean that is neither 0 nor 1, a decimal of more
-digits than its type has.
+Source: Apache Avro 1.12 specification, "Binary encoding" and "Logical Types". Errors that other
+libraries ignore are reported: an int of more than 32 bits, a boolean that is neither 0 nor 1, a
+decimal of more digits than its type has.
 
 Values: times are microseconds and dates days since 1970, decimals Decimal, a uuid a text.
 """
@@ -18,29 +18,29 @@ from uuid import UUID
 from josefine_arrow.formats.avro.schema import Type
 
 Read = Callable[[bytes, int], tuple[Any, int]]
-"""(data, where a value begins) → (the value, where it ends). IndexError or struct.error where the
-data end before."""
+"""(data, start of a value) → (the value, its end). Raises IndexError or struct.error if the data
+end too early."""
 
 _VARINT_BYTES_MAX = 10
 _EXACT = Context(prec=60)
 
 
 class AvroError(ValueError):
-    """Why bytes are not such a record, or two schemas do not fit; in words for a dead letter."""
+    """Why bytes are no valid record, or two schemas do not match; the reason of a dead letter."""
 
 
-def told(path: str) -> str:
-    """What is wrong there: a field, or the record itself."""
+def subject(path: str) -> str:
+    """The subject of an error: a field, or the record itself."""
     return f"field `{path}`" if path else "the record"
 
 
 def plain(writer: Type, reader: Type, path: str) -> Read:
-    """What reads a type without types within, as the reader's that it fits."""
+    """The decoder of a primitive type, which converts to the matching type of the reader schema."""
     return _converted(_PLAIN[writer.kind](writer, path), writer, reader, path)
 
 
 def long_at(data: bytes, at: int) -> tuple[int, int]:
-    """Zigzag, seven bits a byte."""
+    """Read a zigzag varint, seven bits per byte."""
     byte = data[at]
     at += 1
     value, shift = byte & 0x7F, 7
@@ -60,7 +60,7 @@ def _numbers(writer: Type, path: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         value, at = long_at(data, at)
         if not low <= value < high:
-            raise AvroError(f"{told(path)}: {value} is no {writer.kind}")
+            raise AvroError(f"{subject(path)}: {value} is no {writer.kind}")
         return value, at
 
     return read
@@ -78,7 +78,7 @@ def _packed(code: str, size: int) -> Callable[[Type, str], Read]:
 def _booleans(writer: Type, path: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         if data[at] > 1:
-            raise AvroError(f"{told(path)}: {data[at]:#04x} is no boolean")
+            raise AvroError(f"{subject(path)}: {data[at]:#04x} is no boolean")
         return data[at] == 1, at + 1
 
     return read
@@ -92,14 +92,14 @@ def _bytes(writer: Type, path: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         size, at = long_at(data, at)
         if not 0 <= size <= len(data) - at:
-            raise AvroError(f"{told(path)}: {size} bytes where {len(data) - at} are left")
+            raise AvroError(f"{subject(path)}: {size} bytes where {len(data) - at} are left")
         return data[at : at + size], at + size
 
     return read
 
 
 def texts(path: str) -> Read:
-    """Of a string, or of a map's keys."""
+    """Decoder of a string or of a map's keys."""
     return _as_text(_bytes(Type(kind="string"), path), path)
 
 
@@ -113,7 +113,7 @@ def _as_text(inner: Read, path: str) -> Read:
         try:
             return value.decode("utf-8"), at
         except UnicodeDecodeError as error:
-            raise AvroError(f"{told(path)}: not UTF-8 text") from error
+            raise AvroError(f"{subject(path)}: not UTF-8 text") from error
 
     return read
 
@@ -123,7 +123,7 @@ def _fixed(writer: Type, path: str) -> Read:
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         if size > len(data) - at:
-            raise AvroError(f"{told(path)}: {size} bytes where {len(data) - at} are left")
+            raise AvroError(f"{subject(path)}: {size} bytes where {len(data) - at} are left")
         return data[at : at + size], at + size
 
     return read
@@ -143,11 +143,11 @@ _PLAIN: dict[str, Callable[[Type, str], Read]] = {
 
 
 def _converted(read: Read, writer: Type, reader: Type, path: str) -> Read:
-    """What was read of one kind as another, or as its logical type."""
+    """Convert a value of one kind to another kind, or to its logical type."""
     if reader.logical == "decimal":
         return _mapped(read, lambda value: _decimal(value, reader, path))
     if "timestamp" in reader.logical:
-        # In the writer's unit; one that says none has counted in the reader's.
+        # In the writer's unit; a writer without a unit used the reader's.
         unit = writer.logical or reader.logical
         in_millis = unit.endswith("-millis")
         return _mapped(read, lambda value: _micros(value, path)) if in_millis else read
@@ -174,12 +174,12 @@ def _mapped(read: Read, change: Callable[[Any], Any]) -> Read:
 
 def _micros(value: int, path: str) -> int:
     if not -(2**63) <= value * 1000 < 2**63:
-        raise AvroError(f"{told(path)}: {value} ms are no TIMESTAMP")
+        raise AvroError(f"{subject(path)}: {value} ms are no TIMESTAMP")
     return value * 1000
 
 
 def _decimal(value: bytes, reader: Type, path: str) -> Decimal:
     unscaled = int.from_bytes(value, "big", signed=True)
     if abs(unscaled) >= 10**reader.precision:
-        raise AvroError(f"{told(path)}: more than {reader.precision} digits")
+        raise AvroError(f"{subject(path)}: more than {reader.precision} digits")
     return Decimal(unscaled).scaleb(-reader.scale, _EXACT)

@@ -1,10 +1,10 @@
-"""Avro's binary encoding to values: by the writer's schema, as the reader's schema wants them.
+"""Avro reader: decodes binary data by the writer schema and resolves it to the reader schema.
 
 Source: Apache Avro 1.12 specification, "Binary encoding" and "Schema Resolution". Strict: a record
-is good only when its bytes are wholly used. `reader_of` makes one function for a pair of schemas,
-so that nothing is looked up while records are read.
+is good only if all its bytes are used. `reader_of` compiles one function for a pair of schemas, so
+that no schema is looked up per record.
 
-Values: a record is a dict, a map a list of pairs; the plain ones are primitives.py's.
+Values: a record is a dict, a map is a list of pairs; primitives.py has the primitive types.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from josefine_arrow.formats.avro.primitives import AvroError, Read, long_at, plain, texts, told
+from josefine_arrow.formats.avro.primitives import AvroError, Read, long_at, plain, subject, texts
 from josefine_arrow.formats.avro.schema import Field, Type, bare
 from josefine_arrow.formats.avro.writer import encoded
 
 
 def reader_of(writer: Type, reader: Type) -> Callable[[bytes], Any]:
-    """What reads whole records. Raises AvroError where the schemas do not fit."""
+    """The function that reads whole records. Raises AvroError if the schemas do not match."""
     read = _compiled(writer, reader, "")
 
     def whole(data: bytes) -> Any:
@@ -40,7 +40,7 @@ def _compiled(writer: Type, reader: Type, path: str) -> Read:
     if reader.kind == "union":
         return _compiled(writer, _fitting_branch(writer, reader, path), path)
     if not _fits(writer, reader):
-        raise AvroError(f"{told(path)} was written as {_named(writer)}, not {_named(reader)}")
+        raise AvroError(f"{subject(path)} was written as {_named(writer)}, not {_named(reader)}")
     match reader.kind:
         case "record":
             return _of_record(writer, reader, path)
@@ -64,11 +64,11 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""Written kind → the other kinds that it may be read as."""
+"""Written kind → the other kinds that it can be promoted to."""
 
 
 def _fits(writer: Type, reader: Type) -> bool:
-    """Whether one kind may be read as the other, without what is in it."""
+    """Whether one kind can be read as the other; nested types are not compared."""
     if writer.kind != reader.kind and reader.kind not in _PROMOTED.get(writer.kind, ()):
         return False
     if writer.kind == "fixed" and writer.size != reader.size:
@@ -81,7 +81,7 @@ def _fits(writer: Type, reader: Type) -> bool:
 
 
 def _alike(writer: str, reader: str) -> bool:
-    """Whether a logical type may be read as the other: timestamps are counted in two units."""
+    """Whether one logical type can be read as the other: timestamps have two units."""
     return writer.partition("-m")[0] == reader.partition("-m")[0]
 
 
@@ -91,7 +91,7 @@ def _fitting_branch(writer: Type, union: Type, path: str) -> Type:
     for each in (*namesakes, *same, *union.branches):
         if _fits(writer, each):
             return each
-    raise AvroError(f"{told(path)} was written as {_named(writer)}, not {_named(union)}")
+    raise AvroError(f"{subject(path)} was written as {_named(writer)}, not {_named(union)}")
 
 
 def _of_written_union(writer: Type, reader: Type, path: str) -> Read:
@@ -100,14 +100,14 @@ def _of_written_union(writer: Type, reader: Type, path: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, at = long_at(data, at)
         if not 0 <= index < len(branches):
-            raise AvroError(f"{told(path)}: no type {index} in a union of {len(branches)}")
+            raise AvroError(f"{subject(path)}: no type {index} in a union of {len(branches)}")
         return branches[index](data, at)
 
     return read
 
 
 def _or_refused(writer: Type, reader: Type, path: str) -> Read:
-    """A type that the reader does not take is an error only where a record has it."""
+    """A branch that the reader does not accept is an error only in a record that uses it."""
     try:
         return _compiled(writer, reader, path)
     except AvroError as error:
@@ -151,7 +151,7 @@ def _of_record(writer: Type, reader: Type, path: str) -> Read:
 def _default(each: Field, path: str) -> Any:
     if not each.has_default:
         raise AvroError(f"field `{path}` was not written and has no default")
-    # Of a union the default is of the first type (since Avro 1.12 of any).
+    # A union's default is a value of its first type (since Avro 1.12 of any type).
     said = bare(each.type)
     try:
         data = encoded(said, each.default, path)
@@ -161,13 +161,13 @@ def _default(each: Field, path: str) -> Any:
 
 
 def _blocks(data: bytes, at: int, path: str) -> tuple[int, int]:
-    """(how many items follow, where they begin) of an array or map."""
+    """(number of items in the next block, start of the first item) of an array or map."""
     count, at = long_at(data, at)
     if count < 0:
         count = -count
         _, at = long_at(data, at)
     if count > len(data):
-        raise AvroError(f"{told(path)}: {count} items in a record of {len(data)} bytes")
+        raise AvroError(f"{subject(path)}: {count} items in a record of {len(data)} bytes")
     return count, at
 
 
@@ -207,10 +207,10 @@ def _of_enum(writer: Type, reader: Type, path: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, at = long_at(data, at)
         if not 0 <= index < len(symbols):
-            raise AvroError(f"{told(path)}: no symbol {index} of {len(symbols)}")
+            raise AvroError(f"{subject(path)}: no symbol {index} of {len(symbols)}")
         symbol = symbols[index]
         if symbol is None:
-            raise AvroError(f"{told(path)}: {writer.symbols[index]} is none of the symbols")
+            raise AvroError(f"{subject(path)}: {writer.symbols[index]} is not one of the symbols")
         return symbol, at
 
     return read

@@ -1,7 +1,7 @@
-"""An Avro schema (JSON text) as a tree of types, and the SQL columns that its records become.
+"""Avro schema parser: JSON text to a tree of types, and the SQL columns of its records.
 
-Source: Apache Avro 1.12 specification, "Schema Declaration" and "Logical Types". A logical type
-that is not known is passed over, as the specification asks.
+Source: Apache Avro 1.12 specification, "Schema Declaration" and "Logical Types". An unknown logical
+type is ignored, as the specification requires.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 DEPTH_MAX = 32
-"""Of types within types."""
+"""Maximum nesting of types."""
 
 
 class SchemaError(ValueError):
-    """Why a text is no schema of ours, in words for a user."""
+    """Why a text is not a supported schema, in words for a user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """One type. Which of the parts are set is the kind's: fields of a record, symbols of an enum,
+    """One type. Its kind determines which parts are set: fields of a record, symbols of an enum,
     items of an array or map, branches of a union, size of a fixed."""
 
     kind: str
@@ -50,7 +50,7 @@ class Type:
 
 
 def parse(text: str) -> Type:
-    """The type that a schema's text says. Raises SchemaError."""
+    """Parse the text of a schema. Raises SchemaError."""
     try:
         said = json.loads(text)
     except ValueError as error:
@@ -61,7 +61,7 @@ def parse(text: str) -> Type:
 
 
 def parse_record(text: str) -> Type:
-    """As `parse`; what is no record has no columns."""
+    """As `parse`, for records only: no other type has columns."""
     found = parse(text)
     if found.kind != "record":
         raise SchemaError(f"expected a record, found {found.kind}")
@@ -176,7 +176,7 @@ _LOGICAL = {
     "fixed": ("decimal", "uuid"),
     "string": ("uuid",),
 }
-"""Kind → the logical types that it may have here; the others are as their kind."""
+"""Kind → its supported logical types; a type with another one is read as its kind."""
 
 
 def _with_logical(kind: Type, said: dict[str, Any]) -> Type:
@@ -203,7 +203,7 @@ def _with_logical(kind: Type, said: dict[str, Any]) -> Type:
 
 
 def bare(kind: Type) -> Type:
-    """The type without what is logical in it: as the JSON of a default has it."""
+    """The type without its logical types: the form in which a JSON default is written."""
     return replace(
         kind,
         logical="",
@@ -217,7 +217,7 @@ _SQL = {
     "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "bytes": "BINARY", "fixed": "BINARY", "string": "STRING", "enum": "STRING",
 }  # fmt: skip
-# Times of day and nanoseconds are the numbers that they are counted in.
+# Times of day and nanoseconds stay plain numbers.
 _SQL_LOGICAL = {
     "date": "DATE",
     "timestamp-millis": "TIMESTAMP",
@@ -229,7 +229,7 @@ _SQL_LOGICAL = {
 
 
 def columns_of(record: Type) -> str:
-    """A record's fields as columns in SQL. Raises SchemaError where SQL has no such type."""
+    """The fields of a record as SQL columns. Raises SchemaError if SQL has no matching type."""
     _refuse_empty(record)
     return ", ".join(
         f"{_quoted(each.name)} {sql_of(each.type, each.name)}" for each in record.fields
@@ -237,7 +237,7 @@ def columns_of(record: Type) -> str:
 
 
 def sql_of(kind: Type, path: str = "") -> str:
-    """The type that a column has in SQL. Raises SchemaError, which names the field `path`."""
+    """The SQL type of a column. Raises SchemaError, which names the field `path`."""
     if kind.kind == "union":
         return sql_of(one_branch(kind, path), path)
     if kind.logical == "decimal":
@@ -262,7 +262,7 @@ def _refuse_empty(record: Type) -> None:
 
 
 def one_branch(union: Type, path: str) -> Type:
-    """The one type that a union has beside null. Raises SchemaError for several."""
+    """The single non-null type of a union. Raises SchemaError if there are several."""
     some = [each for each in union.branches if each.kind != "null"]
     if len(some) != 1:
         kinds = ", ".join(each.kind for each in some) or "null alone"

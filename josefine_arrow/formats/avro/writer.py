@@ -1,7 +1,8 @@
-"""JSON values to Avro's binary encoding: the defaults of fields, and records of a file's tests.
+"""Avro writer: JSON values to the binary encoding, for field defaults and a file's test records.
 
-Times are texts such as 2026-01-01T00:00:00Z or numbers as the type counts them, decimals numbers or
-texts, a uuid a text; all other bytes a text of their code points, as in Avro's own JSON.
+Times are texts such as 2026-01-01T00:00:00Z or numbers in the unit of the type, decimals are
+numbers or texts, a uuid is a text; other bytes are a text of code points, as in Avro's JSON
+encoding.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UnfitError(ValueError):
-    """Why a value is none of its type."""
+    """Why a value does not fit its type."""
 
 
 def encoded(kind: Type, value: Any, path: str = "") -> bytes:
@@ -44,6 +45,7 @@ def encoded(kind: Type, value: Any, path: str = "") -> bytes:
             return _varint(kind.symbols.index(value))
         case "array" if isinstance(value, list) and kind.items is not None:
             items = b"".join(encoded(kind.items, each, f"{path}[]") for each in value)
+            # A count of 0 ends the array, so an empty one is the end marker alone.
             return (_varint(len(value)) + items if value else b"") + b"\0"
         case "map" if isinstance(value, dict) and kind.items is not None:
             items = b"".join(
@@ -155,5 +157,5 @@ def _sized(data: bytes) -> bytes:
 
 
 def _unfit(kind: Type, value: Any, path: str) -> UnfitError:
-    told = f"field `{path}`: " if path else ""
-    return UnfitError(f"{told}{str(value)[:40]!r} is no {kind.logical or kind.kind}")
+    where = f"field `{path}`: " if path else ""
+    return UnfitError(f"{where}{str(value)[:40]!r} is no {kind.logical or kind.kind}")

@@ -1,5 +1,5 @@
-"""Confluent's framing of a value: a zero, the number of its schema in four bytes, then the data; of
-Protobuf in between which message of the schema it is.
+"""Confluent's framing of a value: a zero byte, the schema id in four bytes, then the data. For
+Protobuf, the indexes of the message in its schema are between id and data.
 
 Source: "Wire format" of Confluent's Schema Registry documentation.
 """
@@ -9,18 +9,18 @@ from __future__ import annotations
 _MAGIC = 0
 HEADER_BYTES = 5
 FIRST = b"\0"
-"""In place of the indexes: the first message of a schema."""
+"""The short form of the indexes: the first message of a schema."""
 _INDEXES_MAX, _VARINT_BYTES_MAX = 16, 5
 OFFLINE = 0
-"""The number of the file's own schema, of records that are in the file itself."""
+"""The schema id of the file's own schema, for inline records of the file."""
 
 
 class FramingError(ValueError):
-    """Why bytes are not framed, in words for a dead letter."""
+    """Why bytes are not framed; the reason of a dead letter."""
 
 
 def split(data: bytes) -> tuple[int, bytes]:
-    """(number of the schema, the data behind the header). Raises FramingError."""
+    """(schema id, the data after the header). Raises FramingError."""
     if not data:
         raise FramingError("no bytes, expected a schema's number")
     if data[0] != _MAGIC:
@@ -36,9 +36,10 @@ def framed(schema_id: int, data: bytes) -> bytes:
 
 
 def indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
-    """(which message of a schema's file, and which of those within it, the data behind them).
+    """(the path of indexes to a message in the schema's file, the data after them).
 
-    How many there are, then each, as zigzag varints; a lone 0 says the first. Raises FramingError.
+    Encoded as zigzag varints: the count, then each index; a single 0 means the first message.
+    Raises FramingError.
     """
     many, data = _varint(data)
     if not 0 <= many <= _INDEXES_MAX:

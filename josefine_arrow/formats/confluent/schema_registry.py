@@ -1,9 +1,9 @@
-"""Schemas of Confluent's Schema Registry by their numbers, each asked for once in a process.
+"""Client of Confluent's Schema Registry: schemas by id, each requested once per process.
 
-A registry gives a number before a record may have it, and says the same of it for ever. So a record
-whose number it does not know, asked twice, is a bad one; a registry that does not answer, or not to
-this user, stops the batch, for another attempt would find the same records good. No I/O:
-schema_registry_http.py asks.
+A registry assigns an id before a record can use it, and an id's schema never changes. So a record
+with an id that the registry does not know, after a second request, is bad. A registry that does not
+answer, or refuses this user, stops the batch, because a later attempt would find the same records
+good. No I/O: schema_registry_http.py sends the requests.
 
 Source: `GET /schemas/ids/{id}` of the Schema Registry API.
 """
@@ -18,51 +18,51 @@ from urllib.parse import unquote, urlsplit
 
 ATTEMPTS = 3
 PAUSE_S = 0.5
-"""Between attempts, doubled each time; and before a number is looked for once more."""
+"""The pause between attempts, doubled each time, and before the second request for an id."""
 UNKNOWN_S = 30.0
-"""How long a number stays unknown. No other one is looked for twice meanwhile: bytes that nobody
-framed name thousands."""
+"""How long an id is remembered as unknown. During this time no other id is requested twice: values
+that are not framed name thousands of ids."""
 UNKNOWN_MAX = 10_000
 
 _UNKNOWN_SCHEMA = 40403
-"""The registry's own code. A 404 without it is of something else at that address."""
+"""The registry's error code. A 404 without it comes from another server at that address."""
 
 
 class RegistryError(RuntimeError):
-    """Why no schema can be had, in one sentence for a user."""
+    """Why the registry returns no schema, in one sentence for a user."""
 
 
 class RegistryAwayError(RegistryError):
-    """What may pass: worth another attempt of the batch."""
+    """A temporary failure: the batch is worth another attempt."""
 
 
 class NoSchemaError(ValueError):
-    """Why the schema that a record names is none to read it by, in words for a dead letter."""
+    """Why the schema that a record names cannot be used; the reason of a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`url` is without the user, whom `user` has as `name:password`."""
+    """The address of a registry. `url` has no user; `user` is `name:password`."""
 
     url: str
     user: str = field(default="", repr=False)
 
 
 class Answer(NamedTuple):
-    """What a registry answers over HTTP."""
+    """An HTTP response of a registry."""
 
     status: int
     body: bytes
 
 
 Ask = Callable[[Address, str], Answer]
-"""(registry, path below it) → the answer. Raises OSError."""
+"""(registry, path) → the response. Raises OSError."""
 
 
 def address_of(text: str) -> Address:
-    """The address that a file says. Raises ValueError, whose text names no password.
+    """Parse the address in a file. Raises ValueError, whose text contains no password.
 
-    The last @ ends the password, which may have slashes in it as Confluent's own have.
+    The last @ ends the password, which may contain slashes, as Confluent's do.
     """
     scheme, _, rest = text.partition("://")
     user, _, host = rest.rpartition("@")
@@ -77,11 +77,11 @@ def address_of(text: str) -> Address:
 
 AVRO, PROTOBUF = "AVRO", "PROTOBUF"
 _QUERY = {AVRO: "", PROTOBUF: "?format=serialized"}
-"""Of Protobuf the descriptors of the file are asked for, in place of its source text."""
+"""The path of a request. For Protobuf it requests serialized descriptors, not source text."""
 
 
 def schema_in(answer: Answer, registry: Address, number: int, wanted: str = AVRO) -> str:
-    """The text of a schema in an answer. Raises NoSchemaError, RegistryError."""
+    """The text of the schema in a response. Raises NoSchemaError, RegistryError."""
     asked = f"the schema registry {registry.url}"
     try:
         said = json.loads(answer.body)
@@ -108,8 +108,8 @@ def schema_in(answer: Answer, registry: Address, number: int, wanted: str = AVRO
 
 
 class Registry:
-    """One registry, as long as a process lives. Mutable: what it said. `now_s`: a monotonic clock,
-    in seconds."""
+    """A caching client of one registry, one per process. Mutable: the cached schemas. `now_s`: a
+    monotonic clock, in seconds."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Registry:
         now_s: Callable[[], float],
         wanted: str = AVRO,
     ) -> None:
-        """`wanted`: the type of the schemas that are asked for."""
+        """`wanted`: the type of the requested schemas."""
         self.address, self._wanted = address, wanted
         self._ask, self._pause, self._now_s = ask, pause, now_s
         self._texts: dict[int, str] = {}
@@ -143,7 +143,7 @@ class Registry:
         return text
 
     def _looked_for(self, number: int) -> str:
-        """Once more where it is not known: who answers may lag behind another one of them."""
+        """Request a schema, twice if it is unknown: the answering replica may lag another one."""
         try:
             return self._asked(number)
         except NoSchemaError:
@@ -155,7 +155,7 @@ class Registry:
         return self._asked(number)
 
     def _asked(self, number: int) -> str:
-        """What may pass is tried again."""
+        """Send a request, with retries of temporary failures."""
         for attempt in range(ATTEMPTS):
             try:
                 return self._once(number)
@@ -174,7 +174,7 @@ class Registry:
 
 
 def unreached(registry: Address, error: OSError) -> str:
-    """The sentence for a registry that did not answer."""
+    """The message for a registry that did not answer."""
     reason = getattr(error, "reason", error)
-    told = getattr(reason, "strerror", None) or reason
-    return f"the schema registry {registry.url} cannot be reached: {told}"
+    cause = getattr(reason, "strerror", None) or reason
+    return f"the schema registry {registry.url} cannot be reached: {cause}"

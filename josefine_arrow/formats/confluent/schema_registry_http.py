@@ -1,4 +1,4 @@
-"""Asks a schema registry over HTTP, as the user that its address names."""
+"""HTTP client for a schema registry, with the user of its address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BODY_BYTES_MAX = 16 << 20
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Who is redirected would tell the password to whoever is there."""
+    """No redirects: the client would send the password to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -53,11 +53,11 @@ def _answer(request: urllib.request.Request) -> Answer:
 
 
 _registries: dict[tuple[str, str], Registry] = {}
-"""Of this process: Spark uses a Python worker for many batches."""
+"""One cache per process: Spark reuses a Python worker for many batches."""
 
 
 def registry_at(text: str, wanted: str = AVRO) -> Registry:
-    """The one of this process for what a file says, as `address_of`."""
+    """The cached client of this process for an address of a file; see `address_of`."""
     if (text, wanted) not in _registries:
         made = Registry(address_of(text), ask, time.sleep, time.monotonic, wanted)
         _registries[text, wanted] = made

@@ -1,1 +1,1 @@
-"""Debezium's envelope of a change."""
+"""Debezium's change event envelope."""

@@ -1,4 +1,4 @@
-"""Debezium's envelope: which columns it has, and what becomes of each of its operations.
+"""Debezium's envelope: its columns and its operations.
 
 Source: "Data change events" of Debezium's connectors (PostgreSQL, MySQL, SQL Server, Oracle, Db2).
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from josefine_arrow.formats.avro.schema import SchemaError, Type, one_branch
 
 OPERATIONS = ("c", "r", "u", "d")
-"""A row that was inserted, read by a snapshot, changed, deleted."""
+"""The operations: insert (c), snapshot read (r), update (u), delete (d)."""
 DELETE, TRUNCATE = "d", "t"
 
 ROW, DELETED = "row", "deleted"
-"""The columns that are ours: the row as it is, or of a deleted one as it was; whether it is."""
+"""The added columns: the row (for a delete, its last state), and whether it is deleted."""
 
 SOURCE = (
     "connector STRING, db STRING, `schema` STRING, `table` STRING, `snapshot` STRING, "
@@ -20,12 +20,12 @@ SOURCE = (
     "`row` INT, gtid STRING, commit_lsn STRING, change_lsn STRING, event_serial_no BIGINT, "
     "scn STRING, commit_scn STRING"
 )
-"""Where a change was in its database, as connectors say it in JSON; what another connector says is
-null. A txId is a number of PostgreSQL's and a text of Oracle's."""
+"""The position of a change in its database, as connectors write it in JSON; fields of other
+connectors are null. A txId is a number in PostgreSQL and a text in Oracle."""
 
 
 def envelope_of(row: str) -> str:
-    """The columns of an envelope in JSON around these columns of a row, in SQL."""
+    """The SQL columns of a JSON envelope around these columns of a row."""
     return (
         f"before STRUCT<{row}>, after STRUCT<{row}>, source STRUCT<{SOURCE}>, "
         "op STRING, ts_ms BIGINT"
@@ -33,18 +33,18 @@ def envelope_of(row: str) -> str:
 
 
 def wide_of(row: str) -> str:
-    """The same, also where a converter with `schemas.enable=true` has put it into `payload`."""
+    """The same columns, and `payload`, which a converter with `schemas.enable=true` adds."""
     return f"payload STRUCT<{envelope_of(row)}>, {envelope_of(row)}"
 
 
 def columns_of(envelope: str, row: str) -> str:
-    """What SQL sees: the row, whether it is deleted, and the envelope's columns. `row`: its type
-    as in SQL."""
+    """The columns for the pipeline's SQL: the row, whether it is deleted, and the envelope's.
+    `row`: the SQL type of the row."""
     return f"`{ROW}` {row}, `{DELETED}` BOOLEAN, {envelope}"
 
 
 def row_of(envelope: Type) -> Type:
-    """The row's type in Avro's schema of an envelope. Raises SchemaError where it is none."""
+    """The row's type in the Avro schema of an envelope. Raises SchemaError for another schema."""
     fields = {each.name: each.type for each in envelope.fields}
     missing = [name for name in ("before", "after", "op") if name not in fields]
     if missing:

@@ -1,7 +1,7 @@
-"""Messages of Protobuf as columns: a file of descriptors, as protoc writes it, to a tree of types.
+"""Protobuf descriptors: a descriptor file, as written by protoc, to a tree of column types.
 
-Source: "Encoding" and descriptor.proto of Protocol Buffers; types as Spark's from_protobuf has
-them, but that unsigned numbers fit.
+Source: "Encoding" and descriptor.proto of Protocol Buffers; types as in Spark's from_protobuf,
+except that unsigned numbers fit.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SQL = {
 
 
 class SchemaError(ValueError):
-    """Why a file or a message of it makes no columns, in words behind a place."""
+    """Why a file or one of its messages has no columns; the text follows a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """Of a value. `fields`: of a message; `key`: of a map; `names`: of an enum's numbers."""
+    """A value's type. `fields`: of a message; `key`: of a map; `names`: of an enum's numbers."""
 
     sql: str
     message: str = ""
@@ -50,8 +50,8 @@ class Type:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """`has_presence`: a message says whether it has it; else it has the default. `type`: of one
-    item, where it `repeats`, of a value, where it is a map."""
+    """A field. `has_presence`: an absent value is distinct from the default. `type`: of one item if
+    it `repeats`, of a value if it is a map."""
 
     name: str
     number: int
@@ -67,7 +67,7 @@ class Field:
 
 
 def message_of(schema: bytes, name: str) -> Any:
-    """The message's class, of the library. `schema`: a FileDescriptorSet. Raises SchemaError."""
+    """The library's class of a message. `schema`: a FileDescriptorSet. Raises SchemaError."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
         from google.protobuf.message import DecodeError
@@ -91,8 +91,8 @@ def message_of(schema: bytes, name: str) -> Any:
 
 
 def name_at(text: str, indexes: Sequence[int]) -> str:
-    """The full name of a message of a file. `text`: its FileDescriptorProto as a registry tells it,
-    in base 64. Raises SchemaError."""
+    """The full name of a message of a file. `text`: its FileDescriptorProto in base64, as a
+    registry returns it. Raises SchemaError."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -110,7 +110,7 @@ def name_at(text: str, indexes: Sequence[int]) -> str:
 
 
 def type_of(descriptor: Any, above: tuple[str, ...] = ()) -> Type:
-    """What a message is. `above`: the messages that it stands in. Raises SchemaError."""
+    """The type of a message. `above`: the enclosing messages. Raises SchemaError."""
     name = str(descriptor.full_name)
     if name in above:
         raise SchemaError(f"message `{name}` contains itself")
@@ -122,7 +122,7 @@ def type_of(descriptor: Any, above: tuple[str, ...] = ()) -> Type:
 
 
 def columns_of(record: Type) -> str:
-    """The columns of a message as in SQL."""
+    """The SQL columns of a message."""
     return ", ".join(f"`{each.name}` {each.sql}" for each in record.fields)
 
 

@@ -35,7 +35,7 @@ class CreatableTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsRequest:
-    """Create topics, or only say whether they could be."""
+    """Create topics, or only validate the request."""
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int = 60000

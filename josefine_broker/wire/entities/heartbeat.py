@@ -17,7 +17,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResponse:
-    """Whether its generation goes on."""
+    """Whether the member's generation continues."""
 
     throttle_time_ms: int = 0  # since version 1
     error_code: ErrorCode = ErrorCode.none

@@ -29,7 +29,7 @@ class JoinGroupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupResponseMember:
-    """A member, as the leader is told of it."""
+    """A member, as reported to the group leader."""
 
     member_id: str
     group_instance_id: str | None = None  # since version 5
@@ -38,7 +38,7 @@ class JoinGroupResponseMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupResponse:
-    """The generation that begins; its members are told to the leader only."""
+    """The new generation; only the group leader gets the list of its members."""
 
     throttle_time_ms: int = 0  # since version 2
     error_code: ErrorCode = ErrorCode.none

@@ -27,8 +27,8 @@ class OffsetCommitRequestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitRequest:
-    """Remember how far a group has read; generation -1 means without membership. Versions
-    2 to 4 may say for how long; -1: the broker's retention."""
+    """Commit the offsets of a group; generation -1 means without membership. Versions 2 to 4
+    may set the retention; -1: the broker's retention."""
 
     group_id: str
     generation_id_or_member_epoch: int = -1

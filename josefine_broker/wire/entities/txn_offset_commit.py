@@ -25,7 +25,7 @@ class TxnOffsetCommitRequestTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequest:
-    """Commit a group's offsets in a transaction; who is of the group says so since version 3
+    """Commit a group's offsets in a transaction; since version 3 a member identifies itself
     (KIP-447)."""
 
     transactional_id: str

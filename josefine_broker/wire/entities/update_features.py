@@ -34,7 +34,7 @@ class UpdatableFeatureResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateFeaturesResponse:
-    """Version 2 tells only of the whole."""
+    """Version 2 has only one result for the whole request."""
 
     throttle_time_ms: int = 0
     error_code: ErrorCode = ErrorCode.none

@@ -267,7 +267,7 @@ def test_a_topic_created_again_and_a_record_forgotten_stop_the_run_until_it_is_t
 def test_a_topic_that_the_source_reads_is_refused_under_any_address(lab: Lab) -> None:
     other = lab.bootstrap.replace("127.0.0.1", "localhost")
     lab.write_file(sinks=sink(lab.topic, f", bootstrap: '{other}'"))
-    with pytest.raises(RunError, match="would come round for ever"):
+    with pytest.raises(RunError, match="would be read again forever"):
         lab.run()
 
 

@@ -68,10 +68,10 @@ def test_expectations_are_rows_or_a_number():
         ("{ count: 0 }", "{}", "tests[0].expect.lake: expected `rows` or `count`"),
         ("columns: subset", "columns: some", "expected all or subset; found `some`"),
         ("2026-01-02T03:04:05Z", "noon", "expected a time such as 2026-01-01T00:00:00Z; found `n"),
-        ("[ { id: 1, name: null } ]", "[1]", "tests[0].expect.clean.rows[0]: expected a table; "),
-        ("    given:", "    givn:", "`given` is missing; expected a table of source: list"),
+        ("[ { id: 1, name: null } ]", "[1]", "tests[0].expect.clean.rows[0]: expected a mapping; "),
+        ("    given:", "    givn:", "`given` is missing; expected a mapping of source: list"),
         ("tests:\n  - name: one", "tests:\n  - name: one\n    given: {}\n    expect: {}\n"
-         "  - name: one", "tests[1].name: `one` is there twice"),
+         "  - name: one", "tests[1].name: `one` is listed twice"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_test_is_told_with_its_place(old, new, told):

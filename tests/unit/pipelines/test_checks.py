@@ -80,10 +80,10 @@ def test_the_first_sink_of_a_source_judges_also_what_sends_its_dead_letters():
         ("action: drop, max", "action: fail, max",
          "checks.positive.max_ratio: with action fail no row may: take warn to let some pass"),
         ("positive:", "lake:",
-         "checks.lake: `lake` is a sink already: tests could not tell them apart"),
+         "checks.lake: `lake` is a sink already: tests could not distinguish them"),
         ("dead_letter: { type: delta, path: /dead }\n", "",
          "checks.early: `dead_letter`, where this check sends records, is missing at the top; "
-         "expected a table with type, path"),
+         "expected a mapping with type, path"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_check_is_told_with_its_place(old, new, said):

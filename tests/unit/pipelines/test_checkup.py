@@ -56,7 +56,7 @@ def test_what_is_well_is_one_line_each(file):
     [
         (
             SourceFacts(unreachable="localhost:9092: nobody there"),
-            "error: source `raw`: localhost:9092: nobody there; start the brokers, or mend "
+            "error: source `raw`: localhost:9092: nobody there; start the brokers, or fix "
             "`bootstrap` at {file}:5:3",
         ),
         (
@@ -71,13 +71,12 @@ def test_what_is_well_is_one_line_each(file):
         ),
         (
             SourceFacts(leaderless=(TopicPartition("orders", 2),)),
-            "error: source `raw`: no broker leads orders-2; "
-            "a broker that has a replica is to start",
+            "error: source `raw`: no broker leads orders-2; start a broker that has a replica",
         ),
         (
             SourceFacts(),
             "error: source `raw`: orders: nothing to read there; "
-            "make it, or mend the words at {file}:5:3",
+            "create it, or fix the source at {file}:5:3",
         ),
     ],
 )
@@ -236,5 +235,5 @@ def test_each_registry_is_one_line(file):
 
     assert lines(file, seen=seen)[2:] == [
         "ok: source `raw`: the schema registry http://a:1 answers",
-        f"error: source `raw`: no; start it, or mend `registry` below {file}:5:3",
+        f"error: source `raw`: no; start it, or fix `registry` below {file}:5:3",
     ]

@@ -78,7 +78,7 @@ def test_a_file_says_conditions_by_name():
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("id > 0", "expected a table of name: condition over the table's columns"),
+        ("id > 0", "expected a mapping of name: condition over the table's columns"),
         ("{ positive: 3 }", "expected a condition such as amount > 0; found `3`"),
         ("{ Positive: id > 3 }", "`Positive` is not a name"),
     ],

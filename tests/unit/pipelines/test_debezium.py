@@ -82,7 +82,7 @@ BAD = {
     ),
     "the schema of a row, not of its envelope": (
         in_avro('{"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}'),
-        "no schema of Avro: no envelope of Debezium: it has no field `before`",
+        "not a valid Avro schema: no envelope of Debezium: it has no field `before`",
     ),
     "rows of two types": (
         in_avro(envelope(after=["null", {"type": "record", "name": "Other",

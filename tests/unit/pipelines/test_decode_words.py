@@ -103,7 +103,7 @@ BAD = {
     "a schema of avro that is none": (
         "{ format: avro, schema: '{}' }",
         None,
-        "sources.raw.decode.value.schema: no schema of Avro: expected a type, found {}",
+        "sources.raw.decode.value.schema: not a valid Avro schema: expected a type, found {}",
     ),
     "fields of avro that differ by large letters": (
         """{ format: avro, schema: '{"type": "record", "name": "r", "fields": ["""
@@ -124,7 +124,7 @@ BAD = {
     "a schema without fields": (
         """{ format: avro, schema: '{"type": "record", "name": "r", "fields": []}' }""",
         None,
-        "no schema of Avro: record `r` has no field, so it is no column",
+        "not a valid Avro schema: record `r` has no field, so it is no column",
     ),
     "a registry whose password is not to be told": (
         f"{{ format: avro, schema: {AVRO}, registry: 'http://me:hush@' }}",
@@ -163,7 +163,7 @@ BAD = {
         None,
         "sources.raw.decode.value.separator: expected one character, not a quote; found `::`",
     ),
-    "nothing to decode": (None, None, "sources.raw.decode: expected a table with value, key"),
+    "nothing to decode": (None, None, "sources.raw.decode: expected a mapping with value, key"),
     "a key that stops and a value that does not": (
         CSV,
         "{ format: string, on_error: fail }",

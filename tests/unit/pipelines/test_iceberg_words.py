@@ -92,7 +92,7 @@ BAD = {
         "columns' bounds"
     ],
     "mode: append, table: a.b": [
-        "3: sinks.out: `catalog` is missing; expected a table with warehouse, uri, credential"
+        "3: sinks.out: `catalog` is missing; expected a mapping with warehouse, uri, credential"
     ],
     "mode: append, table: a.b, catalog: { warehouse: 's3://b/c' }": [
         "90: sinks.out.catalog.warehouse: the catalog without a `uri` is a file of this machine: "
@@ -103,7 +103,7 @@ BAD = {
         "`nowhere`"
     ],
     "mode: append, table: a.b, catalog: { uri: 'http://c', credential: hush }": [
-        "108: sinks.out.catalog.credential: a credential does not stand in this file: expected "
+        "108: sinks.out.catalog.credential: a credential must not be in this file: expected "
         "${secret:env:NAME} or ${secret:file:/path}"
     ],
 }

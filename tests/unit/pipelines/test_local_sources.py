@@ -132,7 +132,7 @@ def test_the_drawing_says_what_is_read():
         (RATE.replace("    rows_per_second: 5\n", ""), "`rows_per_second` is missing; expected a "),
         (MEMORY.replace("key: a,", "key: a, offset: 4,"),
          "sources.raw.records[0].offset: offsets are counted: leave it out"),
-        ("    type: memory\n", "sources.raw: `records` is missing; expected a list of tables "),
+        ("    type: memory\n", "sources.raw: `records` is missing; expected a list of mappings "),
         (BROKER + "    path: /in\n",
          "f.yaml:9:11: sources.raw.path: `path` is for type file or delta; this source's "),
         (BROKER.replace("    bootstrap: localhost:9092\n", ""),

@@ -151,7 +151,7 @@ def test_show_has_a_row_for_each_partition_and_one_verdict(lake, capsys):
         "partition", "begins", "table", "committed", "planned", "ends", "behind",
     ]  # fmt: skip
     assert lines[2].split() == ["orders-0", "2", "12", "12", "12", "20", "8"]
-    assert lines[3:] == ["  would go on: table and checkpoint agree"]
+    assert lines[3:] == ["  would continue: table and checkpoint agree"]
 
 
 def test_show_for_scripts_has_the_same(lake, capsys):
@@ -201,7 +201,7 @@ def test_sides_that_agree_are_left_alone(lake, capsys):
 
     code, lines, _ = offsets(lake, capsys, "reconcile", "--trust", "table", "--execute")
 
-    assert (code, lines) == (0, ["lake: would go on: table and checkpoint agree"])
+    assert (code, lines) == (0, ["lake: would continue: table and checkpoint agree"])
     assert (lake.folder / "ck" / "orders.lake").is_dir()
 
 
@@ -238,7 +238,7 @@ def test_set_of_what_was_never_committed_is_refused(lake, capsys):
     code, lines, said = offsets(lake, capsys, "set", "--to", "5")
 
     assert (code, lines) == (1, [])
-    assert "sink `lake` has committed nothing: its source's `start` says where" in said
+    assert "sink `lake` has committed nothing: it starts at its source's `start`" in said
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_set_of_what_was_never_committed_is_refused(lake, capsys):
         (("set",), "give one of --to and --shift-by"),
         (("set", "--to", "5", "--shift-by", "1"), "give one of --to and --shift-by"),
         (("set", "--to", "5", "--sink", "lak"), "did you mean `lake`?"),
-        (("reconcile", "--execute"), "--execute does what --trust says"),
+        (("reconcile", "--execute"), "--execute needs a side to trust"),
     ],
 )
 def test_a_wrong_command_line_is_refused(lake, capsys, arguments, told):

@@ -96,8 +96,8 @@ def test_a_sink_that_failed_is_told_at_once_where_others_go_on():
     reporter.failed("last", "disk full", 0)  # its reason is the run's
 
     assert out.getvalue().splitlines() == [
-        "sink lake failed: disk full; the other 2 go on",
-        "sink sums failed: disk full; the other one goes on",
+        "sink lake failed: disk full; the other 2 continue",
+        "sink sums failed: disk full; the other one continues",
     ]
 
 

@@ -23,7 +23,7 @@ from tests.unit.pipelines.test_validate import GOOD, SINK, UPSERT
 FIELDS = {"name", "storage", "catalog", "database", "schema", "configuration", "libraries"}
 """What `spark-pipelines` takes (pyspark/pipelines/cli.py, 4.2.0), which imports only with gRPC."""
 ALWAYS = (
-    "sinks.lake: offsets are in `storage` alone: it begins at `start`, also where the table has "
+    "sinks.lake: offsets are in `storage` alone: it starts at `start`, also where the table has "
     "the rows; a lost `storage` begins again"
 )
 
@@ -157,7 +157,7 @@ def test_what_does_less_than_in_a_run_is_told_by_its_name():
         "secrets of f.yaml: not written, the settings that have one are missing",
         "sources.raw.decode.value: bad records are left out, without a dead letter",
         "sources.raw.decode.value.strict: does nothing, Spark's reader changes such values",
-        "sources.raw.decode.value: which records are bad, Spark's json reader says",
+        "sources.raw.decode.value: Spark's json reader decides which records are bad",
         "sources.raw.start: `table` is refused by the connector: write another one",
         "sources.raw.on_data_loss: does nothing",
         "sources.raw.commit_group: does nothing",

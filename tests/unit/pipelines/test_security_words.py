@@ -94,7 +94,7 @@ def test_a_password_does_not_stand_in_the_file(said):
 
     (problem,) = examine(text, "f.yaml", Variables(env={"KEY": SECRET})).problems
 
-    assert "a password does not stand in this file: expected ${secret:env:NAME}" in str(problem)
+    assert "a password must not be in this file: expected ${secret:env:NAME}" in str(problem)
     assert SECRET not in str(problem)
 
 

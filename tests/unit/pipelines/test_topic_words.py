@@ -78,15 +78,16 @@ BAD = {
     "topic: big, deduplicate: { keys: [id] }": [
         "55: sinks.out.deduplicate: `deduplicate` is for type delta; this sink's type is josefine"
     ],
-    "key: id": ["3: sinks.out: `topic` is missing; expected the name of a topic that is there"],
+    "key: id": ["3: sinks.out: `topic` is missing; expected the name of an existing topic"],
     "topic: a b": [
-        "50: sinks.out.topic: `a b` is no topic's name: expected 1 to 249 of a-z A-Z 0-9 . _ -"
+        "50: sinks.out.topic: `a b` is not a valid topic name: expected 1 to 249 of "
+        "a-z A-Z 0-9 . _ -"
     ],
     "topic: __sinks": [
         "50: sinks.out.topic: `__sinks` is the brokers' own: expected another topic"
     ],
     "topic: orders": [
-        "50: sinks.out.topic: source `raw` reads it: its rows would come round for ever"
+        "50: sinks.out.topic: source `raw` reads it: its rows would be read again forever"
     ],
     "topic: big, bootstrap: nowhere": [
         "66: sinks.out.bootstrap: expected host:port[,host:port], where not the source's; found "
@@ -138,7 +139,7 @@ def test_a_table_may_say_that_it_has_each_row_once_and_nothing_else():
 
     text = GOOD.replace("mode: append", "mode: append, delivery: at_least_once")
     (problem,) = examine(text, "f.yaml", Variables(env={})).problems
-    assert problem.message == "a table has each row once: expected exactly_once, or no word"
+    assert problem.message == "a table has each row once: expected exactly_once, or no `delivery`"
     assert problem.path == "sinks.lake.delivery"
 
 
@@ -157,7 +158,7 @@ def test_a_source_without_brokers_names_none_for_its_sink():
 
 def test_a_record_in_the_brokers_has_a_name_of_150_letters_at_most():
     assert told("topic: " + "x" * (150 - len("orders.out."))) == []
-    assert "have 151 letters together in orders.out.x" in told("topic: " + "x" * 140)[0]
+    assert "have 151 characters together in orders.out.x" in told("topic: " + "x" * 140)[0]
     assert sink_id("p", "s", "t") == "p.s.t"
 
 

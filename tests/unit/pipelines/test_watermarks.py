@@ -176,14 +176,14 @@ def test_what_does_not_go_together_with_a_state_is_refused():
     behind = behind.replace("delta, inputs: [per_minute]", "delta, inputs: [both]")
     check = "checks:\n  some: { on: %s, expr: id > 0, action: %s }\nsinks:"
 
-    assert "`both` reads `clean` beside `per_minute`" in refused(behind)
+    assert "`both` reads `clean` next to `per_minute`" in refused(behind)
     assert "a check there is not supported yet" in refused(
         WINDOWS.replace("sinks:", check % ("clean", "drop"), 1)
     )
-    assert "a row of `per_minute` is of many records" in refused(
+    assert "a row of `per_minute` comes from many records" in refused(
         WINDOWS.replace("sinks:", check % ("per_minute", "dead_letter"), 1)
     )
-    assert "expected fail: `per_minute` has a state" in refused(
+    assert "expected fail: `per_minute` has state" in refused(
         WINDOWS.replace("topics:", "on_data_loss: skip_and_record\n    topics:", 1)
     )
     pipeline_of(WINDOWS.replace("sinks:", check % ("per_minute", "drop"), 1))
