@@ -331,13 +331,6 @@ KEPT: tuple[Known, ...] = (
         why="with an error Kafka returns the default; it checks the partition first",
     ),
     Known(
-        apis="Metadata",
-        path="cluster_authorized_operations",
-        ours="-2147483648",
-        theirs="8096",
-        why="only versions 8 to 10 can ask for them (KIP-700): DescribeCluster returns them",
-    ),
-    Known(
         apis="DescribeTopicPartitions",
         path="topics[].error_code",
         ours="UNKNOWN_TOPIC_OR_PARTITION | NONE",

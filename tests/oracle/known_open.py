@@ -49,8 +49,9 @@ OPEN: tuple[Known, ...] = (
     ),
     Known(
         apis="Metadata",
-        path="brokers[] | controller_id | topics[] | topics[].error_code",
-        theirs="absent | -1 | INVALID_REQUEST | *INVALID_REQUEST*",
+        path="brokers[] | controller_id | topics[] | topics[].error_code"
+        " | cluster_authorized_operations",
+        theirs="absent | -1 | INVALID_REQUEST | *INVALID_REQUEST* | -2147483648",
         why="Kafka refuses topic ids before version 12",
     ),
 )
