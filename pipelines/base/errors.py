@@ -40,6 +40,11 @@ class Problem:
         return f"{self.place}: {self.path + ': ' if self.path else ''}{self.message}"
 
 
+def first_line(error: Exception) -> str:
+    """The first line of a library's error text, or the name of its class."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class PipelineError(Exception):
     """An error for users: its text is the whole message."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from pipelines.base.errors import SetupError
+from pipelines.base.errors import SetupError, first_line
 from pipelines.base.finding import TROUBLES, reason_of
 from pipelines.exactly_once.start_offsets import ends, named
 from pipelines.inspect.preflight import Facts, FolderFacts, LookupFacts, SourceFacts
@@ -285,7 +285,7 @@ def _table(path: Path) -> tuple[int | None, str, str]:
     try:
         return DeltaTable(str(path)).version(), "", ""
     except (DeltaError, OSError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        said = first_line(error)
         if "not supported" in said:
             return None, "", f"delta-rs does not read it, Spark may: {said}"
         return None, said, ""

@@ -111,8 +111,7 @@ class OpenDelta:
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
         """Record them in a table next to the sink's."""
-        losses = self._run.losses
-        loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
+        loss_table.record(self._run, lost)
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
         """OPTIMIZE and VACUUM, if the file asks for them."""

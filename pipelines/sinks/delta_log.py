@@ -71,6 +71,21 @@ class LogEntry:
             return None
 
 
+def own_entry(
+    app_id: str, number: int, said: Mapping[str, Any], rows: int, at_ms: int | None = None
+) -> LogEntry:
+    """A sink's commit into a target without a Delta log, in the form of an entry of one."""
+    return LogEntry(
+        version=number,
+        operation="WRITE",
+        txn_version=number,
+        txns={app_id: number},
+        metadata=said,
+        metrics={"numOutputRows": rows},
+        at_ms=at_ms,
+    )
+
+
 class DeltaLogReader:
     """The log of one table, read for one transaction id."""
 

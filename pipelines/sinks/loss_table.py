@@ -8,7 +8,6 @@ them. So each range is in it once, whatever crashes in between.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
@@ -16,9 +15,7 @@ from pipelines.exactly_once.data_loss import LostRange, unrecorded
 from pipelines.exactly_once.offset_chain import Commit
 from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
 from pipelines.sinks.delta_tables import ensure_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.sinks.target import TargetRun
 
 _COLUMNS = (
     "pipeline STRING, sink STRING, topic STRING, topic_id STRING, partition INT, "
@@ -26,16 +23,15 @@ _COLUMNS = (
 )
 
 
-def record(
-    spark: SparkSession, at: str | None, table: str | None, link: Link, lost: Sequence[LostRange]
-) -> None:
-    """Write the ranges that the table lacks. The table is in the folder `at`, or has the name
-    `table`. `link`: the sink's. Raises StoppedError if another run is writing."""
+def record(run: TargetRun, lost: Sequence[LostRange]) -> None:
+    """Write the ranges that the run's loss table lacks. Raises StoppedError if another run is
+    writing."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 
+    spark, link = run.session(), run.link
     schema = StructType.fromDDL(f"{_COLUMNS}, recorded_at TIMESTAMP")
-    path = ensure_table(spark, at, table, schema)
+    path = ensure_table(spark, run.losses.path, run.losses.table, schema)
     name = Link(pipeline=link.pipeline, sink=f"lost.{link.sink}", run=link.run)
     chain = DeltaChain(spark, path, name)
     found = chain.load()

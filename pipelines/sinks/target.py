@@ -44,6 +44,12 @@ class TableAt:
         return str(self.path or self.table)
 
 
+def table_by_checkpoint(pipeline: Pipeline, sink: Sink) -> TableAt:
+    """The loss table of a sink without a Delta table of its own. Names have no dot, so its path is
+    never that of another sink's checkpoint."""
+    return TableAt(path=f"{pipeline.checkpoint_of(sink.name)}.lost")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRun:
     """What opens a target. `session` is called only if Spark is needed. `losses`: the table of lost

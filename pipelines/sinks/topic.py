@@ -17,7 +17,7 @@ from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.topic import SinkTopic, sink_id
 from pipelines.sinks import loss_table
 from pipelines.sinks.delta_maintenance import Keeper
-from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
+from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written, table_by_checkpoint
 from pipelines.sinks.topic_commits import TopicChain
 from pipelines.sinks.topic_records import RowWriter, TopicLedger, topic_id_of
 from pipelines.sinks.topic_state import Target, end_of, other_chains, said_by, taken_over
@@ -62,9 +62,7 @@ class OpenTopic:
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
         """Into a Delta table next to the checkpoint."""
-        loss_table.record(
-            self.run.session(), self.run.losses.path, self.run.losses.table, self.chain.link, lost
-        )
+        loss_table.record(self.run, lost)
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
         """None: brokers maintain topics."""
@@ -160,5 +158,5 @@ class TopicTarget:
         return iter(())
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """Next to the checkpoint. No name has a dot, so the path is no other checkpoint."""
-        return TableAt(path=f"{pipeline.checkpoint_of(self.sink.name)}.lost")
+        """Next to the checkpoint."""
+        return table_by_checkpoint(pipeline, self.sink)

@@ -31,7 +31,7 @@ from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
 from pipelines.model.topic import SinkTopic, sink_id
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
-from pipelines.sinks.delta_log import LogEntry
+from pipelines.sinks.delta_log import LogEntry, own_entry
 from pipelines.sinks.topic_state import Target, batch_of, end_of, other_chains, said_by, taken_over
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class TopicChain:
                     self._ledger.run(self._id, settle(self._id))
                 self._version = commit.txn_version
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version)
-                return _entry(commit, said, rows, self.link.app_id)
+                return own_entry(self.link.app_id, commit.txn_version, said, rows)
             lost = self._number(state) > self._version or TAKEN_OVER in str(failure)
             if lost or failure is None:
                 raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
@@ -193,15 +193,3 @@ class TopicChain:
             return None
         is_mine = (said.get("run"), said.get("batch")) == (self.link.run, batch_id)
         return said if is_mine else None
-
-
-def _entry(commit: Commit, said: Mapping[str, Any], rows: int, app_id: str) -> LogEntry:
-    """The commit in the form of a Delta log entry."""
-    return LogEntry(
-        version=commit.txn_version,
-        operation="WRITE",
-        txn_version=commit.txn_version,
-        txns={app_id: commit.txn_version},
-        metadata=said,
-        metrics={"numOutputRows": rows},
-    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipelines.base.errors import SetupError
+from pipelines.base.errors import SetupError, first_line
 from pipelines.config.iceberg import CREDENTIAL, TABLE, URI, WAREHOUSE
 from pipelines.config.output_paths import local_folder
 from pipelines.model.pipeline import Sink
@@ -129,7 +129,7 @@ class TablePlace:
     def unreached(self, error: Exception) -> SetupError:
         """The error for a catalog that does not answer."""
         where = self.sink.settings.get(URI) or self.database
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        why = first_line(error)
         return SetupError(
             f"sink `{self.sink.name}`: the Iceberg catalog {where} does not answer: {why}; "
             f"start it, or correct `catalog` at {self.sink.place}"

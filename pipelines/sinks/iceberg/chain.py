@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipelines.base.errors import RunError
+from pipelines.base.errors import RunError, first_line
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
-from pipelines.sinks.delta_log import LogEntry
+from pipelines.sinks.delta_log import LogEntry, own_entry
 from pipelines.sinks.iceberg import snapshots
 from pipelines.sinks.iceberg.catalog import ConflictError
 from pipelines.sinks.iceberg.files import RowFiles, folder_name, folder_of, orphans
@@ -27,6 +27,8 @@ from pipelines.sinks.iceberg.snapshots import Entry
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+
+T = TypeVar("T")
 
 CONFLICTS_MAX = 20
 """Attempts of one commit, each lost to another writer, before the sink fails."""
@@ -69,18 +71,11 @@ class IcebergChain:
 
     def refresh(self) -> Table:
         """The table as it is now. Raises RunError if the catalog does not answer."""
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                return self.table.refresh()
-            except Exception as error:
-                retry = _retry_of(error)
-                if retry is None or attempt == ATTEMPTS_MAX:
-                    why = _first_line(error)
-                    what = f"sink `{self.link.sink}`: {self.path} cannot be read: {why}"
-                    raise RunError(what) from error
-                self._on_retry(NO_BATCH, retry)
-                self._pause(retry.pause_s * attempt)
-        raise AssertionError("unreachable")
+        try:
+            return self._retried(self.table.refresh, _retry_of, NO_BATCH)
+        except Exception as error:
+            what = f"sink `{self.link.sink}`: {self.path} cannot be read: {first_line(error)}"
+            raise RunError(what) from error
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
         """Find the last own commit."""
@@ -116,7 +111,7 @@ class IcebergChain:
             return None
         found = snapshots.entries(self.table.metadata)
         own = next((entry for entry in found if entry.app_id == self._app_id), None)
-        return _log_entry(own, 0) if own else None
+        return own_entry(own.app_id, own.number, own.said, 0, own.at_ms) if own else None
 
     def take_over(self, other: OtherChain) -> None:
         """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
@@ -178,11 +173,17 @@ class IcebergChain:
 
     def _written(self, frame: Any, folder: str, batch_id: int) -> Sequence[str]:
         """Write the files. Uncommitted files have no effect, so a retry is safe."""
+        return self._retried(lambda: self._files().write(frame, folder), retry_of, batch_id)
+
+    def _retried(
+        self, do: Callable[[], T], why: Callable[[Exception], Retry | None], batch_id: int
+    ) -> T:
+        """Repeat an idempotent step while `why` names a reason to; raises its last error."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
-                return self._files().write(frame, folder)
+                return do()
             except Exception as error:
-                retry = retry_of(error)
+                retry = why(error)
                 if retry is None or attempt == ATTEMPTS_MAX:
                     raise
                 self._on_retry(batch_id, retry)
@@ -222,7 +223,8 @@ class IcebergChain:
                 # Also after a failure: the commit may have succeeded and only its answer was lost.
                 self._number = commit.txn_version
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
-                return _log_entry(own, sum(each.record_count for each in files))
+                rows = sum(each.record_count for each in files)
+                return own_entry(own.app_id, own.number, own.said, rows, own.at_ms)
             if own is not None or failure is None:
                 raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
             retry = _retry_of(failure)
@@ -300,23 +302,6 @@ def _retry_of(failure: Exception) -> Retry | None:
 
 def _failed(sink: str, place: str, failure: Exception) -> Exception:
     return RunError(
-        f"sink `{sink}`: a commit into {place} failed: {_first_line(failure)}; the next run finds "
+        f"sink `{sink}`: a commit into {place} failed: {first_line(failure)}; the next run finds "
         "out whether it succeeded, and continues"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _log_entry(entry: Entry, rows: int) -> LogEntry:
-    """The commit in the form of a Delta log entry."""
-    return LogEntry(
-        version=entry.number,
-        operation="WRITE",
-        txn_version=entry.number,
-        txns={entry.app_id: entry.number},
-        metadata=entry.said,
-        metrics={"numOutputRows": rows},
-        at_ms=entry.at_ms,
     )

@@ -25,7 +25,7 @@ from pipelines.sinks.iceberg.columns import (
     unsupported,
 )
 from pipelines.sinks.iceberg.files import RowFiles, SparkFiles
-from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
+from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written, table_by_checkpoint
 from pipelines.spark.errors import refusal
 from pipelines.transforms.analysis_errors import refuse_twice
 from pipelines.transforms.deduplicate import Span
@@ -122,8 +122,7 @@ class OpenIceberg:
 
     def record_losses(self, lost: Sequence[LostRange]) -> None:
         """Record them in a Delta table next to the checkpoint."""
-        losses = self._run.losses
-        loss_table.record(self._run.session(), losses.path, losses.table, self.chain.link, lost)
+        loss_table.record(self._run, lost)
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
         """Another engine does the maintenance."""
@@ -174,8 +173,9 @@ class IcebergTarget:
 
     def probe(self, connect: Connect) -> str | None:
         """Whether the catalog answers. The right to write the table shows in a run."""
-        if self._place.trouble():
-            return self._place.trouble()
+        trouble = self._place.trouble()
+        if trouble:
+            return trouble
         try:
             self._place.find()
         except SetupError as error:
@@ -209,8 +209,8 @@ class IcebergTarget:
         return iter(())
 
     def loss_table(self, pipeline: Pipeline) -> TableAt:
-        """Next to the checkpoint. No name has a dot, so the path is no other checkpoint."""
-        return TableAt(path=f"{pipeline.checkpoint_of(self.sink.name)}.lost")
+        """Next to the checkpoint."""
+        return table_by_checkpoint(pipeline, self.sink)
 
 
 def _no_files() -> RowFiles:
