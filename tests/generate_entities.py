@@ -1,6 +1,7 @@
 """Write `josefine_broker/wire/entities/`, our shape of each message, from kio's schemas.
 
-`python -m tests.generate_entities` writes them; tests/unit/wire/test_entities.py holds them equal.
+`python -m tests.generate_entities` writes them;
+tests/unit/josefine_broker/wire/test_entities.py holds them equal.
 A field's name, type and order are those of kio's class of the newest version that is served, and
 its default is kio's. Where a field has a default besides is a rule (`_default`), with the
 exceptions below. Docstrings are written by hand in the files and kept; so are constants.

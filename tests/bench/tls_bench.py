@@ -44,8 +44,8 @@ from tests.support.dashboard import dashboard_process
 from tests.support.maven import NoJarsError
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
-from tests.unit.api.test_table import empty_request
-from tests.unit.api.world import World, fetch_request
+from tests.unit.josefine_broker.api.test_table import empty_request
+from tests.unit.josefine_broker.api.world import World, fetch_request
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))

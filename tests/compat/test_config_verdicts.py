@@ -30,7 +30,7 @@ from tests.compat.config_verdicts import (
     versions,
 )
 from tests.support.apache_kafka import ApacheKafka
-from tests.unit.api.world import World
+from tests.unit.josefine_broker.api.world import World
 
 OURS_ALONE = frozenset({"log.segment.records"})
 """Configs of a broker that Kafka does not have."""

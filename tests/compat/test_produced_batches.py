@@ -9,8 +9,8 @@ import pytest
 
 from tests.compat.brokers import WITH_APACHE_KAFKA
 from tests.compat.produced_batches import Verdict, ask, fuzzed, load
-from tests.unit.api.test_produced_batches import may_differ, our_world
-from tests.unit.api.world import NOW_MS
+from tests.unit.josefine_broker.api.test_produced_batches import may_differ, our_world
+from tests.unit.josefine_broker.api.world import NOW_MS
 
 FUZZED = int(os.environ.get("JOSEFINE_FUZZ_CASES", "1500"))
 SEED = int(os.environ.get("JOSEFINE_FUZZ_SEED", "1"))

@@ -48,9 +48,9 @@ from tests.support.cli import josefine
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
-from tests.unit.api.test_table import empty_request
-from tests.unit.api.world import fetch_request
-from tests.unit.text.client import message
+from tests.unit.josefine_broker.api.test_table import empty_request
+from tests.unit.josefine_broker.api.world import fetch_request
+from tests.unit.josefine_broker.text.client import message
 
 pytestmark = pytest.mark.timeout(240)
 ROOT, ALICE = "root", "alice"

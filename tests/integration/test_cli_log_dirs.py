@@ -12,7 +12,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient, NewTopic
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
-from tests.unit.api.world import batch_of
+from tests.unit.josefine_broker.api.world import batch_of
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -16,7 +16,7 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import CHROMIUM, Page, page
 from tests.support.dashboard import dashboard
-from tests.unit.api.world import batch_of
+from tests.unit.josefine_broker.api.world import batch_of
 
 SCRIPT = b'{"name": "<script>document.title = 1</script>"}'
 IMAGE = b'<img src=x onerror="document.title = 1">'

@@ -12,7 +12,7 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
-from tests.unit.pipelines.test_validate import GOOD
+from tests.unit.pipelines.config.test_validate import GOOD
 
 
 def test_topics_and_rights_are_told_as_the_broker_judges_them(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """Wrong lines, one per rule of the journal by which an event could be lost or come back: what
-tests/unit/journal/test_mutants.py breaks the lives with.
+tests/unit/josefine_journal/test_mutants.py breaks the lives with.
 """
 
 from collections.abc import Callable

@@ -64,7 +64,8 @@ def test_here_a_change_below_the_broker_reaches_its_processes_and_no_pipeline_al
     broker = choose(tree, ["josefine_broker/engine/partition/partition.py"])
     pipeline = choose(tree, ["pipelines/run/batch_commit.py"])
 
-    assert {"tests/unit/engine/partition/test_partition.py", "tests/integration/test_crash.py",
+    assert {"tests/unit/josefine_broker/engine/partition/test_partition.py",
+            "tests/integration/test_crash.py",
             "tests/compat/test_kcat.py", "tests/simulation/cluster/test_seeds.py",
             "tests/spark/connector/test_sink.py"} <= set(broker)  # fmt: skip
     assert "tests/simulation/raft/test_seeds.py" not in broker

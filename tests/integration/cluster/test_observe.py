@@ -16,7 +16,7 @@ from tests.support.broker import START_TIMEOUT_S
 from tests.support.cluster import REPLICATED, Cluster
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
-from tests.unit.api.world import batch_of
+from tests.unit.josefine_broker.api.world import batch_of
 
 
 def metric(text: str, name: str) -> float:

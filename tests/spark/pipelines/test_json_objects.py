@@ -20,7 +20,7 @@ from pipelines.formats import decode
 from pipelines.formats.json import JsonValues
 from pipelines.model.pipeline import Format
 from pipelines.sources import josefine
-from tests.unit.spark.json_documents import SCHEMA, documents
+from tests.unit.josefine_spark.json_documents import SCHEMA, documents
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

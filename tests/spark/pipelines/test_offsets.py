@@ -13,7 +13,7 @@ from pipelines.inspect.offset_writer import put
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.sinks.delta_commits import DeltaChain, Link
 from pipelines.sinks.delta_tables import ensure_table
-from tests.unit.pipelines.test_status import IDS, TOPICS, A, Lake
+from tests.unit.pipelines.inspect.test_status import IDS, TOPICS, A, Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -7,7 +7,7 @@ from pyspark.pipelines.output import TemporaryView
 
 from pipelines.config.validate import read_pipeline
 from pipelines.inspect.sdp import export
-from tests.unit.pipelines.test_sdp import graph_of
+from tests.unit.pipelines.inspect.test_sdp import graph_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 

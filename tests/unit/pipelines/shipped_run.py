@@ -37,9 +37,9 @@ from pipelines.sinks.memory import MemoryChain, MemoryPlace, MemoryTarget
 from pipelines.sinks.target import TargetRun
 from pipelines.sources.josefine import Topics
 from pipelines.transforms.checks import Checked
+from tests.unit.pipelines.config.test_validate import GOOD
 from tests.unit.pipelines.engine import CrashError, LostError, Run, World
 from tests.unit.pipelines.memory import parse_offset_text
-from tests.unit.pipelines.test_validate import GOOD
 
 TEXT = GOOD.replace("on_error: fail", "on_error: dead_letter").replace(
     "trigger:", "dead_letter: { type: delta, path: /dead }\ntrigger:"

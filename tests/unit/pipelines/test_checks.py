@@ -19,7 +19,7 @@ from pipelines.transforms.checks import (
     why_not_steady,
     why_refused,
 )
-from tests.unit.pipelines.test_validate import GOOD, complaint
+from tests.unit.pipelines.config.test_validate import GOOD, complaint
 
 CHECKS = """\
 checks:

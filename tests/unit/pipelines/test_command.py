@@ -20,7 +20,7 @@ from pipelines.config.json_schema import json_schema
 from pipelines.config.validate import examine
 from pipelines.exactly_once.reconcile import Trust
 from pipelines.report.totals import RunResult
-from tests.unit.pipelines.test_secrets import SECRET, WITH_SECRET
+from tests.unit.pipelines.base.test_secrets import SECRET, WITH_SECRET
 
 BAD = "version: 1\nname: x\nsurces: {}\n"
 

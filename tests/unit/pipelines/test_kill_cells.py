@@ -28,7 +28,7 @@ from tests.support.kill_cells import (
     why_not,
 )
 from tests.unit.pipelines.engine import CHECKPOINT, CRASH_POINTS, TABLE, World
-from tests.unit.pipelines.test_chain_model import attempt, to_the_end
+from tests.unit.pipelines.exactly_once.test_chain_model import attempt, to_the_end
 
 PIPELINES = Path(failpoints.__file__).parents[1]
 
@@ -131,7 +131,7 @@ def test_what_makes_a_cell_impossible_is_refused_by_the_words(words, refusal):
 
 MODELLED = tuple(mode for mode in MODES if mode not in ("state", "iceberg"))
 """A state is Spark's own; that nothing goes on without it is `test_state_offsets.py`. The chain of
-an Iceberg table dies in a real catalog: `test_iceberg_chain.py`."""
+an Iceberg table dies in a real catalog: `unit/pipelines/exactly_once/test_iceberg_chain.py`."""
 IN_MODEL = tuple(place for place in PLACES if place in CRASH_POINTS)
 SEEDS = range(12)
 

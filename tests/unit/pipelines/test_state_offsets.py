@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.pipelines.test_offset_moves import offsets, topics_are
-from tests.unit.pipelines.test_status import TOPICS, Lake
-from tests.unit.pipelines.test_watermarks import WINDOWS
+from tests.unit.pipelines.exactly_once.test_watermarks import WINDOWS
+from tests.unit.pipelines.inspect.test_offset_moves import offsets, topics_are
+from tests.unit.pipelines.inspect.test_status import TOPICS, Lake
 
 STAYS = "cannot be followed: that would set its checkpoint aside, and its state is there"
 

@@ -1,0 +1,58 @@
+"""What lives as long as the broker is not looked at, because it needs no collector to go."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from josefine_broker.host.gc_freeze import PARTITIONS_PER_FREEZE, Freezer
+from josefine_broker.wire.entities import delete_topics
+from tests.unit.josefine_broker.api.world import World, batch_of
+
+OF_A_PARTITION = {"PartitionLog", "LogSync", "LogState", "Partition", "HostedPartition", "Segment"}
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No cycle is found and nothing stays frozen for other tests."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    gc.unfreeze()
+
+
+def alive() -> Counter[str]:
+    """Of those kinds, whoever made them."""
+    names = (type(each).__name__ for each in gc.get_objects())
+    return Counter(name for name in names if name in OF_A_PARTITION)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_deleted_partition_goes_without_the_collector() -> None:
+    before = alive()
+    world = World()
+    world.create("orders", partitions=2)
+    world.produce(batch_of(b"a"))
+    assert (alive() - before).keys() == OF_A_PARTITION
+
+    state = delete_topics.DeleteTopicState(name="orders")
+    world.ask(20, delete_topics.DeleteTopicsRequest(topics=(state,), timeout_ms=1000))
+
+    assert alive() == before
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_what_is_alive_is_moved_out_of_sight_once_per_so_many_partitions() -> None:
+    freezer = Freezer()
+    before = gc.get_freeze_count()
+
+    for _ in range(PARTITIONS_PER_FREEZE - 1):
+        freezer.opened()
+    assert gc.get_freeze_count() == before
+
+    freezer.opened()
+    assert gc.get_freeze_count() > before

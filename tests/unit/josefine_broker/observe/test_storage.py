@@ -1,0 +1,114 @@
+"""Free space against the reserve: when records are refused, and `/health` says so; when it ends."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.config.sections import IdentitySection
+from josefine_broker.host.metrics import Metrics
+from josefine_broker.observe import health, storage
+from josefine_broker.observe.metrics import register_metrics
+from tests.unit.josefine_broker.api.world import World
+
+GIB = 2**30
+
+
+def reserve(bytes_min: int, directory: Path) -> IdentitySection:
+    return IdentitySection(data_dir=directory, disk_free_bytes_min=bytes_min)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The file system's answer, which a test sets."""
+    left = {"bytes": GIB}
+    answer = lambda _path: SimpleNamespace(f_bavail=left["bytes"], f_frsize=1)  # noqa: E731
+    monkeypatch.setattr(os, "statvfs", answer)
+    return left
+
+
+def test_disk_is_well_with_the_reserve_of_the_configuration(
+    free: dict[str, int], tmp_path: Path
+) -> None:
+    ctx = World().ctx
+
+    assert health.check_disk(ctx, reserve(GIB, tmp_path)).ok
+    assert not health.check_disk(ctx, reserve(GIB + 1, tmp_path)).ok
+    free["bytes"] = 1
+    assert health.check_disk(ctx, reserve(1, tmp_path)).ok
+
+
+def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
+    free: dict[str, int], tmp_path: Path
+) -> None:
+    ctx, config = World().ctx, reserve(GIB, tmp_path)
+    logs = storage.FailedLogs()
+    seen = []
+    for left in (GIB, GIB - 1, GIB, GIB * 5 // 4 - 1, GIB * 5 // 4, GIB):
+        free["bytes"] = left
+        storage.look_at_storage(ctx, config, logs)
+        assert health.check_disk(ctx, config).ok is not ctx.storage.is_full
+        seen.append(ctx.storage.is_full)
+
+    assert seen == [False, True, True, True, False, False]
+
+
+def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
+    world = World()
+    world.create()
+    world.files.failing_sync = True
+    with pytest.raises(KafkaError, match="restart failed"):
+        world.ctx.hosted.partitions["orders", 0].log.restart_at(5)
+
+    storage.look_at_storage(world.ctx, reserve(1, tmp_path), storage.FailedLogs())
+
+    assert world.ctx.storage.trouble == "storage failed: orders-0"
+
+
+def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Path) -> None:
+    """It would take a broker out of the cluster for good, whose disk is well."""
+    world = World()
+    world.create()
+    world.create("another")
+    world.produce()
+    world.produce(topic="another")
+    world.hosting.close(1)
+    world.files.remove("orders-0/00000000000000000000.log")
+
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+    storage.look_at_storage(again.ctx, reserve(1, tmp_path), storage.FailedLogs())
+
+    assert again.produce(topic="another").error_code == 0
+    assert again.ctx.storage.trouble == ""
+    check = health.check_logs(again.ctx, again.manager)
+    assert not check.ok
+    assert "offline, for the log is damaged: orders-0; " in check.detail
+    assert "had been synced from 0 to 1: restore the file" in check.detail
+
+
+def test_log_that_was_cut_is_told_while_the_process_lives() -> None:
+    world = World()
+    world.create()
+    world.create("another")
+    for _ in range(3):
+        world.produce()
+        world.produce(topic="another")
+    data = world.files.names["orders-0/00000000000000000000.log"].data
+    data[len(data) // 2] ^= 1
+    torn = world.files.names["another-0/00000000000000000000.log"].data
+    del torn[-1:]
+
+    again = World(world.settings, files=world.files, history=world.raft.committed)
+
+    check = health.check_logs(again.ctx, again.manager)
+    assert check.ok
+    assert check.detail == "cut at this start, records may be lost: orders-0"
+    metrics = Metrics()
+    register_metrics(metrics, again.ctx, again.manager)
+    values = metrics._read
+    assert list(values["recovery_logs_cut"]()) == [({}, 1)]
+    ((_, cut_bytes),) = values["recovery_bytes_cut"]()
+    assert cut_bytes > len(data)
+    assert list(values["logs_offline"]()) == [({}, 0)]

@@ -1,0 +1,225 @@
+"""What `decode` says: formats, keys, what becomes of bad records."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.base.errors import ConfigError
+from pipelines.config.json_schema import json_schema
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.exactly_once.decode_fingerprint import judgement
+from pipelines.lint.lint import columns_of_source
+from pipelines.model.pipeline import Format, OnError
+from pipelines.model.plan import compile_plan
+from tests.unit.pipelines.config.test_json_schema import complaints
+from tests.unit.pipelines.config.test_validate import GOOD, VALUE
+
+DEAD = "dead_letter: { type: delta, path: /dead }\n"
+
+
+def text(value, key=None):
+    said = GOOD.replace(f"value: {VALUE}", f"value: {value}" if value else "")
+    return (
+        said.replace("    decode:\n", f"    decode:\n      key: {key}\n") if key else said
+    ) + DEAD
+
+
+def pipeline(value, key=None):
+    return validate(load(text(value, key), "f.yaml", {}))
+
+
+def decoded(value, key=None):
+    source = pipeline(value, key).sources["raw"]
+    return source.decode, source.decode_key
+
+
+CSV = '{ format: csv, schema: "id INT, at DATE", separator: ";", on_error: dead_letter }'
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [(CSV, None), ("{ format: string, tombstones: true }", None), ("{ format: raw }", None),
+     (CSV, "{ format: string }"), (None, '{ format: json, schema: "id INT", strict: true }'),
+     (VALUE.replace("fail", "null"), None)],
+)  # fmt: skip
+def test_a_good_decode_is_good_by_the_schema_of_editors_too(value, key):
+    decoded(value, key)
+
+    assert complaints(text(value, key)) == []
+
+
+def test_each_word_of_a_format_is_read():
+    how, key = decoded(CSV, "{ format: string, on_error: null }")
+
+    assert how is not None
+    assert (how.format, how.separator, how.on_error) == (Format.CSV, ";", OnError.DEAD_LETTER)
+    assert how.schema.text == "id INT, at DATE"
+    assert key is not None
+    assert (key.format, key.on_error) == (Format.STRING, OnError.NULL)
+
+
+def test_a_key_takes_the_values_on_error_and_raw_bytes_need_no_decoding():
+    assert decoded(CSV, "{ format: string }")[1].on_error is OnError.DEAD_LETTER
+    assert decoded("{ format: raw }") == (None, None)
+
+
+def test_lint_knows_the_columns_of_both_sides():
+    source = pipeline(CSV, '{ format: json, schema: "id INT, zone STRING" }').sources["raw"]
+
+    names = columns_of_source(source).names
+
+    assert set(names["value"].names) == {"id", "at"}
+    assert set(names["key"].names) == {"id", "zone"}
+
+
+AVRO = """'{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'"""
+
+
+def test_columns_of_avro_are_those_of_its_schema_and_a_registry_is_an_address():
+    said = f"{{ format: avro, schema: {AVRO}, registry: 'http://localhost:8081' }}"
+
+    how = decoded(said)[0]
+
+    assert (how.schema.text, how.framed) == ("`id` BIGINT", True)
+    assert how.registry == "http://localhost:8081"
+    assert "8081" not in repr(how)  # it may have a password
+    assert set(columns_of_source(pipeline(said).sources["raw"]).names["value"].names) == {"id"}
+    assert complaints(text(said)) == []
+
+
+def test_a_record_of_a_test_is_avro_by_the_sources_schema():
+    said = text(f"{{ format: avro, schema: {AVRO}, registry: 'http://localhost:8081' }}")
+    tests = "tests: [{name: t, given: {raw: [{value: {id: 3}}]}, expect: {clean: {count: 1}}}]\n"
+
+    made = validate(load(said + tests, "f.yaml", {}))
+
+    assert made.cases[0].given["raw"][0].value == b"\0\0\0\0\0\x06"
+    with pytest.raises(ConfigError, match=r"given.raw\[0\].value: field `id`: 'x' is no long"):
+        validate(load(said + tests.replace("id: 3", "id: x"), "f.yaml", {}))
+
+
+BAD = {
+    "a schema of avro that is none": (
+        "{ format: avro, schema: '{}' }",
+        None,
+        "sources.raw.decode.value.schema: not a valid Avro schema: expected a type, found {}",
+    ),
+    "fields of avro that differ by large letters": (
+        """{ format: avro, schema: '{"type": "record", "name": "r", "fields": ["""
+        """{"name": "id", "type": "long"}, {"name": "Id", "type": "long"}]}' }""",
+        None,
+        "sources.raw.decode.value.schema: `id` and `Id` are one column for Spark",
+    ),
+    "a file of avro that is not there": (
+        "{ format: avro, schema: none.avsc }",
+        None,
+        "sources.raw.decode.value.schema: none.avsc: No such file or directory",
+    ),
+    "a registry that is no address": (
+        f"{{ format: avro, schema: {AVRO}, registry: localhost }}",
+        None,
+        "sources.raw.decode.value.registry: expected the address of a schema registry",
+    ),
+    "a schema without fields": (
+        """{ format: avro, schema: '{"type": "record", "name": "r", "fields": []}' }""",
+        None,
+        "not a valid Avro schema: record `r` has no field, so it is no column",
+    ),
+    "a registry whose password is not to be told": (
+        f"{{ format: avro, schema: {AVRO}, registry: 'http://me:hush@' }}",
+        None,
+        "sources.raw.decode.value.registry: expected the address of a schema registry, such as",
+    ),
+    "a registry of csv": (
+        '{ format: csv, schema: "id INT", registry: "http://localhost:8081" }',
+        None,
+        "sources.raw.decode.value.registry: `registry` is for format json or avro",
+    ),
+    "a schema that is missing": (
+        "{ format: csv }",
+        None,
+        "sources.raw.decode.value: `schema` is missing; expected columns as in SQL",
+    ),
+    "a word of another format": (
+        '{ format: csv, schema: "id INT", strict: true }',
+        None,
+        "sources.raw.decode.value.strict: `strict` is for format json or debezium; this decode "
+        "value's format is csv",
+    ),
+    "raw that has errors": (
+        "{ format: raw, on_error: fail }",
+        None,
+        "sources.raw.decode.value.on_error: `on_error` is for format json or csv or avro or "
+        "protobuf or debezium or string",
+    ),
+    "a field with fields": (
+        '{ format: csv, schema: "id INT, tags ARRAY<INT>" }',
+        None,
+        "sources.raw.decode.value.schema: a field of csv is no ARRAY",
+    ),
+    "a separator of two": (
+        '{ format: csv, schema: "id INT", separator: "::" }',
+        None,
+        "sources.raw.decode.value.separator: expected one character, not a quote; found `::`",
+    ),
+    "nothing to decode": (None, None, "sources.raw.decode: expected a mapping with value, key"),
+    "a key that stops and a value that does not": (
+        CSV,
+        "{ format: string, on_error: fail }",
+        "sources.raw.decode.key.on_error: the value's is dead_letter: expected dead_letter or null",
+    ),
+    "tombstones of keys": (
+        CSV,
+        "{ format: string, tombstones: true }",
+        "sources.raw.decode.key.tombstones: unknown key `tombstones`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_decode_is_told_with_its_place(name):
+    value, key, expected = BAD[name]
+
+    with pytest.raises(ConfigError) as caught:
+        pipeline(value, key)
+
+    assert f": {expected}" in str(caught.value)
+    assert str(caught.value).startswith("f.yaml:")
+
+
+def test_words_of_another_format_are_bad_by_the_schema_of_editors():
+    assert complaints(text('{ format: csv, schema: "id INT", strict: true }')) != []
+    assert complaints(text("{ format: csv }")) != []
+    assert json_schema()["definitions"]["decode key"]["required"] == ["format"]
+
+
+def test_dead_letters_of_a_key_need_their_table():
+    file = text(None, "{ format: string, on_error: dead_letter }").replace(DEAD, "")
+
+    with pytest.raises(ConfigError, match="`dead_letter`, where this source sends bad records"):
+        validate(load(file, "f.yaml", {}))
+
+
+def digest(value, key=None):
+    made = pipeline(value, key)
+    return judgement(compile_plan(made).sources["raw"])
+
+
+def test_the_judgement_of_json_is_that_of_the_commits_that_are_there():
+    """Else no letter of before could be replayed by itself."""
+    assert digest(VALUE) == "f80282be29e1f76b"
+
+
+def test_all_that_makes_other_records_good_ones_changes_the_judgement():
+    said = [
+        digest(VALUE), digest(VALUE.replace("fail", "null")), digest(VALUE.replace("json", "csv")),
+        digest(CSV), digest(CSV.replace(";", ",")), digest(VALUE, "{ format: string }"),
+        digest(f"{{ format: avro, schema: {AVRO} }}"),
+        digest(f"{{ format: avro, schema: {AVRO}, registry: 'http://localhost:8081' }}"),
+        digest("{ format: string }"), digest("{ format: raw }"),
+        digest(VALUE, "{ format: string, on_error: null }"),
+    ]  # fmt: skip
+
+    assert len(set(said)) == len(said)
+    assert digest(VALUE) == digest(VALUE.replace("fail", "dead_letter"))

@@ -1,1 +1,0 @@
-"""The wire format against kio, an independent reading of Kafka's message schemas."""
