@@ -6,9 +6,10 @@ would accept `{"a":1} rubbish`, give no reason, and turn an empty value into a n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.formats.strict_json import reasons
+from pipelines.formats.json_contract import reasons
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -59,16 +60,16 @@ class JsonValues:
         # also the text's end; else (nested objects, trailing text) the slower check decides. By
         # bytes, because Spark counts characters one by one.
         but_last = F.substring(data, F.lit(1), F.octet_length(data) - 1).cast("string")
-        ends_there = (text.endswith("}") & ~but_last.contains("}")) | (_json_values(text) == 1)
+        ends_there = (text.endswith("}") & ~but_last.contains("}")) | _is_whole(text)
         good = (
             parsed.isNotNull()
             & parsed.getField(BAD_TEXT).isNull()
             & F.is_valid_utf8(data)
             & ends_there
         )
-        if self._strict:
-            good &= F.coalesce(*reasons(text, self._schema)).isNull()
-        return good
+        found = [_given_twice(text, self._schema.names)]
+        found += reasons(text, self._schema, strict=self._strict)
+        return good & F.coalesce(*found).isNull()
 
     def result(self, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
@@ -80,11 +81,13 @@ class JsonValues:
 
         text = data.cast("string")
         wrong = [misfit(text, field) for field in self._schema.fields]
-        wrong += reasons(text, self._schema) if self._strict else []
+        twice = _given_twice(text, self._schema.names)
+        wrong += [twice, *reasons(text, self._schema, strict=self._strict)]
         misfits = F.concat_ws(", ", *wrong)
-        # Two parsers: one reads to the end but accepts single quotes, the other the reverse.
-        whole = F.coalesce(_json_values(text), F.lit(0)) == 1
-        is_json = whole & F.try_parse_json(text).isNotNull()
+        # Two parsers: one reads to the end but accepts single quotes, the other the reverse. The
+        # second one refuses a key that is given twice, too, which is JSON.
+        is_json = F.try_parse_json(text).isNotNull() | twice.isNotNull()
+        is_json = _is_whole(text) & is_json
         return (
             F.when(~F.is_valid_utf8(data), "not UTF-8 text")
             .when(~is_json, "not JSON")
@@ -93,11 +96,28 @@ class JsonValues:
         )
 
 
-def _json_values(text: Column) -> Column:
-    """The number of JSON values in a text: parsed as elements of one array, to its end."""
+def _given_twice(text: Column, names: Sequence[str]) -> Column:
+    """The complaint about a column's key that an object has twice: Spark would take the last one.
+    Keys that are no column are ignored, as everywhere."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
+    keys = F.filter(F.json_object_keys(text), lambda key: key.isin(*names))
+    again = F.filter(keys, lambda key: F.size(F.filter(keys, lambda each: each == key)) > 1)
+    return F.when(F.size(again) > 0, F.concat(F.lit("key "), F.get(again, 0), F.lit(" twice")))
+
+
+def _is_whole(text: Column) -> Column:
+    """Whether a text is one JSON value up to its end.
+
+    Spark's functions stop at the end of a value and ignore the rest. Put into an array, a value is
+    followed by the array's end; but a text like `{}] rest` ends the array itself. Put into an
+    object, such a text is an error, and only one like `{}} rest` would pass: no text passes both.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    in_array = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
+    in_object = F.json_object_keys(F.concat(F.lit('{"value":'), text, F.lit("}")))
+    return F.coalesce((in_array == 1) & (F.size(in_object) == 1), F.lit(False))
 
 
 def misfit(text: Column, field: object) -> Column:

@@ -1,16 +1,18 @@
 """The string and CSV formats, with the reason for each bad value.
 
 A line of CSV (RFC 4180) is good if it has as many fields as the schema and each fits its type.
-Spark's parser alone would accept an empty value as nulls, an unclosed quote, and `2,5` as the
-DECIMAL 25.
+Spark's parser alone would accept an empty value as nulls and an unclosed quote, and store other
+values than were sent: the DECIMAL `2,5` as 25, the DATE `20240105` as a day of the year 57385, the
+TIMESTAMP `10:15` as today's, the DOUBLE `1e400` as Infinity (rules of `json_contract`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pipelines.formats.json import BAD_TEXT
+from pipelines.formats.json_contract import is_infinite, is_no_date, is_no_time
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -71,7 +73,7 @@ class CsvValues:
             & F.is_valid_utf8(data)
             & ~self._is_empty(data)
             & ~_is_open(data)
-            & ~self._has_comma(data, self._types)
+            & ~self._is_changed(data, self._types)
         )
 
     def result(self, parsed: Column) -> Column:
@@ -87,7 +89,7 @@ class CsvValues:
         misfits = [
             F.when(
                 self._parse(data, {**texts, name: kind}).getField(BAD_TEXT).isNotNull()
-                | self._has_comma(data, {name: kind}),
+                | self._is_changed(data, {name: kind}),
                 F.lit(f"{name} {kind.upper()}"),
             )
             for name, kind in self._types.items()
@@ -102,15 +104,16 @@ class CsvValues:
             .otherwise(F.concat(F.lit("does not fit the schema: "), listed))
         )
 
-    def _has_comma(self, data: Column, types: Mapping[str, str]) -> Column:
-        """Whether a DECIMAL among these columns contains a comma, which Spark would drop."""
+    def _is_changed(self, data: Column, types: Mapping[str, str]) -> Column:
+        """Whether Spark would store another value than one of these columns' texts says."""
         from pyspark.sql import functions as F  # noqa: N812
 
         line = self._parse(data, dict.fromkeys(self._types, "string"))
         found = F.lit(False)
         for name, kind in types.items():
-            if kind.startswith("decimal"):
-                found |= F.coalesce(F.contains(line.getField(name), F.lit(",")), F.lit(False))
+            rule = _CHANGED.get(kind.partition("(")[0])
+            if rule is not None:
+                found |= F.coalesce(rule(line.getField(name)), F.lit(False))
         return found
 
     def _is_empty(self, data: Column) -> Column:
@@ -118,6 +121,30 @@ class CsvValues:
         from pyspark.sql import functions as F  # noqa: N812
 
         return (_line(data) == "") & F.lit(len(self._types) > 1)
+
+
+def _has_comma(text: Column) -> Column:
+    return text.contains(",")
+
+
+def _is_infinite(text: Column) -> Column:
+    return is_infinite(text.try_cast("double"))
+
+
+def _is_infinite_float(text: Column) -> Column:
+    return is_infinite(text.try_cast("float"))
+
+
+_CHANGED: Mapping[str, Callable[[Column], Column]] = {
+    "decimal": _has_comma,
+    "date": is_no_date,
+    "timestamp": is_no_time,
+    "timestamp_ntz": is_no_time,
+    "double": _is_infinite,
+    "float": _is_infinite_float,
+}
+"""Type in Spark's words → whether a text, null where the field is empty, would be stored otherwise
+than it says."""
 
 
 def _line(data: Column) -> Column:
