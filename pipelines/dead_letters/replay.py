@@ -99,8 +99,9 @@ class Replay:
             of_sink = self._plan.sinks[sink.name].checks
             checks = [check for check in of_sink if check.action is Action.FAIL]
             checking.judge(sink.name, checks, checking.count(nodes.made, checks))
-            made = nodes.rows[sink.input]
-            rows = target_of(sink).rows(self._pipeline, made)
+            target = target_of(sink)
+            made = target.as_stored(nodes.rows[sink.input])
+            rows = target.rows(self._pipeline, made)
             self._refuse_other_columns(opened, sink, dataframes.columns(dataframes.stored(rows)))
             how = sink.deduplicate
             commit = Commit(start={}, end=TopicOffsets(), txn_version=number)

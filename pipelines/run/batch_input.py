@@ -169,7 +169,7 @@ class SparkRows:
     def target_rows(self) -> tuple[DataFrame, Span | None]:
         """Computes the span if the sink has `deduplicate`."""
         reader, how = self.reader, self.reader.sink.sink.deduplicate
-        made = self.nodes.rows[reader.sink.sink.input]
+        made = reader.target.as_stored(self.nodes.rows[reader.sink.sink.input])
         out: DataFrame = reader.target.rows(reader.plan.pipeline, made)
         return out, span_of(made, how) if how else None
 

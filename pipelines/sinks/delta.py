@@ -21,7 +21,14 @@ from pipelines.sinks.delta_constraints import constrain, constraints_due, why_br
 from pipelines.sinks.delta_end_offsets import FolderFiles
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_maintenance import Keeper, keeper_of
-from pipelines.sinks.delta_tables import change_columns, cluster, ensure_table, folder_of
+from pipelines.sinks.delta_tables import (
+    change_columns,
+    cluster,
+    ensure_table,
+    folder_of,
+    layout_of,
+)
+from pipelines.sinks.stored_keys import as_stored, changes, keys_of
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import complaint, refusal
 from pipelines.transforms import dataframes
@@ -129,6 +136,7 @@ class DeltaTarget:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self._changed: Mapping[str, str] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """With scd2 the keys and the columns of `order_by`."""
@@ -137,6 +145,17 @@ class DeltaTarget:
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """The table's columns, and those that a merge needs."""
         return _table_rows(pipeline, self.sink, made)
+
+    def as_stored(self, made: DataFrame) -> DataFrame:
+        """The rows with their keys as the table stores them. Looks at the table once."""
+        keys = keys_of(self.sink)
+        if not keys:
+            return made
+        if self._changed is None:
+            path = self.sink.path or folder_of(made.sparkSession, str(self.sink.table))
+            fields, partitioned_by = layout_of(made.sparkSession, path)
+            self._changed = changes(fields, partitioned_by, keys)
+        return as_stored(made, self._changed)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
         """Creates a missing table. Raises RunError if a constraint's name is taken there."""

@@ -55,6 +55,17 @@ def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
         spark.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY ({names})")
 
 
+def layout_of(spark: SparkSession, path: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """(the fields of the table's schema with their metadata, its partition columns)."""
+    from delta.tables import DeltaTable
+
+    table = DeltaTable.forPath(spark, path)
+    detail = table.detail().select("partitionColumns").first()
+    assert detail is not None
+    fields: list[dict[str, Any]] = table.toDF().schema.jsonValue()["fields"]
+    return fields, list(detail[0] or ())
+
+
 def settings_of(spark: SparkSession, path: str) -> dict[str, str]:
     """The table's own settings, `delta.*` and others."""
     from delta.tables import DeltaTable

@@ -204,6 +204,10 @@ class MemoryTarget:
         """Unchanged."""
         return made
 
+    def as_stored(self, made: Any) -> Any:
+        """Unchanged: it stores keys as they are."""
+        return made
+
     def prepare(self, run: TargetRun, stored: Any, topic_ids: Collection[str]) -> OpenMemory:
         """Nothing to create."""
         return self.open(run)

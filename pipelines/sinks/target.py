@@ -177,6 +177,9 @@ class SinkTarget(Protocol):
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """The rows for the target, made from the sink's input. Raises ConfigError."""
 
+    def as_stored(self, made: DataFrame) -> DataFrame:
+        """The sink's input with its keys as the target, which exists, will store them."""
+
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenTarget:
         """Open it for a run; create a table that is missing. `stored`: an empty frame with the
         columns. `topic_ids`: the topics of the sink's sources. Raises RunError, SetupError."""

@@ -90,6 +90,10 @@ class TopicTarget:
         refuse_twice(pipeline, self.sink, made.columns)
         return topic_rows(self.sink, self._topic, made)
 
+    def as_stored(self, made: DataFrame) -> DataFrame:
+        """Unchanged: there are no keys to find rows by."""
+        return made
+
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenTopic:
         """Raises RunError if the sink's sources read the topic, SetupError if it does not exist."""
         from josefine_spark.options.environment import settle_environment

@@ -152,6 +152,10 @@ class IcebergTarget:
             raise refusal(self.sink.place, f"sinks.{self.sink.name}", "; ".join(wrong))
         return made
 
+    def as_stored(self, made: DataFrame) -> DataFrame:
+        """Unchanged: there are no keys to find rows by."""
+        return made
+
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenIceberg:
         """Creates a missing table. Raises SetupError."""
         schema = stored.schema.jsonValue()
