@@ -5,7 +5,9 @@ names every place that breaks it as `file:line: what`.
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,11 @@ TEST_FILES = sorted(
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+TEST_FILE_LINES_MAX = 600
+
+DEFINITIONS_MAX = {"broker": 21, "cluster": 19, "run": 19, "world": 22}
+"""How many test files may define each shared name. These limits only shrink: a new test takes the
+fixture of its folder, or gives its own a name that says what differs."""
 
 BROAD_EXCEPT_ALLOWED = {
     "josefine_broker/host/net/connection.py",
@@ -80,6 +87,24 @@ def test_tests_wait_for_conditions_and_never_sleep() -> None:
     assert broken("sleep", but_in=SLEEP_ALLOWED) == []
 
 
+def test_test_files_are_short() -> None:
+    assert broken("test file length") == []
+
+
+def test_shared_names_are_defined_at_most_as_often_as_their_limit() -> None:
+    found = definitions(path.read_text() for path in TEST_FILES)
+
+    assert {n: count for n, count in found.items() if count > DEFINITIONS_MAX[n]} == {}
+
+
+def test_definitions_are_counted_at_the_top_of_a_file() -> None:
+    nested = "class A:\n    def run(self): ...\n"
+
+    assert definitions(["def run(): ...\n", "async def run(): ...\n" + nested]) == {
+        "broker": 0, "cluster": 0, "run": 2, "world": 0,
+    }  # fmt: skip
+
+
 def test_every_rule_finds_what_breaks_it() -> None:
     text = (
         "def long():\n" + "    x = 1\n" * FUNCTION_LINES_MAX + "try:\n    pass\nexcept:\n    pass\n"
@@ -91,6 +116,10 @@ def test_every_rule_finds_what_breaks_it() -> None:
     }  # fmt: skip
     assert list(rules_of_tests("import time\ntime.sleep(1)\n")) == [
         ("sleep", 2, "waits for time and not for a condition")
+    ]
+    assert list(rules_of_tests("#\n" * TEST_FILE_LINES_MAX)) == []
+    assert list(rules_of_tests("#\n" * (TEST_FILE_LINES_MAX + 1))) == [
+        ("test file length", 601, "601 lines, at most 600")
     ]
 
 
@@ -144,6 +173,8 @@ def rules_of_sources(text: str) -> Iterator[Found]:
 
 def rules_of_tests(text: str) -> Iterator[Found]:
     """What is wrong with a file of tests."""
+    if (lines := text.count("\n")) > TEST_FILE_LINES_MAX:
+        yield "test file length", lines, f"{lines} lines, at most {TEST_FILE_LINES_MAX}"
     for node in ast.walk(ast.parse(text)):
         if (
             isinstance(node, ast.Call)
@@ -151,6 +182,13 @@ def rules_of_tests(text: str) -> Iterator[Found]:
             and node.func.attr == "sleep"
         ):
             yield "sleep", node.lineno, "waits for time and not for a condition"
+
+
+def definitions(texts: Iterable[str]) -> dict[str, int]:
+    """How often each shared name is defined at the top of a file of tests."""
+    pattern = re.compile(rf"^(?:async )?def ({'|'.join(DEFINITIONS_MAX)})\(", re.MULTILINE)
+    found = Counter(name for text in texts for name in pattern.findall(text))
+    return {name: found[name] for name in DEFINITIONS_MAX}
 
 
 def is_broad(handler: ast.ExceptHandler) -> bool:

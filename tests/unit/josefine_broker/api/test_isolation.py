@@ -48,13 +48,6 @@ class Producers:
 
 
 @pytest.fixture
-def world() -> World:
-    found = World()
-    found.create("orders")
-    return found
-
-
-@pytest.fixture
 def producers() -> Producers:
     return Producers()
 

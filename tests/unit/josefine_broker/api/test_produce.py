@@ -19,13 +19,6 @@ def idempotent(sequence: int, *values: bytes, producer_id: int = 7, epoch: int =
     return batch_of(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.create()
-    return world
-
-
 def test_produced_records_are_fetched_in_order(world: World) -> None:
     """Checklist row 22."""
     first = world.produce(batch_of(b"a", b"b"))

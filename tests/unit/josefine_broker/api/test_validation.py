@@ -50,13 +50,6 @@ class Thread:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.create()
-    return world
-
-
-@pytest.fixture
 def thread(world: World) -> Thread:
     thread = Thread()
     world.ctx.ports.validation = thread

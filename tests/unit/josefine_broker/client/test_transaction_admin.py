@@ -19,6 +19,7 @@ from josefine_broker.wire import apis
 from tests.unit.josefine_broker.api.transaction_clients import GROUP, TIMEOUT_MS, TXN, Client, find
 from tests.unit.josefine_broker.api.world import World
 from tests.unit.josefine_broker.client.driver import Driver
+from tests.unit.josefine_broker.client.operations import run_operation
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -54,26 +55,23 @@ def stray(world: World) -> Client:
     return found
 
 
-def run(world: World, operation: Any) -> Any:
-    driver = Driver(lambda call: world.ask(call.api_key, call.request))
-    return driver.run(lambda t, d: operation(driver.session, t, d))
-
-
 def hanging(world: World, topic: str | None = None) -> list[OpenTransaction]:
     topics = None if topic is None else (topic,)
-    found: list[OpenTransaction] = run(
+    found: list[OpenTransaction] = run_operation(
         world, lambda s, t, d: transaction_admin.hanging_transactions(s, topics, t, d)
     )
     return found
 
 
 def listed(world: World, *states: str) -> list[tuple[str, str]]:
-    found = run(world, lambda s, t, d: transaction_admin.list_transactions(s, states, -1, t, d))
+    found = run_operation(
+        world, lambda s, t, d: transaction_admin.list_transactions(s, states, -1, t, d)
+    )
     return [(each.transactional_id, each.state) for each in found]
 
 
 def described(world: World, transactional_id: str) -> Any:
-    return run(
+    return run_operation(
         world, lambda s, t, d: transaction_admin.describe_transaction(s, transactional_id, t, d)
     )
 
@@ -116,7 +114,7 @@ def test_transaction_that_hangs_is_ended_and_readers_go_on(world: World, stray: 
     assert partition.last_stable_offset < partition.high_watermark
     (found,) = hanging(world)
 
-    run(world, lambda s, t, d: transaction_admin.abort_transaction(s, found, t, d))
+    run_operation(world, lambda s, t, d: transaction_admin.abort_transaction(s, found, t, d))
 
     assert hanging(world) == []
     assert partition.last_stable_offset == partition.high_watermark

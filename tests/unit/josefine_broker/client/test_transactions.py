@@ -14,7 +14,8 @@ from josefine_broker.engine.transactions.values import VERSION_2, TransactionSet
 from josefine_broker.wire import apis
 from tests.unit.josefine_broker.api.transaction_clients import GROUP, Client, find
 from tests.unit.josefine_broker.api.world import World
-from tests.unit.josefine_broker.client.driver import Driver, unreachable
+from tests.unit.josefine_broker.client.driver import unreachable
+from tests.unit.josefine_broker.client.operations import run_operation
 
 IDS = ("a", "b", "c")
 TIMEOUT_MS = 60_000
@@ -30,17 +31,12 @@ def world() -> World:
     return found
 
 
-def run(world: World, operation: Any, answer: Any = None) -> Any:
-    driver = Driver(answer or (lambda call: world.ask(call.api_key, call.request)))
-    return driver.run(lambda t, d: operation(driver.session, t, d))
-
-
 def take(world: World, *ids: str, timeout_ms: int = TIMEOUT_MS, answer: Any = None) -> Any:
-    return run(world, lambda s, t, d: take_ids(s, ids, timeout_ms, t, d), answer)
+    return run_operation(world, lambda s, t, d: take_ids(s, ids, timeout_ms, t, d), answer)
 
 
 def end(world: World, producers: dict[str, ProducerIdentity], *, commit: bool = True) -> Any:
-    return run(world, lambda s, t, d: end_transactions(s, producers, commit, t, d))
+    return run_operation(world, lambda s, t, d: end_transactions(s, producers, commit, t, d))
 
 
 def opened(world: World, *ids: str) -> dict[str, ProducerIdentity]:
@@ -74,12 +70,18 @@ def test_ends_of_many_ids_are_asked_at_once_and_may_be_asked_again(world: World)
 
 def test_who_takes_an_id_fences_its_producer_and_aborts_what_it_left(world: World) -> None:
     producers = opened(world, "a", "b")
-    assert run(world, lambda s, t, d: are_open(s, producers, t, d)) == {"a": True, "b": True}
+    assert run_operation(world, lambda s, t, d: are_open(s, producers, t, d)) == {
+        "a": True,
+        "b": True,
+    }
 
     taken = take(world, "a")
 
     assert codes(taken) == {"a": ErrorCode.none}
-    assert run(world, lambda s, t, d: are_open(s, producers, t, d)) == {"a": False, "b": True}
+    assert run_operation(world, lambda s, t, d: are_open(s, producers, t, d)) == {
+        "a": False,
+        "b": True,
+    }
     assert codes(end(world, producers)) == {
         "a": ErrorCode.producer_fenced,
         "b": ErrorCode.none,
@@ -128,7 +130,7 @@ def test_an_answer_that_never_comes_is_an_error_when_its_time_is_over(world: Wor
     producers = opened(world, "a")
 
     with pytest.raises(KafkaError, match=r"ends of transactions: .*tried"):
-        run(world, lambda s, t, d: end_transactions(s, producers, True, t, d), answer)
+        run_operation(world, lambda s, t, d: end_transactions(s, producers, True, t, d), answer)
 
 
 def test_what_is_open_is_ended_by_who_keeps_it(world: World) -> None:
@@ -137,20 +139,22 @@ def test_what_is_open_is_ended_by_who_keeps_it(world: World) -> None:
     coordinator.settings = TransactionSettings(two_phase_enable=True)
     wrote = opened(world, "a")["a"]
 
-    kept = run(world, lambda s, t, d: keep_open(s, "a", t, d))
+    kept = run_operation(world, lambda s, t, d: keep_open(s, "a", t, d))
 
     assert kept.wrote == wrote
     assert codes(end(world, {"a": wrote})) == {"a": ErrorCode.producer_fenced}
     assert codes(end(world, {"a": kept.ends})) == {"a": ErrorCode.none}
-    assert run(world, lambda s, t, d: keep_open(s, "a", t, d)).wrote is None
+    assert run_operation(world, lambda s, t, d: keep_open(s, "a", t, d)).wrote is None
 
 
 def test_keeping_is_refused_where_the_broker_serves_no_two_phase_commits(world: World) -> None:
     with pytest.raises(KafkaError) as refused:
-        run(world, lambda s, t, d: keep_open(s, "a", t, d))
+        run_operation(world, lambda s, t, d: keep_open(s, "a", t, d))
     assert refused.value.code is ErrorCode.transactional_id_authorization_failed
 
     def two_phase(s: Any, t: int, d: int) -> Any:
         return take_ids(s, ("a",), TIMEOUT_MS, t, d, two_phase=True)
 
-    assert codes(run(world, two_phase)) == {"a": ErrorCode.transactional_id_authorization_failed}
+    assert codes(run_operation(world, two_phase)) == {
+        "a": ErrorCode.transactional_id_authorization_failed
+    }

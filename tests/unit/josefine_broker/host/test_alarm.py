@@ -1,7 +1,7 @@
 """An alarm rings once, at the time that it was set for last."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 from josefine_broker.host.alarm import Alarm
 from josefine_broker.host.clock import RealClock
@@ -30,10 +30,6 @@ class Bell:
         await wait_until_async(lambda: len(self.rang_ms) >= times, 10, "the alarm")
 
 
-def run(scenario: Callable[[], Coroutine[object, object, None]]) -> None:
-    asyncio.run(scenario())
-
-
 def test_it_rings_once_and_is_not_set_any_more() -> None:
     async def scenario() -> None:
         bell, later = Bell(), Bell()
@@ -47,7 +43,7 @@ def test_it_rings_once_and_is_not_set_any_more() -> None:
         assert bell.rang_ms[0] >= at_ms - 1  # the loop's clock and ours round differently
         assert bell.alarm.at_ms is None
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_the_last_setting_counts_earlier_or_later_or_none() -> None:
@@ -68,7 +64,7 @@ def test_the_last_setting_counts_earlier_or_later_or_none() -> None:
         assert (later.rang_ms, none.rang_ms) == ([], [])
         later.alarm.set(None)
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_a_time_that_is_over_rings_soon_but_never_at_once() -> None:
@@ -85,4 +81,4 @@ def test_a_time_that_is_over_rings_soon_but_never_at_once() -> None:
         await bell.wait(3)
         assert bell.rang_ms[0] < bell.rang_ms[1] < bell.rang_ms[2]
 
-    run(scenario)
+    asyncio.run(scenario())

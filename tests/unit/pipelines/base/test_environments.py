@@ -7,7 +7,8 @@ import pytest
 from pipelines.base.errors import EXIT_USAGE, ConfigError, WrongUsageError
 from pipelines.config.validate import read_pipeline
 from pipelines.lint.lint import lint_file
-from tests.unit.pipelines.config.test_validate import GOOD, SINK_WORDS
+from tests.unit.pipelines.config.bad_sinks import SINK_WORDS
+from tests.unit.pipelines.config.test_validate import GOOD
 
 ENVIRONMENTS = """\
 environments:

@@ -12,8 +12,9 @@ from pipelines.exactly_once.decode_fingerprint import judgement
 from pipelines.lint.lint import columns_of_source
 from pipelines.model.pipeline import Format, OnError
 from pipelines.model.plan import compile_plan
+from tests.unit.pipelines.config.bad_sinks import VALUE
 from tests.unit.pipelines.config.test_json_schema import complaints
-from tests.unit.pipelines.config.test_validate import GOOD, VALUE
+from tests.unit.pipelines.config.test_validate import GOOD
 
 DEAD = "dead_letter: { type: delta, path: /dead }\n"
 

@@ -24,8 +24,9 @@ from pipelines.sinks.iceberg.columns import (
     unsupported,
 )
 from pipelines.sinks.targets import target_of
+from tests.unit.pipelines.config.bad_sinks import SINK
 from tests.unit.pipelines.config.test_json_schema import complaints
-from tests.unit.pipelines.config.test_validate import GOOD, SINK
+from tests.unit.pipelines.config.test_validate import GOOD
 from tests.unit.pipelines.iceberg_lab import IcebergLab, batch_of
 
 WORDS = "mode: append, table: shop.orders, catalog: { warehouse: /data/iceberg }"

@@ -12,7 +12,8 @@ from pipelines.config.example import EXAMPLE
 from pipelines.config.json_schema import json_schema
 from pipelines.config.keywords import WORDS
 from tests.unit.pipelines.base.test_environments import ENVIRONMENTS
-from tests.unit.pipelines.config.test_validate import CASES, GOOD, MERGE, SINK, UPSERT
+from tests.unit.pipelines.config.bad_sinks import MERGE, SINK, UPSERT
+from tests.unit.pipelines.config.test_validate import CASES, GOOD
 from tests.unit.pipelines.test_checks import CHECKS
 
 SEEN = (

@@ -13,7 +13,8 @@ from pipelines.config.loader import load_all
 from pipelines.config.show import as_yaml
 from pipelines.config.validate import examine
 from tests.unit.pipelines.base.test_environments import ENVIRONMENTS
-from tests.unit.pipelines.config.test_validate import GOOD, MERGE, SINK, UPSERT
+from tests.unit.pipelines.config.bad_sinks import MERGE, SINK, UPSERT
+from tests.unit.pipelines.config.test_validate import GOOD
 
 ENV = {"PROD_HOST": "h"}
 FILES = {

@@ -20,8 +20,9 @@ from pipelines.lint.lint import lint_file
 from pipelines.model.pipeline import Mode, Pipeline
 from pipelines.model.topic import SinkTopic, sink_id
 from pipelines.sinks.targets import target_of
+from tests.unit.pipelines.config.bad_sinks import SINK
 from tests.unit.pipelines.config.test_json_schema import complaints
-from tests.unit.pipelines.config.test_validate import GOOD, SINK
+from tests.unit.pipelines.config.test_validate import GOOD
 
 OUT = "  out: { type: josefine, inputs: [clean], topic: big, key: id }\n"
 TOPIC = GOOD.replace(SINK, OUT)

@@ -6,12 +6,8 @@ import pytest
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.variables import Variables
-from pipelines.config.loader import load
-from pipelines.config.validate import examine, read_pipeline, validate
-from pipelines.model.lineage import lineage
-from pipelines.model.pipeline import Limit, Mode
-from pipelines.model.plan import compile_plan
-from pipelines.model.retry_policy import PAUSES_MS, Restart
+from pipelines.config.validate import examine
+from tests.unit.pipelines.config.bad_sinks import SINK, SINK_CASES
 
 GOOD = """\
 version: 1
@@ -31,40 +27,13 @@ sinks:
 trigger: { available_now: true }
 """
 
-MERGE = """\
-  lake:
-    type: delta
-    inputs: [clean]
-    path: /lake
-    mode: merge
-    keys: [id]
-    aggregate: { n: count(*), top: max(id) }
-"""
-UPSERT = """\
-  lake:
-    type: delta
-    inputs: [clean]
-    path: /lake
-    mode: upsert
-    keys: [id]
-    order_by: [at, _offset]
-    delete_when: op = 'd'
-    on_delete: mark
-"""
-SINK = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append }\n"
-VALUE = '{ format: json, schema: "id INT", on_error: fail }'
-
 TOP_WORDS = (
     "version, name, vars, spark, environments, sources, transforms, checks, sinks, dead_letter, "
     "trigger, restart, metrics, tests"
 )
-SINK_WORDS = (
-    "type, inputs, path, table, catalog, topic, bootstrap, security, key, "
-    "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, "
-    "deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
-)
 
 CASES = {
+    **SINK_CASES,
     "unknown top word": (
         ("trigger:", "triger:"),
         "f.yaml:15:1: triger: unknown key `triger`; did you mean `trigger`? expected one of: "
@@ -88,14 +57,6 @@ CASES = {
         "f.yaml:15:19: metrics.table: expected a folder of this machine such as /data/progress; "
         "`s3a://lake/progress` is on another machine",
     ),
-    "metrics in a sink's table": (
-        (
-            "/lake, mode: append }\ntrigger:",
-            "/m/lake, mode: append }\nmetrics: { table: /m/ }\ntrigger:",
-        ),
-        "f.yaml:14:47: sinks.lake.path: this lies in the table of the metrics, where VACUUM would "
-        "delete it",
-    ),
     "log in another language": (
         ("trigger:", "metrics: { log: xml }\ntrigger:"),
         "f.yaml:15:17: metrics.log: expected json; found `xml`",
@@ -113,31 +74,14 @@ CASES = {
         ("topics: [orders]", "topics: [orders]\n    on_data_loss: skip"),
         "f.yaml:9:19: sources.raw.on_data_loss: expected fail or skip_and_record; found `skip`",
     ),
-    "columns that come to a merged table": (
-        (
-            "mode: append",
-            "mode: merge, keys: [id], aggregate: {n: count(*)}, schema_evolution: add",
-        ),
-        "f.yaml:14:123: sinks.lake.schema_evolution: an aggregate that comes later would miss what "
-        "was folded before: expected none or widen with mode merge",
-    ),
     "word in the wrong place": (
         ("trigger:", "checkpoint: /ck\ntrigger:"),
         "f.yaml:15:1: checkpoint: unknown key `checkpoint`; expected one of: "
         f"{TOP_WORDS} (`checkpoint` belongs below `spark`)",
     ),
-    "unknown word below": (
-        ("mode: append", "mod: append, mode: append"),
-        "f.yaml:14:54: sinks.lake.mod: unknown key `mod`; did you mean `mode`? expected one of: "
-        + SINK_WORDS,
-    ),
     "key twice": (
         ("name: orders", "name: orders\nname: again"),
         "f.yaml:3:1: name: duplicate key, first used at line 2",
-    ),
-    "key twice in a flow": (
-        ("mode: append", "mode: append, mode: append"),
-        "f.yaml:14:68: sinks.lake.mode: duplicate key, first used at line 14",
     ),
     "not YAML": (
         ("name: orders", "name: [orders"),
@@ -398,15 +342,6 @@ CASES = {
         "f.yaml:10:58: sources.raw.decode.value.on_error: expected dead_letter, fail or null; "
         "found `drop`",
     ),
-    "unknown input": (
-        ("inputs: [clean]", "inputs: [claen]"),
-        "f.yaml:14:32: sinks.lake.inputs: no source or transform `claen`; did you mean `clean`?",
-    ),
-    "two inputs": (
-        ("inputs: [clean]", "inputs: [clean, raw]"),
-        "f.yaml:14:32: sinks.lake.inputs: a sink has one input: join several with UNION in a "
-        "transform",
-    ),
     "a circle": (
         ("inputs: [raw]", "inputs: [raw, clean]"),
         "f.yaml:12:20: transforms.clean.inputs: `clean` is its own input, directly or through "
@@ -417,26 +352,6 @@ CASES = {
         "f.yaml:12:3: transforms.clean: expected exactly one of `sql` and `python`\n"
         "f.yaml:12:50: transforms.clean.python: expected FILE.py:FUNCTION, the file "
         "relative to this one; found `x.py`",
-    ),
-    "every in other words": (
-        ("mode: append }", "mode: append, optimize: { every: 5s } }"),
-        "f.yaml:14:87: sinks.lake.optimize.every: expected a number of batches such as 100 batches;"
-        " found `5s`",
-    ),
-    "optimize without every": (
-        ("mode: append }", "mode: append, optimize: { within: 5s } }"),
-        "f.yaml:14:68: sinks.lake.optimize: `every` is missing; expected a number of batches such "
-        "as 100 batches",
-    ),
-    "vacuum that is too early": (
-        ("mode: append }", "mode: append, vacuum: { every: 9 batches, keep: 167h } }"),
-        "f.yaml:14:102: sinks.lake.vacuum.keep: expected 168h at least: a reader may still use "
-        "those files, and Delta refuses it",
-    ),
-    "five columns of clustering": (
-        ("mode: append }", "mode: append, cluster_by: [a, b, c, d, e] }"),
-        "f.yaml:14:80: sinks.lake.cluster_by: Delta lays rows together by 4 columns at most; here "
-        "are 5",
     ),
     "backoff that shrinks": (
         ("trigger:", "restart: { attempts: 2, backoff: 9s..1s }\ntrigger:"),
@@ -459,68 +374,9 @@ CASES = {
         ("{ available_now: true }", "{ once: false }"),
         "f.yaml:15:18: trigger.once: expected true; leave the key out and write `every`",
     ),
-    "path and table": (
-        ("path: /lake", "path: /lake, table: lake"),
-        "f.yaml:14:3: sinks.lake: expected exactly one of `path` and `table`",
-    ),
-    "mode": (
-        ("mode: append", "mode: scd"),
-        "f.yaml:14:60: sinks.lake.mode: expected append, merge, upsert or scd2; found `scd`; did "
-        "you mean `scd2`?",
-    ),
-    "keys of an append": (
-        ("mode: append", "mode: append, keys: [id]"),
-        "f.yaml:14:74: sinks.lake.keys: `keys` is for mode merge or upsert or scd2; this sink's "
-        "mode is append",
-    ),
-    "upsert without an order": (
-        (SINK, UPSERT.replace("    order_by: [at, _offset]\n", "")),
-        "f.yaml:14:3: sinks.lake: `order_by` is missing; expected the column, or a list of "
-        "columns, that order the rows of a key, latest last",
-    ),
-    "upsert ordered by its key": (
-        (SINK, UPSERT.replace("[at, _offset]", "id")),
-        "f.yaml:20:15: sinks.lake.order_by: `id` is a key: it does not order the rows of one",
-    ),
-    "marks of nothing": (
-        (SINK, UPSERT.replace("    delete_when: op = 'd'\n", "")),
-        "f.yaml:21:16: sinks.lake.on_delete: `delete_when` is missing, which selects the "
-        "deleting rows",
-    ),
-    "aggregate of an upsert": (
-        (SINK, UPSERT + "    aggregate: { n: count(*) }\n"),
-        "f.yaml:23:5: sinks.lake.aggregate: `aggregate` is for mode merge; this sink's mode is "
-        "upsert",
-    ),
-    "average": (
-        (SINK, MERGE.replace("max(id)", "avg(id)")),
-        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
-        "max(x); found `avg(id)`: averages cannot be added up, keep a sum and a count",
-    ),
-    "sum of everything": (
-        (SINK, MERGE.replace("max(id)", "sum(*)")),
-        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
-        "max(x); found `sum(*)`",
-    ),
-    "aggregate named like a key": (
-        (SINK, MERGE.replace("top:", "id:")),
-        "f.yaml:20:35: sinks.lake.aggregate.id: `id` is a key already",
-    ),
-    "merge without keys": (
-        (SINK, MERGE.replace("    keys: [id]\n", "")),
-        "f.yaml:14:3: sinks.lake: `keys` is missing; expected a list of columns",
-    ),
-    "two sinks, one folder": (
-        (SINK, SINK + SINK.replace("lake:", "pond:")),
-        "f.yaml:15:47: sinks.pond.path: the rows of sink `lake` are written there already",
-    ),
     "no sinks": (
         (f"sinks:\n{SINK}", "sinks: {}\n"),
         "f.yaml:13:1: sinks: expected at least one",
-    ),
-    "no mode": (
-        (", mode: append", ""),
-        "f.yaml:14:3: sinks.lake: `mode` is missing; expected append, merge, upsert or scd2",
     ),
     "a list for a table": (
         ("trigger: { available_now: true }", "trigger: [now]"),
@@ -575,11 +431,6 @@ CASES = {
         "f.yaml:3:22: spark.checkpoint: the checkpoint lies in the table of sink `lake`, and goes "
         "when somebody deletes the table; expected a folder next to the tables",
     ),
-    "a table where a sink's checkpoint is": (
-        ("path: /lake", "path: /ck/lake"),
-        "f.yaml:14:47: sinks.lake.path: the checkpoint of sink `lake` is in /ck/lake: expected "
-        "another folder",
-    ),
     "dead letters nowhere": (
         ("trigger:", "dead_letter: { type: delta }\ntrigger:"),
         "f.yaml:15:1: dead_letter: expected exactly one of `path` and `table`",
@@ -587,44 +438,6 @@ CASES = {
     "dead letters in two places": (
         ("trigger:", "dead_letter: { type: delta, path: /d, table: db.d }\ntrigger:"),
         "f.yaml:15:1: dead_letter: expected exactly one of `path` and `table`",
-    ),
-    "a sink's table is that of the dead letters": (
-        (
-            SINK + "trigger:",
-            SINK.replace("path: /lake", "table: db.t")
-            + "dead_letter: { type: delta, table: DB.t }\ntrigger:",
-        ),
-        "f.yaml:14:48: sinks.lake.table: the dead letters are written there already",
-    ),
-    "two sinks, one folder in two spellings": (
-        (SINK, SINK + SINK.replace("lake:", "pond:").replace("/lake", "file:///x/../lake/")),
-        "f.yaml:15:47: sinks.pond.path: the rows of sink `lake` are written there already",
-    ),
-    "two sinks, one name in the catalog": (
-        (
-            SINK,
-            SINK.replace("path: /lake", "table: db.t")
-            + SINK.replace("lake:", "pond:").replace("path: /lake", "table: DB.t"),
-        ),
-        "f.yaml:15:48: sinks.pond.table: the rows of sink `lake` are written there already",
-    ),
-    "a table in a table": (
-        (SINK, SINK + SINK.replace("lake:", "pond:").replace("/lake", "/lake/pond")),
-        "f.yaml:15:47: sinks.pond.path: this lies in the table of sink `lake`, where VACUUM would "
-        "delete it",
-    ),
-    "a table around a table": (
-        (
-            SINK,
-            SINK.replace("/lake", "/a/b") + SINK.replace("lake:", "pond:").replace("/lake", "/a"),
-        ),
-        "f.yaml:15:47: sinks.pond.path: the table of sink `lake` lies in it, where VACUUM would "
-        "delete it",
-    ),
-    "an aggregate with a slip": (
-        (SINK, MERGE.replace("max(id)", "mx(id)")),
-        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
-        "max(x); found `mx(id)`; did you mean `max(id)`?",
     ),
     "an environment that is no table": (
         ("trigger:", "environments: { prod: 5 }\ntrigger:"),
@@ -637,15 +450,6 @@ CASES = {
     "an environment's name": (
         ("trigger:", "environments: { Prod: {} }\ntrigger:"),
         "f.yaml:15:17: environments.Prod: `Prod` is not a name: expected a-z, 0-9 and _",
-    ),
-    "a variable without its end": (
-        ("path: /lake", 'path: "${LAKE:-/lake"'),
-        "f.yaml:14:48: sinks.lake.path: ${LAKE:-/lake: no } ends it; $${ is a literal ${",
-    ),
-    "a variable in a default": (
-        ("path: /lake", 'path: "${LAKE:-${HOME}}/lake"'),
-        "f.yaml:14:48: sinks.lake.path: ${LAKE:-${HOME}: a default is plain text: name what it "
-        "refers to in `vars`",
     ),
     "a tag": (
         ("name: orders", "name: !!python/name:os.system orders"),
@@ -665,10 +469,6 @@ CASES = {
         ("topics: [orders]", 'pattern: "orders("'),
         "f.yaml:8:14: sources.raw.pattern: `orders(` is not a valid regular expression: missing ), "
         "unterminated subpattern at position 6",
-    ),
-    "a home in a path": (
-        ("path: /lake", "path: ~/lake"),
-        "f.yaml:14:47: sinks.lake.path: `~` is not expanded: expected a path, such as ${HOME}/lake",
     ),
     "a misspelt input alone": (
         ("inputs: [raw]", "inputs: [row]"),
@@ -749,144 +549,3 @@ def test_aliases_of_aliases_do_not_blow_up():
         lines.append(f"a{n}: &a{n} [{again}]")
 
     assert "too many values" in complaint("\n".join(lines))
-
-
-def test_a_good_file_becomes_a_pipeline():
-    pipeline = validate(load(GOOD.replace(SINK, MERGE), "f.yaml", {}))
-
-    sink = pipeline.sinks["lake"]
-    assert pipeline.name == "orders"
-    assert pipeline.sources["raw"].topics == ("orders",)
-    assert lineage(pipeline, "clean") == (("raw",), ("clean",))
-    assert sink.merges
-    assert [(a.column, a.function, a.argument) for a in sink.aggregates] == [
-        ("n", "count", None),
-        ("top", "max", "id"),
-    ]
-    assert pipeline.every_ms is None
-
-
-def test_an_upsert_has_its_order_and_its_deletes():
-    sink = validate(load(GOOD.replace(SINK, UPSERT), "f.yaml", {})).sinks["lake"]
-
-    assert (sink.mode, sink.keys, sink.merges) == (Mode.UPSERT, ("id",), False)
-    latest = sink.latest
-    assert latest is not None
-    assert (latest.columns, latest.marks) == (("at", "_offset"), True)
-    assert latest.delete_when is not None
-    assert latest.delete_when.text == "op = 'd'"
-
-
-def test_one_column_is_an_order():
-    text = GOOD.replace(SINK, UPSERT.replace("[at, _offset]", "_offset"))
-
-    latest = validate(load(text, "f.yaml", {})).sinks["lake"].latest
-
-    assert latest is not None
-    assert latest.columns == ("_offset",)
-
-
-def test_variables_come_from_vars_then_the_name_then_the_environment_then_the_default():
-    text = GOOD.replace("name: orders", "name: orders\nvars: { host: '${H:-h1}', port: 1 }")
-    text = text.replace("localhost:9092", "${host}:${port}").replace(
-        "/ck", "'/${name}/${D:-d}/$${x}'"
-    )
-    text = text.replace("topics: [orders]", "topics: [orders]\n    limit:\n      rows: ${ROWS:-7}")
-
-    pipeline = validate(load(text, "f.yaml", {"ROWS": "", "D": "e", "host": "not me"}))
-
-    assert pipeline.sources["raw"].bootstrap == "h1:1"
-    assert pipeline.checkpoint == "/orders/e/${x}"
-    assert pipeline.sources["raw"].limit.rows == 7
-
-
-@pytest.mark.parametrize("rows", ["${N:-7}", '"${N:-7}"', "'${N:-7}'", '"${n}"'])
-def test_a_number_that_comes_from_a_variable_is_a_number_in_quotes_too(rows):
-    text = GOOD.replace("name: orders", 'name: orders\nvars: { n: "7", on: "true" }')
-    text = text.replace("topics: [orders]", f"topics: [orders]\n    limit:\n      rows: {rows}")
-    text = text.replace("available_now: true", 'available_now: "${on}"')
-
-    pipeline = validate(load(text, "f.yaml", {}))
-
-    assert pipeline.sources["raw"].limit.rows == 7
-    assert pipeline.every_ms is None
-
-
-def test_a_text_stays_as_it_was_written_though_yaml_would_read_a_number():
-    text = GOOD.replace("{ checkpoint: /ck }", "{ checkpoint: /ck, conf: { a: 010, b: Yes } }")
-    text = text.replace("topics: [orders]", 'topics: [0x10, "${T}", 1_000]')
-
-    pipeline = validate(load(text, "f.yaml", {"T": "007"}))
-
-    assert pipeline.sources["raw"].topics == ("0x10", "007", "1_000")
-    assert pipeline.conf == {"a": "010", "b": "true"}
-
-
-def test_once_makes_one_batch_whatever_the_limit_says():
-    text = GOOD.replace("[orders]", "[orders]\n    limit: { rows: 5 }")
-
-    often = validate(load(text, "f.yaml", {}))
-    once = validate(load(text.replace("available_now", "once"), "f.yaml", {}))
-
-    assert (often.every_ms, often.once) == (None, False)
-    assert (once.every_ms, once.once) == (None, True)
-    assert often.streamed(often.sources["raw"]).limit == Limit(rows=5)
-    assert once.streamed(once.sources["raw"]).limit == Limit()
-
-
-def test_restart_is_read_with_its_pauses():
-    pauses = {", backoff: 2s..1m": (2_000, 60_000), ", backoff: 5s": (5_000, 5_000), "": PAUSES_MS}
-    for words, (first_ms, last_ms) in pauses.items():
-        text = f"{GOOD}restart: {{ attempts: 3{words} }}\n"
-
-        restart = validate(load(text, "f.yaml", {})).restart
-
-        assert restart == Restart(attempts=3, first_ms=first_ms, last_ms=last_ms)
-
-
-def test_the_first_sink_of_a_source_writes_its_dead_letters():
-    text = GOOD.replace("on_error: fail", "on_error: dead_letter")
-    text = text.replace(SINK, SINK + SINK.replace("lake", "pond"))
-    text += "dead_letter: { type: delta, path: /dead }\n"
-
-    pipeline = validate(load(text, "f.yaml", {}))
-
-    assert [bool(sink.leads) for sink in compile_plan(pipeline).sinks.values()] == [True, False]
-
-
-def test_a_schema_file_lies_beside_the_pipeline_file(tmp_path):
-    (tmp_path / "order.ddl").write_text("id INT,\n  amount DOUBLE\n")
-    file = tmp_path / "orders.yaml"
-    file.write_text(GOOD.replace('schema: "id INT"', "schema: order.ddl"))
-
-    pipeline = read_pipeline(file, {})
-
-    decode = pipeline.sources["raw"].decode
-    assert decode is not None
-    assert decode.schema.text == "id INT, amount DOUBLE"
-
-
-def test_a_file_that_is_not_there_or_not_text_is_a_bad_file(tmp_path):
-    (tmp_path / "f.yaml").write_bytes(b"\xff\xfe")
-
-    for name, reason in (("f.yaml", "not UTF-8 text"), ("g.yaml", "cannot be read: No such file")):
-        with pytest.raises(ConfigError, match=reason):
-            read_pipeline(tmp_path / name, {})
-
-
-def test_the_shipped_pipeline_is_good():
-    pipeline = read_pipeline("conf/pipelines/flights.yaml", {"DEMO_DIR": "/demo"})
-
-    assert pipeline.sinks["flights"].path == "/demo/tables/flights"
-    assert pipeline.sinks["delays"].keys == ("carrier", "time_hour")
-
-
-def test_a_run_without_an_end_has_no_stop():
-    text = GOOD.replace("topics: [orders]", "topics: [orders]\n    stop: { ago: 5m }")
-
-    assert complaint(text.replace("available_now: true", "every: 5s")) == (
-        "f.yaml:9:5: sources.raw.stop: `stop` ends a run, and with `trigger.every` a run has no "
-        "end: expected `available_now: true` or `once: true`, or no `stop`"
-    )
-    for trigger in ("available_now", "once"):
-        validate(load(text.replace("available_now", trigger), "f.yaml", {}))

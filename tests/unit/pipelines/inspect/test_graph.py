@@ -8,7 +8,8 @@ from pipelines.base.variables import Variables
 from pipelines.config.loader import load
 from pipelines.config.validate import examine, validate
 from pipelines.inspect.graph import as_dot, as_mermaid, as_svg, graph_of
-from tests.unit.pipelines.config.test_validate import GOOD, MERGE, SINK
+from tests.unit.pipelines.config.bad_sinks import MERGE, SINK
+from tests.unit.pipelines.config.test_validate import GOOD
 
 TEXT = (
     GOOD.replace(SINK, MERGE).replace("on_error: fail", "on_error: dead_letter")

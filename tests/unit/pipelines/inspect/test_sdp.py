@@ -18,7 +18,8 @@ from josefine_cli.main import run
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.inspect.sdp import CODE, SPEC, export
-from tests.unit.pipelines.config.test_validate import GOOD, SINK, UPSERT
+from tests.unit.pipelines.config.bad_sinks import SINK, UPSERT
+from tests.unit.pipelines.config.test_validate import GOOD
 
 FIELDS = {"name", "storage", "catalog", "database", "schema", "configuration", "libraries"}
 """What `spark-pipelines` takes (pyspark/pipelines/cli.py, 4.2.0), which imports only with gRPC."""

@@ -6,7 +6,8 @@ import pytest
 
 from pipelines.config.validate import read_pipeline
 from pipelines.lint.lint import lint_file
-from tests.unit.pipelines.config.test_validate import GOOD, MERGE, SINK, UPSERT
+from tests.unit.pipelines.config.bad_sinks import MERGE, SINK, UPSERT
+from tests.unit.pipelines.config.test_validate import GOOD
 
 SQL = "sql: select value.* from raw }"
 BLOCK = """\

@@ -11,7 +11,8 @@ from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.model.lineage import lineage
 from pipelines.model.plan import compile_plan
-from tests.unit.pipelines.config.test_validate import GOOD, SINK
+from tests.unit.pipelines.config.bad_sinks import SINK
+from tests.unit.pipelines.config.test_validate import GOOD
 from tests.unit.pipelines.exactly_once.test_watermarks import JOINED, WINDOWS
 
 PIPELINES = Path(__file__).resolve().parents[4] / "pipelines"

@@ -8,7 +8,8 @@ from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.lint.lint import lint_file
 from pipelines.transforms.deduplicate import Span, new_rows
-from tests.unit.pipelines.config.test_validate import GOOD, SINK, complaint
+from tests.unit.pipelines.config.bad_sinks import SINK
+from tests.unit.pipelines.config.test_validate import GOOD, complaint
 
 SAID = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append, deduplicate: %s }\n"
 HOURS = "{ keys: [id], time: id, within: 24h }"

@@ -9,8 +9,9 @@ from pipelines.config.validate import validate
 from pipelines.lint.lint import lint_file
 from pipelines.model.pipeline import Mode
 from pipelines.transforms.scd2 import history, identity
+from tests.unit.pipelines.config.bad_sinks import SINK
 from tests.unit.pipelines.config.test_json_schema import complaints
-from tests.unit.pipelines.config.test_validate import GOOD, SINK, complaint
+from tests.unit.pipelines.config.test_validate import GOOD, complaint
 
 SCD2 = """\
   lake:

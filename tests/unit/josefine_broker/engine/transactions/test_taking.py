@@ -16,7 +16,7 @@ from josefine_broker.engine.transactions.values import (
     Producer,
     TransactionRecord,
 )
-from tests.unit.josefine_broker.engine.transactions.test_coordinator import (
+from tests.unit.josefine_broker.engine.transactions.desk import (
     CONCURRENT,
     FENCED,
     OK,

@@ -20,7 +20,7 @@ from josefine_broker.engine.transactions.values import (
     TransactionAnswer,
     TransactionRecord,
 )
-from tests.unit.josefine_broker.engine.transactions.test_coordinator import (
+from tests.unit.josefine_broker.engine.transactions.desk import (
     CONCURRENT,
     FENCED,
     OK,

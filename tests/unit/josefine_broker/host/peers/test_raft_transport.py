@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -73,10 +73,6 @@ class End:
         self.transport.book.learn(other.node_id, other.address)
 
 
-def run(scenario: Callable[[], Coroutine[object, object, None]]) -> None:
-    asyncio.run(scenario())
-
-
 def test_frames_arrive_in_order_and_the_dialed_one_learns_the_way_back() -> None:
     async def scenario() -> None:
         one, two = await End(1).start(), await End(2).start()
@@ -90,7 +86,7 @@ def test_frames_arrive_in_order_and_the_dialed_one_learns_the_way_back() -> None
         await one.transport.stop()
         await two.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_name_that_means_nothing_is_the_trouble_with_its_peer(
@@ -114,7 +110,7 @@ def test_name_that_means_nothing_is_the_trouble_with_its_peer(
         assert one.transport.trouble_with(2) == "two:9192: Name or service not known"
         await one.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_name_that_no_name_service_could_be_asked_for_is_trouble_like_any_other() -> None:
@@ -132,7 +128,7 @@ def test_name_that_no_name_service_could_be_asked_for_is_trouble_like_any_other(
         await one.transport.stop()
         await two.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_only_the_refusal_of_a_peer_that_was_dialed_is_one() -> None:
@@ -159,7 +155,7 @@ def test_only_the_refusal_of_a_peer_that_was_dialed_is_one() -> None:
         await one.transport.stop()
         await two.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_peer_that_comes_back_is_dialed_again() -> None:
@@ -180,7 +176,7 @@ def test_peer_that_comes_back_is_dialed_again() -> None:
         await one.transport.stop()
         await again.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_foreign_cluster_is_refused_with_one_line_on_both_sides(
@@ -196,7 +192,7 @@ def test_foreign_cluster_is_refused_with_one_line_on_both_sides(
         await one.transport.stop()
         await two.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
     reasons = [r.__dict__["reason"] for r in caplog.records if "not accepted" in r.message]
     expected = "broker 1 belongs to cluster red, broker 2 to cluster blue"
     assert len(reasons) == 2, reasons
@@ -215,7 +211,7 @@ def test_peer_that_does_not_read_costs_a_bounded_queue() -> None:
         deaf.close()
         await one.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_full_queue_drops_its_oldest_frames() -> None:
@@ -234,7 +230,7 @@ def test_full_queue_drops_its_oldest_frames() -> None:
         await one.transport.stop()
         await two.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_connection_that_carries_nothing_is_given_up() -> None:
@@ -260,7 +256,7 @@ def test_connection_that_carries_nothing_is_given_up() -> None:
         await one.transport.stop()
         await two.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_question_over_a_connection_of_its_own_is_answered_or_refused() -> None:
@@ -277,7 +273,7 @@ def test_question_over_a_connection_of_its_own_is_answered_or_refused() -> None:
         await one.transport.stop()
         await stranger.transport.stop()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_question_to_a_port_that_speaks_no_raft_says_so() -> None:
@@ -294,4 +290,4 @@ def test_question_to_a_port_that_speaks_no_raft_says_so() -> None:
         await one.transport.stop()
         foreign.close()
 
-    run(scenario)
+    asyncio.run(scenario())

@@ -1,0 +1,13 @@
+"""Fixtures of the API tests."""
+
+import pytest
+
+from tests.unit.josefine_broker.api.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """One broker with the topic `orders`, of one partition."""
+    world = World()
+    world.create()
+    return world
