@@ -126,9 +126,8 @@ def rows_added(plan: PipelinePlan, whole: DataFrame, cut: list[DataFrame]) -> li
     return [Counter(row["row"] for row in rows if row["many"] is many) for many in (False, True)]
 
 
-def statements(seed: int) -> list[str]:
+def statements(random: Random) -> list[str]:
     """Each branch once, in a random outer query with another random branch."""
-    random = Random(seed)
     return [random.choice(OUTER).format(one, random.choice(BRANCHES)) for one in BRANCHES]
 
 
@@ -139,7 +138,9 @@ def test_the_same_records_in_one_batch_and_in_many_give_the_same_rows(
     session.conf.set("spark.sql.shuffle.partitions", 1)
     session.conf.set("spark.sql.leafNodeDefaultParallelism", 1)
     records = session.sql(RECORDS)
-    accepted = statements(35)
+    random = Random(35)
+    accepted = statements(random)
+    run = random.sample(accepted, 5)  # a job takes a second, the check alone a tenth
     for sql in (*accepted, *(sql for sql, _ in REFUSED.values())):
         plan = planned(tmp_path, sql)
         try:
@@ -147,6 +148,8 @@ def test_the_same_records_in_one_batch_and_in_many_give_the_same_rows(
         except ConfigError:
             if sql in accepted:
                 raise
+            continue
+        if sql in accepted and sql not in run:
             continue
         cut = [records.where(each) for each in CUT]
         whole, many = rows_added(plan, records, cut)
