@@ -14,7 +14,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-SESSION_FOLDERS = ("tests/spark/connector", "tests/spark/pipelines")
+SESSION_FOLDERS = (
+    "tests/spark/connector",
+    "tests/spark/pipelines",
+    "tests/spark/pipelines/contracts",
+)
 PARTS = {"tests/spark/pipelines": ("test_k", "test_s")}
 """Folders that would keep one process busy when all others have nothing left: several units, each
 of the files from one of these names on."""

@@ -1,7 +1,8 @@
 """The `josefine pipeline lint` checks that go beyond keywords, without Spark.
 
 They parse the SQL with sqlglot and find unknown columns and tables in transforms, keys, aggregates
-and `cluster_by`. A run does not use them, because Spark checks its SQL itself.
+and `cluster_by`, and SELECTs that are not row by row. A run does not use them, because Spark checks
+its SQL itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pipelines.config.section import nearest
 from pipelines.config.source_positions import place_at
 from pipelines.config.topic import columns_named
 from pipelines.config.validate import Examined, examine, read_text
+from pipelines.lint.row_by_row import row_by_row_findings
 from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
 from pipelines.lint.warnings import notices
 from pipelines.model.lineage import lineage
@@ -74,6 +76,9 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
             made[name] = OPEN
             continue
         made[name], findings = columns_of_select(transform.said.text, tables)
+        if not transform.watermarks:
+            lookups = [one for one in transform.inputs if one in pipeline.lookups]
+            findings = (*findings, *row_by_row_findings(transform.said.text, lookups))
         for finding in findings:
             place = place_at(transform.said, finding.index)
             yield _problem(place, transform.said.path, finding.message)

@@ -72,7 +72,7 @@ def columns_of_select(
     sql: str, tables: Mapping[str, Columns]
 ) -> tuple[Columns, tuple[Finding, ...]]:
     """The output columns of a SELECT over these tables, and its problems."""
-    query = _parsed(sql)
+    query = parsed(sql)
     if isinstance(query, Finding):
         return OPEN, (query,)
     if not isinstance(query, _ALIKE):
@@ -85,7 +85,7 @@ def columns_of_select(
 
 
 @lru_cache(maxsize=1_000)
-def _parsed(sql: str) -> exp.Expr | Finding:
+def parsed(sql: str) -> exp.Expr | Finding:
     """The statement, cached: environments repeat the SQL. Databricks' dialect parses `a:b`."""
     if not sql.strip():
         return Finding(0, "expected a SELECT over the inputs, by their names")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.model.pipeline import Deduplicate, Pipeline, Placed, Sink
 from pipelines.spark.errors import complaint, refusal
+from pipelines.transforms.row_by_row import refused_in_condition
 from pipelines.transforms.scd2 import OWN
 from pipelines.transforms.upsert import flag_of
 
@@ -99,9 +100,9 @@ def refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
     if kind != "boolean":
         raise refusal(place, path, f"expected a condition; it is {kind.upper()}")
     analyzed = analyzed_plan(asked)
-    match = STATEFUL.search(analyzed)
-    if match and not STATEFUL.search(analyzed_plan(rows)):
-        raise refusal(place, path, f"{match[1]} needs more than one row; expected a condition")
+    part = refused_in_condition(asked, rows)
+    if part:
+        raise refusal(place, path, f"{part} needs more than one row; expected a condition")
     return analyzed
 
 

@@ -20,11 +20,10 @@ from pipelines.model.pipeline import Action, Source, Transform
 from pipelines.model.plan import Lineage, PipelinePlan, SinkPlan, SourcePlan
 from pipelines.sources.columns import columns_ddl
 from pipelines.spark.errors import complaint, refusal
-from pipelines.transforms import checks, lookups, python_function
+from pipelines.transforms import checks, lookups, python_function, row_by_row
 from pipelines.transforms.analysis_errors import (
     refuse_no_condition,
 )
-from pipelines.transforms.joins import JOIN, beyond_rows
 from pipelines.transforms.upsert import HIDDEN
 
 if TYPE_CHECKING:
@@ -206,23 +205,21 @@ def _kept(plan: PipelinePlan, node: str, frame: DataFrame) -> DataFrame:
 def refuse_stateful(plan: PipelinePlan, node: str, good: Good, at: str | None = None) -> None:
     """Raise ConfigError when a transform of a node looks beyond single rows of `good`, which is the
     source's rows, or those of `at`."""
-    inputs = plan.inputs_of(node)
-    used = [name for name in plan.pipeline.lookups if name in inputs]
-    word = beyond_rows(rows_of(plan, node, good, at), used)
-    if word is None:
-        return
-    transform = plan.pipeline.transforms[plan.nodes[node].transforms[-1]]
-    message = (
-        f"{word} needs more than one batch's rows to mean anything; a transform may only look "
-        "at single rows (to aggregate, use a sink with mode merge, or windows with a `watermark`)"
-    )
-    if used and word == JOIN:
-        tables = " and ".join(f"`{name}`" for name in used)
-        message = (
-            f"{tables} may only add to each row of the stream, or leave it out: by an inner or "
-            "cross join, or one that is outer, semi or anti on the stream's side"
-        )
-    raise refusal(transform.said.place, transform.said.path, message)
+    pipeline = plan.pipeline
+    above = plan.nodes[at].transforms if at else ()
+    made = nodes_of(plan, [node], good, at).made
+    for name in plan.nodes[node].transforms:
+        if name in above:
+            continue
+        transform = pipeline.transforms[name]
+        tables = [one for one in transform.inputs if one in pipeline.lookups]
+        streams = {*transform.inputs} - {*tables}
+        # A function can make literal rows of what it collected from its inputs.
+        is_sql = transform.function is None
+        part = row_by_row.refused_part(made[name], streams, tables, has_constants=is_sql)
+        if part:
+            message = row_by_row.why_refused(part, tables)
+            raise refusal(transform.said.place, transform.said.path, message)
 
 
 def parse(frame: DataFrame, reading: Reading | None, *, is_kept: bool = False) -> DataFrame:

@@ -1,61 +1,13 @@
-"""Stateful operators in a frame, found in Spark's own plan of it, and joins that are allowed.
-
-A join with a table is allowed if it only keeps, repeats or leaves out rows of the stream: then the
-result of one row does not depend on the other rows of its batch. A join that also keeps unmatched
-rows of the table is not: it would produce them again in each batch.
-"""
+"""Time bounds of a join of two streams, found in Spark's own plan of it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from pipelines.transforms.analysis_errors import STATEFUL, analyzed_plan
 from pipelines.transforms.join_bounds import needs_bounds
 
 JOIN = "Join"
-_ANY_SIDE, _LEFT, _RIGHT = ("Inner", "Cross"), ("LeftOuter", "LeftSemi", "LeftAnti"), "RightOuter"
-
-
-def beyond_rows(frame: Any, tables: Collection[str]) -> str | None:
-    """The first operator of the plan that has no meaning within a batch; None if there is none.
-    `JOIN` for such a join, also if rows of these tables come without a join."""
-    words = [match[1] for match in STATEFUL.finditer(analyzed_plan(frame))]
-    others = [word for word in words if word != JOIN]
-    if others:
-        return others[0]
-    if not tables:
-        return words[0] if words else None
-    plan = frame._jdf.queryExecution().analyzed()
-    nodes = list(nodes_in(plan))
-    joins = [node for node in nodes if node.nodeName() == JOIN]
-    unions = [node for node in nodes if node.nodeName() == "Union"]
-    fine = (
-        _streams(plan, tables)
-        # A join within an expression is not among the nodes, so its inputs are unknown.
-        and len(joins) == len(words)
-        and all(_is_fine(join, tables) for join in joins)
-        and all(_streams(each, tables) for union in unions for each in _children(union))
-    )
-    return None if fine else JOIN
-
-
-def _is_fine(join: Any, tables: Collection[str]) -> bool:
-    left, right = (_streams(child, tables) for child in _children(join))
-    kind = str(join.joinType().toString())
-    if left and right:
-        return False
-    if kind in _ANY_SIDE or not (left or right):
-        return True
-    return kind in _LEFT if left else kind == _RIGHT
-
-
-def _streams(plan: Any, tables: Collection[str]) -> bool:
-    """Whether rows of the stream come through: of any leaf that is not below a table's view."""
-    if plan.nodeName() == "View" and plan.desc().identifier().table() in tables:
-        return False
-    children = list(_children(plan))
-    return any(_streams(each, tables) for each in children) if children else True
 
 
 def nodes_in(plan: Any) -> Iterator[Any]:

@@ -105,12 +105,12 @@ BODY = OWN[OWN.index("    both") :]
         ("    return 5\n", r"`made` gave `int`; expected a DataFrame$"),
         ("    orders.count()\n", r"`made` gave nothing; expected a DataFrame$"),
         ("    return orders.select('nam')\n", r"own\.py:19: AnalysisException: .*`nam` cannot be"),
-        ("    return orders.groupBy('id').count()\n", r"Aggregate needs more than one batch"),
+        ("    return orders.groupBy('id').count()\n", r"GROUP BY needs more than one batch"),
         ("    return orders.withWatermark('offset', '1 s')\n", r"own\.py:19: AnalysisException: "),
         (
             "    f = lambda frame: frame\n"
             "    return orders.groupBy('id').applyInPandas(f, orders.schema)\n",
-            r"FlatMapGroupsInPandas needs more than one batch",
+            r"`FlatMapGroupsInPandas` needs more than one batch",
         ),
         (
             "    return customers.join(orders, 'id', 'left')\n",

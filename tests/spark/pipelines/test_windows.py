@@ -174,8 +174,8 @@ REFUSED = [
         "Window has no state that is kept",
     ),
     ("column: at", "column: k", "(?i)timestamp"),
-    (NAMED, "select k, count(*) as n from per_minute group by k", "Aggregate needs more"),
-    ("select value.* from", "select distinct value.* from", "Distinct needs more"),
+    (NAMED, "select k, count(*) as n from per_minute group by k", "GROUP BY needs more"),
+    ("select value.* from", "select distinct value.* from", "DISTINCT .* needs more"),
 ]
 CASE = """
 tests:
