@@ -1,11 +1,13 @@
 """The commands `josefine pipeline dlq show | replay`: dead letters of a pipeline, and their replay.
 
-They start Spark and query no broker. Nothing is changed without `--execute`. Exit codes: 0 success,
-1 a replay failed, 2 usage, 78 invalid file.
+They query no broker. `replay` starts Spark; `show` does so only for a table that delta-rs cannot
+read. Nothing is changed without `--execute`. Exit codes: 0 success, 1 a replay failed, 2 usage,
+78 invalid file.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipelines.dead_letters.replay_plan import Outlook
+    from pipelines.inspect.dead_letter_reader import Summary
 
 app = typer.Typer(
     help="The records that a pipeline could not take; put them in after a fix.",
@@ -59,11 +62,13 @@ def show(
     """
     pipeline = _read(file, environment, as_json)
     from josefine_cli.base.output import print_table
-    from pipelines.dead_letters.summary import newest, waiting
+    from pipelines.inspect.dead_letter_reader import read_summary
 
-    with _spark(pipeline, as_json) as spark:
-        counts = waiting(spark, pipeline, every=every)
-        letters = newest(spark, pipeline, many, every=every)
+    with hiding(pipeline):
+        found = read_summary(pipeline, many, every=every, env=os.environ)
+    if found is None:
+        found = _read_with_spark(pipeline, many, every=every, as_json=as_json)
+    counts, letters = found.counts, found.newest
     if as_json:
         counted_ = [{"source": s, "reason": r, "letters": n} for s, r, n in counts]
         said = {"name": pipeline.name, "reasons": counted_, "letters": letters}
@@ -76,6 +81,17 @@ def show(
     if letters:
         rows = [[_cell(name, letter) for name in COLUMNS] for letter in letters]
         print_table(COLUMNS, [[hidden(cell, pipeline.secrets) for cell in row] for row in rows])
+
+
+def _read_with_spark(pipeline: Pipeline, many: int, *, every: bool, as_json: bool) -> Summary:
+    from pipelines.dead_letters.summary import newest, waiting
+    from pipelines.inspect.dead_letter_reader import Summary
+
+    with _spark(pipeline, as_json) as spark:
+        return Summary(
+            counts=waiting(spark, pipeline, every=every),
+            newest=newest(spark, pipeline, many, every=every),
+        )
 
 
 @app.command()

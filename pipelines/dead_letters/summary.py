@@ -62,10 +62,12 @@ def newest(
     last = [F.col(name).desc() for name in ("timestamp", "topic", "partition", "offset")]
     at = F.date_format(F.to_utc_timestamp("timestamp", F.current_timezone()), _TIME)
     rows = found.orderBy(*last).limit(many).withColumn("timestamp", at).collect()
-    return [_letter(row.asDict()) for row in rows]
+    return [letter_as_text(row.asDict()) for row in rows]
 
 
-def _letter(row: dict[str, Any]) -> dict[str, Any]:
+def letter_as_text(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table for people: bytes as text, a record batch as its size."""
+
     def text(value: bytes | None) -> str | None:
         return None if value is None else bytes(value).decode("utf-8", "backslashreplace")
 
