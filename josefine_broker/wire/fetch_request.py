@@ -144,6 +144,7 @@ _read_indexes_legacy = p.array_reader(p.read_int32, flexible=False, nullable=Fal
 
 def _decode_request_legacy(buf: Buffer, pos: int, version: int) -> tuple[FetchRequest, int]:
     layout = _LAYOUTS[version]
+    # KIP-227: fetch sessions, and with them the forgotten topics, exist since version 7.
     with_session = version >= 7
     replica_id, pos = p.read_int32(buf, pos)
     if with_session:
@@ -181,6 +182,7 @@ def encode_request(out: bytearray, request: FetchRequest, version: int) -> list[
     flexible = version >= FLEXIBLE_SINCE
     write_text = p.write_compact_string if flexible else p.write_string
     write_count = p.write_compact_count if flexible else p.write_count
+    # KIP-903: later versions carry the replica's id and epoch in a tagged field.
     if version < REPLICA_STATE_SINCE:
         out += _INT32.pack(request.replica_id)
     out += _LIMITS_NO_SESSION.pack(*request[1:5])

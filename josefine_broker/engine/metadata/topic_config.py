@@ -114,6 +114,7 @@ def _in_log(
         return printed(none if value is None and none is not None else value)
 
     def store(settings: TopicSettings, value: Any) -> TopicSettings:
+        # `none` may also be a positive number; then only that number means no limit.
         is_none = none is not None and (value == none or value < none == -1)
         changed: dict[str, Any] = {attribute: None if is_none else value}
         return replace(settings, log=replace(settings.log, **changed))

@@ -53,6 +53,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[E
     was = before or ConsumerGroup(group_id=group_id, epoch=-1, target_epoch=-1)
     now = after or ConsumerGroup(group_id=group_id, epoch=-1, target_epoch=-1)
     found: list[Entry] = []
+    # Deletions are in reverse order of creation: no record may refer to a deleted member.
     for member_id in was.members:
         if member_id not in now.members:
             for kind in (CURRENT_KEY, TARGET_KEY, MEMBER_KEY):
