@@ -142,6 +142,7 @@ def _text_of(variant: Column) -> Column:
 
 
 def is_no_date(text: Column) -> Column:
+    """Whether a text is no `YYYY-MM-DD`; null for null."""
     return ~text.rlike(_DATE)
 
 
@@ -151,6 +152,7 @@ def is_no_time(text: Column) -> Column:
 
 
 def is_infinite(number: Column) -> Column:
+    """Whether a DOUBLE or FLOAT is infinite or NaN, neither of which JSON has; null for null."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.isnan(number) | (F.abs(number) == F.lit(float("inf")))

@@ -105,7 +105,7 @@ class CsvValues:
         )
 
     def _is_changed(self, data: Column, types: Mapping[str, str]) -> Column:
-        """Whether Spark would store another value than one of these columns' texts says."""
+        """Whether Spark would store another value than one of these columns' texts means."""
         from pyspark.sql import functions as F  # noqa: N812
 
         line = self._parse(data, dict.fromkeys(self._types, "string"))
@@ -144,7 +144,7 @@ _CHANGED: Mapping[str, Callable[[Column], Column]] = {
     "float": _is_infinite_float,
 }
 """Type in Spark's words → whether a text, null where the field is empty, would be stored otherwise
-than it says."""
+than it means."""
 
 
 def _line(data: Column) -> Column:
