@@ -28,7 +28,7 @@ from pipelines.sinks.delta_tables import (
     folder_of,
     layout_of,
 )
-from pipelines.sinks.stored_keys import as_stored, changes, keys_of
+from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import complaint, refusal
 from pipelines.transforms import dataframes
@@ -148,7 +148,8 @@ class DeltaTarget:
 
     def as_stored(self, made: DataFrame) -> DataFrame:
         """The rows with their keys as the table stores them. Looks at the table once."""
-        keys = keys_of(self.sink)
+        copies = self.sink.deduplicate
+        keys = copies.keys if copies is not None else self.sink.keys
         if not keys:
             return made
         if self._changed is None:

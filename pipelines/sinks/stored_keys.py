@@ -13,18 +13,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.model.pipeline import Sink
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata of a column in which Spark keeps `char(n)` and `varchar(n)`; its type is STRING."""
-
-
-def keys_of(sink: Sink) -> tuple[str, ...]:
-    """The columns by which the sink finds a row again; empty if it only appends."""
-    return sink.deduplicate.keys if sink.deduplicate is not None else sink.keys
 
 
 def changes(
