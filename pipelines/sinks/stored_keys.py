@@ -2,7 +2,8 @@
 
 Delta changes some texts as it stores them:
 
-- an empty text in a partition column of type STRING becomes null (Hive's partition paths);
+- an empty text in a partition column of type STRING becomes null (Hive's partition paths),
+  also of type CHAR;
 - CHAR(n) is padded with spaces to n characters. A text that is longer fails the write, for CHAR
   and VARCHAR alike, also if only spaces are beyond n.
 """
@@ -35,10 +36,10 @@ def changes(
             continue
         sql = column = f"`{field['name']}`"
         declared = str(field.get("metadata", {}).get(_DECLARED, field["type"]))
-        if length := re.fullmatch(r"char\((\d+)\)", declared):
-            sql = f"rpad({sql}, greatest({length[1]}, length({column})), ' ')"
         if name in parts and field["type"] == "string":
             sql = f"nullif({sql}, '')"
+        if length := re.fullmatch(r"char\((\d+)\)", declared):
+            sql = f"rpad({sql}, greatest({length[1]}, length({column})), ' ')"
         if sql != column:
             found[name] = sql
     return found

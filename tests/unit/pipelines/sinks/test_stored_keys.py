@@ -17,10 +17,10 @@ def test_only_keys_that_the_table_changes_are_named():
     assert changes(fields, ["v", "id"], ["ID", "V"]) == {"v": "nullif(`v`, '')"}
 
 
-def test_a_char_is_padded_before_a_partition_takes_an_empty_text_for_null():
+def test_an_empty_text_in_a_partition_is_null_before_a_char_is_padded():
     fields = [field("c", declared="char(3)")]
 
     assert changes(fields, [], ["c"]) == {"c": "rpad(`c`, greatest(3, length(`c`)), ' ')"}
     assert changes(fields, ["C"], ["C"]) == {
-        "c": "nullif(rpad(`c`, greatest(3, length(`c`)), ' '), '')"
+        "c": "rpad(nullif(`c`, ''), greatest(3, length(`c`)), ' ')"
     }
