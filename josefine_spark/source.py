@@ -172,7 +172,7 @@ def _columns_of(read: ReadOptions) -> StructType:
     from josefine_spark.read.columns import spark_schema
     from josefine_spark.read.json_schema import parse_schema
 
-    objects = None if read.json_schema is None else parse_schema(read.json_schema)
+    objects = None if read.json is None else parse_schema(read.json.schema)
     marks = read.unreadable_batches is UnreadableBatches.AS_ROW
     return spark_schema(read.include_headers, read.columns, objects, marks_unreadable=marks)
 

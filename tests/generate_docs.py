@@ -18,7 +18,7 @@ from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from josefine_broker.host.metric_table import SECTIONS
 from pipelines.config.json_schema import json_schema
 from pipelines.report.metric_table import ROWS
-from tests import state_machines
+from tests import state_machines, value_table
 from tests.checklist import Row, rows
 from tests.compat import config_candidates, matrix
 from tests.connector_rows import features
@@ -411,6 +411,7 @@ PAGES = {
     "docs/connector.md": connector,
     "docs/metrics.md": metrics_page,
     "docs/state-machines.md": state_machines.page,
+    "docs/values.md": value_table.page,
     "conf/pipelines/pipeline.schema.json": pipeline_schema,
 }
 

@@ -90,6 +90,17 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JsonColumn:
+    """How values are decoded into a column `json`; see `JsonOptions`."""
+
+    schema: str
+    """`StructType.json()` of the values."""
+    time_zone: str = "UTC"
+    strict: bool = False
+    accept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """The options that executors need; they are pickled with every task."""
 
@@ -97,8 +108,7 @@ class ReadOptions:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     """Only these columns, in order; None: the standard ones, and headers if included."""
-    json_schema: str | None = None
-    """`StructType.json()` of the values, which are decoded into a column `json`."""
+    json: JsonColumn | None = None
     rows: RowFilter = ALL_ROWS
     fail_on_data_loss: bool = True
     unreadable_batches: UnreadableBatches = UnreadableBatches.FAIL

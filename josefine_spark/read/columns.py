@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from josefine_arrow.batches.columns import UNREADABLE, names
-from josefine_spark.read.json_schema import COLUMN
+from josefine_spark.read.json_schema import COLUMN, REASON
 
 _SPARK_FIELDS = [
     StructField("key", BinaryType()),
@@ -48,13 +48,14 @@ def spark_schema(
     marks_unreadable: bool = False,
 ) -> StructType:
     """The source's schema, or `columns` of it, then the column that marks unreadable batches, then
-    the values as objects of a schema; each nullable, as in Spark's Kafka source."""
+    the values as objects of a schema with the reasons for those that are none; each nullable, as in
+    Spark's Kafka source."""
     wanted = names(include_headers, columns)
     fields = [field for field in [*_SPARK_FIELDS, *_SPARK_OPTIONAL] if field.name in wanted]
     if marks_unreadable:
         fields.append(StructField(UNREADABLE, _SPARK_UNREADABLE))
     if objects is not None:
-        fields.append(StructField(COLUMN, objects))
+        fields += [StructField(COLUMN, objects), StructField(REASON, StringType())]
     return StructType(fields)
 
 

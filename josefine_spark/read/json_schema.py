@@ -3,35 +3,43 @@
 import json
 
 from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
     BooleanType,
     ByteType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
 from josefine_spark.base.errors import OptionError
 
-COLUMN = "json"
+COLUMN, REASON = "json", "json_reason"
 
-DECIMAL_DIGITS_MAX = 18
-"""Digits of a decimal that fits 64 bits."""
-
-INTEGER_BITS: dict[type[DataType], int] = {
-    ByteType: 8,
-    ShortType: 16,
-    IntegerType: 32,
-    LongType: 64,
-}
-_OTHERS = (BooleanType, DateType, DoubleType, TimestampType)
+_SCALARS = (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 
 def parse_schema(text: str) -> StructType:
@@ -44,20 +52,26 @@ def parse_schema(text: str) -> StructType:
     other = unreadable(schema)
     if other is not None:
         raise OptionError(
-            f"jsonSchema: {other} is not supported: expected STRING, BOOLEAN, TINYINT, SMALLINT, "
-            f"INT, BIGINT, DOUBLE, DECIMAL of {DECIMAL_DIGITS_MAX} digits, DATE, TIMESTAMP or a "
-            "STRUCT of these"
+            f"jsonSchema: {other} is not supported: expected STRING, BINARY, BOOLEAN, TINYINT, "
+            "SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, DATE, TIMESTAMP, TIMESTAMP_NTZ, or a "
+            "STRUCT, an ARRAY or a MAP with STRING keys of these"
         )
-    return _nullable(schema)
+    return nullable(schema)
 
 
-def _nullable(schema: StructType) -> StructType:
-    fields = []
-    for field in schema.fields:
-        kind = field.dataType
-        inner = _nullable(kind) if isinstance(kind, StructType) else kind
-        fields.append(StructField(field.name, inner, nullable=True))
-    return StructType(fields)
+def nullable(kind: StructType) -> StructType:
+    """The same columns, each of them and whatever is in them nullable."""
+    return StructType([StructField(each.name, _nullable(each.dataType)) for each in kind.fields])
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return nullable(kind)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    return kind
 
 
 def unreadable(schema: StructType) -> str | None:
@@ -66,10 +80,11 @@ def unreadable(schema: StructType) -> str | None:
         return "a struct without columns"
     for field in schema.fields:
         kind = field.dataType
-        if isinstance(kind, StructType):
-            inner = unreadable(kind)
-            if inner is not None:
-                return f"{field.name}.{inner}"
+        inner = kind.elementType if isinstance(kind, ArrayType) else kind
+        if isinstance(inner, StructType):
+            found = unreadable(inner)
+            if found is not None:
+                return f"{field.name}.{found}"
         elif not _is_read(kind):
             return f"{field.name} {kind.simpleString().upper()}"
     return None
@@ -77,6 +92,12 @@ def unreadable(schema: StructType) -> str | None:
 
 def _is_read(kind: DataType) -> bool:
     if isinstance(kind, DecimalType):
-        return kind.scale >= 0 and kind.precision <= DECIMAL_DIGITS_MAX
+        return kind.scale >= 0
+    if isinstance(kind, ArrayType):
+        return _is_read(kind.elementType)
+    if isinstance(kind, MapType):
+        return kind.keyType == StringType() and _is_read(kind.valueType)
+    if isinstance(kind, StructType):
+        return unreadable(kind) is None
     # A string type with a collation or a length limit is not equal to the plain type.
-    return type(kind) in INTEGER_BITS or type(kind) in _OTHERS or kind == StringType()
+    return isinstance(kind, _SCALARS) or kind == StringType()

@@ -16,6 +16,7 @@ from josefine_spark.options.options import (
     FETCH_BYTES,
     FETCH_BYTES_MAX,
     POLL_TIMEOUT_MS,
+    JsonColumn,
     MissingStrategy,
     ReadOptions,
     SourceOptions,
@@ -65,6 +66,9 @@ SOURCE_OPTIONS = (
     "includeLeaderEpoch",
     "columns",
     "jsonSchema",
+    "jsonTimeZone",
+    "jsonStrict",
+    "jsonAccept",
     "fromTimestamp",
     "keys",
     "kafka.isolation.level",
@@ -148,7 +152,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         connection=connection(options),
         include_headers=options.boolean("includeHeaders", False),
         columns=_columns(options),
-        json_schema=_json_schema(options),
+        json=_json(options),
         rows=RowFilter(from_ms=_from_ms(options), keys=_keys(options)),
         fail_on_data_loss=options.boolean("failOnDataLoss", True),
         unreadable_batches=_unreadable_batches(options),
@@ -189,17 +193,51 @@ def _columns(options: OptionText) -> tuple[str, ...] | None:
     return tuple(name for name in COLUMNS if name in wanted)
 
 
-def _json_schema(options: OptionText) -> str | None:
+_JSON_OPTIONS = ("jsonTimeZone", "jsonStrict", "jsonAccept")
+
+
+def _json(options: OptionText) -> JsonColumn | None:
     if not options.has("jsonSchema"):
+        without = [name for name in _JSON_OPTIONS if options.has(name)]
+        if without:
+            raise OptionError(f"{without[0]} is of the column `json`: give its jsonSchema too")
         return None
     from josefine_spark.read.json_schema import parse_schema
 
     columns = _columns(options)
     if columns is not None and "value" not in columns:
         raise OptionError("jsonSchema reads the column value: name it in columns too")
-    text = options.text("jsonSchema", "")
-    parse_schema(text)
-    return text
+    schema = options.text("jsonSchema", "")
+    parse_schema(schema)
+    return JsonColumn(
+        schema=schema,
+        time_zone=_time_zone(options.text("jsonTimeZone", "UTC")),
+        strict=options.boolean("jsonStrict", False),
+        accept=_accepted(options.text("jsonAccept", "")),
+    )
+
+
+def _time_zone(name: str) -> str:
+    from josefine_arrow.schema.times import is_zone
+
+    if not is_zone(name):
+        raise OptionError(
+            f"jsonTimeZone: expected a zone such as Europe/Berlin or +01:00, got {name!r}"
+        )
+    return name
+
+
+def _accepted(text: str) -> frozenset[str]:
+    from josefine_arrow.formats.json.options import ACCEPT, contradiction
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in ACCEPT]
+    if unknown:
+        raise OptionError(f"jsonAccept: expected some of {', '.join(ACCEPT)}, got {unknown[0]!r}")
+    wrong = contradiction(names)
+    if wrong:
+        raise OptionError(f"jsonAccept: {wrong}")
+    return frozenset(names)
 
 
 def _from_ms(options: OptionText) -> int | None:

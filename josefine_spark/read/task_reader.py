@@ -23,7 +23,7 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient,
 from josefine_broker.records.batch import MAGIC
 from josefine_spark.base.errors import ReadError
 from josefine_spark.options.connections import client_for, drop_client
-from josefine_spark.options.options import ReadOptions, UnreadableBatches
+from josefine_spark.options.options import JsonColumn, ReadOptions, UnreadableBatches
 from josefine_spark.read.admission import OffsetRange
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
 from josefine_spark.read.one_by_one import OneByOne
@@ -73,7 +73,7 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
         rows=options.rows,
     )
     marks = options.unreadable_batches is UnreadableBatches.AS_ROW
-    objects = None if options.json_schema is None else _objects(options.json_schema)
+    objects = None if options.json is None else _objects(options.json)
     # The thread fetches while this one decodes: each hides the other's time.
     ahead = _FetchAhead(options, wanted, decoder)
     one_by_one = OneByOne(decoder, wanted, options, ahead.losses)
@@ -98,11 +98,13 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
             drop_client(options.connection)
 
 
-def _objects(schema: str) -> JsonRows:
+def _objects(asked: JsonColumn) -> JsonRows:
+    from josefine_arrow.formats.json.options import JsonOptions
     from josefine_spark.read.json_rows import JsonRows
     from josefine_spark.read.json_schema import parse_schema
 
-    return JsonRows(parse_schema(schema))
+    how = JsonOptions(time_zone=asked.time_zone, strict=asked.strict, accept=asked.accept)
+    return JsonRows(parse_schema(asked.schema), how)
 
 
 def _record(options: ReadOptions, wanted: OffsetRange, losses: list[Loss]) -> None:

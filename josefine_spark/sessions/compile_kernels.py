@@ -34,7 +34,7 @@ def make() -> bool:
         decoder.end_offset(records)
         decoder.decode(records, 0, 1)
     text = StructType([StructField("text", StringType())])
-    JsonRows(text).read(pa.array([b'{"text":"json"}']))
+    JsonRows(text).decode(pa.array([b'{"text":"json"}']))
     columns = pa.array([RECORD.key]), pa.array([RECORD.value])
     for headers in (None, pa.array([[{"key": "name", "value": b"value"}]], HEADERS_FIELD.type)):
         encoder = Encoder(Identity(), batch_bytes=1024)

@@ -11,6 +11,7 @@ from pathlib import Path
 from josefine_arrow.formats.avro.schema import SchemaError, columns_of, parse_record, sql_of
 from josefine_arrow.formats.confluent.schema_registry import address_of
 from josefine_arrow.formats.debezium import envelope
+from josefine_arrow.formats.json.options import ACCEPT, contradiction
 from josefine_arrow.formats.protobuf import descriptors as protobuf_schema
 from josefine_arrow.schema.ddl import TYPES as COLUMN_TYPES
 from josefine_arrow.schema.ddl import names_twice, unknown_types
@@ -76,6 +77,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         on_error=OnError(said_on_error) if said_on_error else on_error,
         separator=separator or ",",
         strict=strict,
+        accept=_accepted(reader),
         tombstones=tombstones,
         avro=avro,
         row=row,
@@ -84,6 +86,17 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         framed=reader.has("registry"),
         registry=_registry(reader),
     )
+
+
+def _accepted(reader: Reader) -> tuple[str, ...]:
+    names = reader.texts("accept")
+    unknown = [name for name in names if name not in ACCEPT]
+    if unknown:
+        hint = nearest(unknown[0], ACCEPT) or f"; expected some of: {', '.join(ACCEPT)}"
+        reader.wrong_at("accept", f"no exception `{unknown[0]}`{hint}")
+    elif contradiction(names):
+        reader.wrong_at("accept", contradiction(names))
+    return tuple(sorted(names))
 
 
 def _registry(reader: Reader) -> str | None:
@@ -117,8 +130,9 @@ def _debezium(reader: Reader) -> tuple[Placed, str, str]:
         row = schema_of(reader).text
         columns = envelope.columns_of(envelope.envelope_of(row), f"STRUCT<{row}>") if row else ""
         return _placed(reader, columns), "", row
-    if reader.has("strict"):
-        reader.wrong_at("strict", "`strict` is for JSON; this schema is Avro's")
+    for word in ("strict", "accept"):
+        if reader.has(word):
+            reader.wrong_at(word, f"`{word}` is for JSON; this schema is Avro's")
     avro: str | None = _file(reader, text) if text.endswith(".avsc") else text
     columns = ""
     try:

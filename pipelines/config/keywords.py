@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from josefine_arrow.formats.json.options import ACCEPT
 from pipelines.config.keyword import Kind, ModeWords, Word
 from pipelines.config.source_keywords import SOURCES
 
@@ -37,6 +38,7 @@ _DECODED: Mapping[str, Word] = {
         choices=("dead_letter", "fail", "null"),
     ),
     "strict": Word(expected="true or false", kind=Kind.FLAG),
+    "accept": Word(expected=f"a list of {', '.join(ACCEPT)}", kind=Kind.TEXTS),
 }
 """The keywords that a value and a key have in common."""
 
@@ -386,15 +388,17 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(
-        required=("schema",), allowed=("registry", "strict", "on_error", "tombstones")
+        required=("schema",), allowed=("registry", "strict", "accept", "on_error", "tombstones")
     ),
-    "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
+    "csv": ModeWords(
+        required=("schema",), allowed=("separator", "accept", "on_error", "tombstones")
+    ),
     "avro": ModeWords(required=("schema",), allowed=("registry", "on_error", "tombstones")),
     "protobuf": ModeWords(
         required=("schema", "message"), allowed=("registry", "on_error", "tombstones")
     ),
     "debezium": ModeWords(
-        required=("schema",), allowed=("registry", "strict", "on_error", "tombstones")
+        required=("schema",), allowed=("registry", "strict", "accept", "on_error", "tombstones")
     ),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),

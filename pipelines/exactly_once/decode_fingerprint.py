@@ -18,9 +18,9 @@ JUDGED_BY = "judged_by"
 _METHOD = 1
 """Raise it when a code change accepts other values as good in every format."""
 _AS_SENT = {Format.JSON, Format.CSV, Format.DEBEZIUM}
-"""Formats that refuse values which Spark would change (`formats/json_contract.py`). A commit of a
-version before that took some of them for good, so its digest must differ: else a replay would add
-their rows once more."""
+"""Formats that accept what converts back to what was sent (`josefine_arrow.formats.json`). A commit
+of a version before that took other values for good, so its digest must differ: else a replay would
+add their rows once more."""
 
 
 def judgement(plan: SourcePlan) -> str:
@@ -56,7 +56,7 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
     if how.format is Format.JSON and how.framed:
         said += ["framed"]
     if how.format in _AS_SENT:
-        said += ["values as sent"]
+        said += ["as sent", *how.accept]
     if how.format is Format.PROTOBUF:
         said += [hashlib.sha256(how.descriptors).hexdigest(), how.message, how.framed]
     return said

@@ -9,23 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.debezium.envelope import DELETE, DELETED, OPERATIONS, ROW, TRUNCATE
-from pipelines.formats.json import MISFIT, JsonValues, misfit
+from pipelines.formats.json import JsonValues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
+    from josefine_arrow.formats.json.options import JsonOptions
     from pipelines.formats.decode import Values
 
 
 class EnvelopeInJson:
     """JSON: an envelope alone, or as `payload` next to its schema."""
 
-    def __init__(self, wide: StructType, *, strict: bool) -> None:
+    def __init__(self, wide: StructType, options: JsonOptions | None = None) -> None:
         """`wide`: the columns of `debezium.wide_of`."""
-        self._inner = JsonValues(wide, strict=strict)
+        self._inner = JsonValues(wide, options)
         self._names = [name for name in wide.names if name != "payload"]
-        self._fields = [wide[name] for name in self._names]
 
     def parse(self, data: Column) -> Column:
         return self._inner.parse(data)
@@ -36,29 +36,16 @@ class EnvelopeInJson:
     def result(self, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
-        payload = parsed.getField("payload")
-        alone = F.struct(*[parsed.getField(name).alias(name) for name in self._names])
-        return F.coalesce(payload, alone)
+        found = self._inner.result(parsed)
+        alone = F.struct(*[found.getField(name).alias(name) for name in self._names])
+        return F.when(found.isNotNull(), F.coalesce(found.getField("payload"), alone))
 
     def reason(self, data: Column, parsed: Column) -> Column:
-        """The reason names the column of the row that does not fit, not the whole envelope."""
+        """The reason names a column of the envelope, wherever that is."""
         from pyspark.sql import functions as F  # noqa: N812
-        from pyspark.sql.types import StructType
 
-        said, text = self._inner.reason(data, parsed), data.cast("string")
-        envelope = F.coalesce(F.get_json_object(text, "$.payload"), text)
-        wrong = []
-        for field in self._fields:
-            if not isinstance(field.dataType, StructType):
-                wrong.append(misfit(envelope, field))
-                continue
-            part = F.get_json_object(envelope, f"$.{field.name}")
-            for below in field.dataType.fields:
-                wrong.append(F.concat(F.lit(f"{field.name}."), misfit(part, below)))
-        fine = F.concat_ws(", ", *wrong)
-        return F.when(
-            said.startswith(MISFIT) & (fine != ""), F.concat(F.lit(MISFIT), fine)
-        ).otherwise(said)
+        said = self._inner.reason(data, parsed)
+        return F.regexp_replace(said, r"(^|: |, |key )payload\.", "$1")
 
 
 class DebeziumValues:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-OBJECTS = "json"
-"""A column of the josefine source: the decoded JSON object, null if it was not decoded there."""
+OBJECTS, REASONS = "json", "json_reason"
+"""Columns of the josefine source: the decoded JSON object, or why the value is none."""
 
 UNREADABLE = "unreadable_batch"
 """An optional column of the josefine source. In a row with the bytes of an unreadable record batch
@@ -70,52 +70,47 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
 
     good = F.lit(True)
     for side in reading:
-        is_read = _is_read(frame, side)
-        made = _once(side, f"made {is_read}", partial(_made, side, is_read))
-        if not is_kept:
-            # Through explode, because the optimizer would copy a plain column's expression into
-            # the filter on `_good` and parse every row once for the filter and once more for the
-            # columns. In cached rows it sees no expressions.
-            made = F.explode(F.array(made))
+        if _is_read(frame, side):
+            made = _once(side, "read", partial(_read, side))
+        else:
+            made = _once(side, "made", partial(_made, side))
+            if not is_kept:
+                # Through explode, because the optimizer would copy a plain column's expression
+                # into the filter on `_good` and parse every row once for the filter and once more
+                # for the columns. In cached rows it sees no expressions.
+                made = F.explode(F.array(made))
         frame = frame.select("*", made.alias(_name(side)))
-        if is_read:
-            frame = frame.withColumn(_name(side), _once(side, "read", partial(_read, side)))
         if not side.null_for_bad:
-            good &= _once(side, f"good {is_read}", partial(_good, side, is_read))
+            good &= _once(side, "good", partial(_good, side))
     if UNREADABLE in frame.columns:
         # The formats text and raw would accept the batch's bytes as a value.
         good &= F.col(UNREADABLE).isNull()
-    return frame.withColumn("_good", good).drop(OBJECTS)
+    return frame.withColumn("_good", good).drop(OBJECTS, REASONS)
 
 
 def _is_read(frame: DataFrame, side: Side) -> bool:
-    """Whether the source itself has decoded some of the values."""
+    """Whether the source itself has decoded the values."""
     is_json = side.column == "value" and isinstance(side.values, JsonValues)
     return is_json and OBJECTS in frame.columns
 
 
-def _made(side: Side, is_read: bool) -> Column:
-    """The parse result of a side, without the values that the source has decoded."""
+def _made(side: Side) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    made = side.values.parse(F.col(side.column))
-    return F.when(F.col(OBJECTS).isNull(), made) if is_read else made
+    return side.values.parse(F.col(side.column))
 
 
 def _read(side: Side) -> Column:
-    """The source's value, else the parsed one: outside of explode, which Spark does not compile."""
     from pyspark.sql import functions as F  # noqa: N812
 
     assert isinstance(side.values, JsonValues)
-    return F.coalesce(side.values.of_object(F.col(OBJECTS)), _parsed(side))
+    return side.values.of_decoded(F.col(OBJECTS), F.col(REASONS))
 
 
-def _good(side: Side, is_read: bool) -> Column:
+def _good(side: Side) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
     good = _is_good(side)
-    if is_read:
-        good = F.col(OBJECTS).isNotNull() | good
     return good | F.col(side.column).isNull() if side.null_is_good else good
 
 

@@ -1,131 +1,135 @@
 """The JSON format: objects to a struct, with the reason for each bad text.
 
-A value is good only if the whole text is one JSON object that fits the schema. Spark's parser alone
-would accept `{"a":1} rubbish`, give no reason, and turn an empty value into a null row.
+`josefine_arrow.formats.json` decides what a text is: here it is bound to Spark's types and columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
-from pipelines.formats.json_contract import reasons
+from josefine_arrow.formats.json.options import JsonOptions
+from pipelines.formats.python_values import ArrowValues, DecodeColumn, one_by_one
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
-BAD_TEXT = "_josefine_bad_text"
-"""The column in which Spark's parsers put a text that does not fit; never visible to a user."""
+    from josefine_arrow.formats.json.decoder import JsonDecoder
 
-MISFIT = "does not fit the schema: "
-
-_STRICT = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": BAD_TEXT,
-    # JSON of RFC 8259: by default Spark also accepts 'single quotes' and NaN.
-    "allowSingleQuotes": "false",
-    "allowNonNumericNumbers": "false",
-}
+KERNEL_ROWS_MIN = 1_000
+"""Below so many values a worker does not load the kernels: the result is the same, and loading them
+takes a second."""
 
 
-class JsonValues:
-    """`format: json`."""
+class JsonValues(ArrowValues):
+    """`format: json`. Raises UnsupportedTypeError for a schema that JSON is not decoded into."""
 
-    def __init__(self, schema: StructType, *, strict: bool = False) -> None:
+    def __init__(self, schema: StructType, options: JsonOptions | None = None) -> None:
         self._schema = schema
-        self._strict = strict
+        self._options = options
 
-    def parse(self, data: Column) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812
-        from pyspark.sql.types import StringType, StructType
+    def spark_type(self) -> DataType:
+        return stored_type(self._schema)
 
-        wide = StructType([*self._schema.fields]).add(BAD_TEXT, StringType())
-        return F.from_json(data.cast("string"), wide, _STRICT)
+    def columns_decoder(self) -> Callable[[], DecodeColumn]:
+        from josefine_spark.read.json_rows import arrow_type
 
-    def of_object(self, found: Column) -> Column:
-        """The parse result of a good value, made from its decoded object; null for null."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        nothing = F.lit(None).cast("string").alias(BAD_TEXT)
-        names = self._schema.names
-        wide = F.struct(*(found.getField(name).alias(name) for name in names), nothing)
-        return F.when(found.isNotNull(), wide)
-
-    def is_good(self, data: Column, parsed: Column) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        text = data.cast("string")
-        # The parser stops at the object's end. If the first closing brace is the last byte, that is
-        # also the text's end; else (nested objects, trailing text) the slower check decides. By
-        # bytes, because Spark counts characters one by one.
-        but_last = F.substring(data, F.lit(1), F.octet_length(data) - 1).cast("string")
-        ends_there = (text.endswith("}") & ~but_last.contains("}")) | _is_whole(text)
-        good = (
-            parsed.isNotNull()
-            & parsed.getField(BAD_TEXT).isNull()
-            & F.is_valid_utf8(data)
-            & ends_there
-        )
-        found = [_given_twice(text, self._schema.names)]
-        found += reasons(text, self._schema, strict=self._strict)
-        return good & F.coalesce(*found).isNull()
+        options = self._options or JsonOptions(time_zone=time_zone())
+        return partial(_decoder, arrow_type(self._schema), options)
 
     def result(self, parsed: Column) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812
+        return _as_variants(super().result(parsed), self._schema)
 
-        return F.struct(*[parsed.getField(name).alias(name) for name in self._schema.names])
 
-    def reason(self, data: Column, parsed: Column) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812
+@lru_cache(maxsize=16)
+def _decoder(kind: pa.StructType, options: JsonOptions) -> _Decoder:
+    """That of this process: Spark reuses a Python worker for many batches."""
+    return _Decoder(kind, options)
 
-        text = data.cast("string")
-        wrong = [misfit(text, field) for field in self._schema.fields]
-        twice = _given_twice(text, self._schema.names)
-        wrong += [twice, *reasons(text, self._schema, strict=self._strict)]
-        misfits = F.concat_ws(", ", *wrong)
-        # Two parsers: one reads to the end but accepts single quotes, the other the reverse. The
-        # second one refuses a key that is given twice, too, which is JSON.
-        is_json = F.try_parse_json(text).isNotNull() | twice.isNotNull()
-        is_json = _is_whole(text) & is_json
-        return (
-            F.when(~F.is_valid_utf8(data), "not UTF-8 text")
-            .when(~is_json, "not JSON")
-            .when(F.json_object_keys(text).isNull(), "JSON, but not an object")
-            .otherwise(F.concat(F.lit(MISFIT), misfits))
+
+class _Decoder:
+    def __init__(self, kind: pa.StructType, options: JsonOptions) -> None:
+        from josefine_arrow.formats.json.decoder import storage_type
+        from josefine_arrow.formats.json.value_reader import ObjectReader
+
+        self._kind, self._options = kind, options
+        self._few = one_by_one(ObjectReader(kind, options).read, storage_type(kind))
+        self._many: JsonDecoder | None = None
+
+    def __call__(self, column: pa.Array) -> tuple[pa.Array, pa.Array]:
+        if self._many is None and len(column) < KERNEL_ROWS_MIN:
+            return self._few(column)
+        if self._many is None:
+            from josefine_arrow.formats.json.decoder import JsonDecoder
+
+            self._many = JsonDecoder(self._kind, self._options)
+        return self._many.decode(column)
+
+
+def time_zone() -> str:
+    """The session's time zone, which a TIMESTAMP without one is in."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    zone: Any = session.conf.get("spark.sql.session.timeZone") if session else None
+    return str(zone or "UTC")
+
+
+def stored_type(kind: DataType) -> Any:
+    """The type in which decoded values come: a VARIANT as its JSON text, everything nullable."""
+    from pyspark.sql.types import (
+        ArrayType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+        VariantType,
+    )
+
+    if isinstance(kind, StructType):
+        return StructType(
+            [StructField(each.name, stored_type(each.dataType)) for each in kind.fields]
         )
+    if isinstance(kind, ArrayType):
+        return ArrayType(stored_type(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(StringType(), stored_type(kind.valueType))
+    return StringType() if isinstance(kind, (VariantType, StringType)) else kind
 
 
-def _given_twice(text: Column, names: Sequence[str]) -> Column:
-    """The complaint about a column's key that an object has twice: Spark would take the last one.
-    Keys that are no column are ignored, as everywhere."""
+def _as_variants(value: Column, kind: DataType) -> Column:
+    """A decoded value with VARIANTs in place of their JSON texts; the same column without any."""
     from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-    keys = F.filter(F.json_object_keys(text), lambda key: key.isin(*names))
-    again = F.filter(keys, lambda key: F.size(F.filter(keys, lambda each: each == key)) > 1)
-    return F.when(F.size(again) > 0, F.concat(F.lit("key "), F.get(again, 0), F.lit(" twice")))
+    if not _has_variant(kind):
+        return value
+    if isinstance(kind, VariantType):
+        return F.parse_json(value)
+    if isinstance(kind, ArrayType):
+        inner = kind.elementType
+        return F.transform(value, lambda each: _as_variants(each, inner))
+    if isinstance(kind, MapType):
+        below = kind.valueType
+        return F.transform_values(value, lambda _, each: _as_variants(each, below))
+    assert isinstance(kind, StructType)
+    fields = (
+        _as_variants(value.getField(each.name), each.dataType).alias(each.name)
+        for each in kind.fields
+    )
+    return F.when(value.isNotNull(), F.struct(*fields))
 
 
-def _is_whole(text: Column) -> Column:
-    """Whether a text is one JSON value up to its end.
+def _has_variant(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-    Spark's functions stop at the end of a value and ignore the rest. Put into an array, a value is
-    followed by the array's end; but a text like `{}] rest` ends the array itself. Put into an
-    object, such a text is an error, and only one like `{}} rest` would pass: no text passes both.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    in_array = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
-    in_object = F.json_object_keys(F.concat(F.lit('{"value":'), text, F.lit("}")))
-    return F.coalesce((in_array == 1) & (F.size(in_object) == 1), F.lit(False))
-
-
-def misfit(text: Column, field: object) -> Column:
-    """`name TYPE` if this field does not fit, otherwise null. Evaluated only for bad rows."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    assert isinstance(field, StructField)
-    alone = StructType([field]).add(BAD_TEXT, StringType())
-    bad = F.from_json(text, alone, _STRICT).getField(BAD_TEXT).isNotNull()
-    return F.when(bad, F.lit(f"{field.name} {field.dataType.simpleString().upper()}"))
+    if isinstance(kind, ArrayType):
+        return _has_variant(kind.elementType)
+    if isinstance(kind, MapType):
+        return _has_variant(kind.valueType)
+    if isinstance(kind, StructType):
+        return any(_has_variant(each.dataType) for each in kind.fields)
+    return isinstance(kind, VariantType)

@@ -1,18 +1,20 @@
 """The base of formats that Spark's Python workers decode, with the reason for each bad value.
 
-Shared by Avro and Protobuf: Spark's own from_avro and from_protobuf need a jar, do not support the
-framing of a registry, and give no reason.
+Spark's own from_json and from_csv change values, from_avro and from_protobuf need a jar and do not
+support the framing of a registry, and none of them gives a reason.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 _VALUE, _WHY = "value", "why"
 
@@ -22,12 +24,59 @@ OWN = ""
 TextBy = Callable[[int], str]
 """Lookup of a schema by its id. Raises NoSchemaError, RegistryError."""
 
-Decode = Callable[[bytes | None], tuple[Any, str | None]]
+Decode = Callable[[bytes], tuple[Any, str | None]]
 """Bytes to (value, reason). Raises RegistryError."""
 
+DecodeColumn = Callable[["pa.Array"], tuple["pa.Array", "pa.Array"]]
+"""A column of bytes to (values, reasons). Raises RegistryError."""
 
-class PythonValues(ABC):
-    """A format whose values a Python function decodes."""
+
+class ArrowValues(ABC):
+    """A format that Spark's Python workers decode, a column at a time."""
+
+    @abstractmethod
+    def spark_type(self) -> DataType:
+        """The values' type. Raises SchemaError."""
+
+    @abstractmethod
+    def columns_decoder(self) -> Callable[[], DecodeColumn]:
+        """The function that makes a worker's decoder; it is pickled, the decoder is not."""
+
+    def parse(self, data: Column) -> Column:
+        """A struct of the value and the reason for a bad one."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.functions import arrow_udf
+        from pyspark.sql.types import StringType, StructType
+
+        decoder, kind = self.columns_decoder(), self.spark_type()
+
+        def parse(column: pa.Array) -> pa.Array:
+            return pa.StructArray.from_arrays(decoder()(column), [_VALUE, _WHY])
+
+        # Spark derives the UDF kind from these hints and warns about an explicit one.
+        parse.__annotations__ = {"column": pa.Array, "return": pa.Array}
+        made: Any = arrow_udf
+        column: Column = made(parse, StructType().add(_VALUE, kind).add(_WHY, StringType()))(data)
+        return column
+
+    def of_decoded(self, values: Column, reasons: Column) -> Column:
+        """The result of `parse` for what the source has decoded."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return F.struct(values.alias(_VALUE), reasons.alias(_WHY))
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        return data.isNotNull() & parsed.getField(_WHY).isNull()
+
+    def result(self, parsed: Column) -> Column:
+        return parsed.getField(_VALUE)
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        return parsed.getField(_WHY)
+
+
+class PythonValues(ArrowValues):
+    """A format whose values a Python function decodes one by one."""
 
     @abstractmethod
     def sql(self) -> str:
@@ -41,31 +90,28 @@ class PythonValues(ABC):
     def decoder(self) -> Callable[[], Decode]:
         """The function that makes a worker's decoder; it is pickled, the decoder is not."""
 
-    def parse(self, data: Column) -> Column:
-        """A struct of the value and the reason for a bad one."""
-        import pyarrow as pa
-        from pyspark.sql.pandas.functions import arrow_udf
+    def spark_type(self) -> DataType:
+        from pyspark.sql.types import StructType
 
-        decoder, kind = self.decoder(), self.arrow()
+        columns = StructType.fromDDL(f"{_VALUE} {self.sql()}")
+        assert isinstance(columns, StructType)
+        return columns[_VALUE].dataType
 
-        def parse(column: pa.Array) -> pa.Array:
-            decode = decoder()
-            pairs = [decode(data) for data in column.to_pylist()]
-            values = pa.array([value for value, _ in pairs], kind)
-            reasons = pa.array([why for _, why in pairs], pa.string())
-            return pa.StructArray.from_arrays([values, reasons], [_VALUE, _WHY])
+    def columns_decoder(self) -> Callable[[], DecodeColumn]:
+        return partial(_of_worker, self.decoder(), self.arrow())
 
-        # Spark derives the UDF kind from these hints and warns about an explicit one.
-        parse.__annotations__ = {"column": pa.Array, "return": pa.Array}
-        made: Any = arrow_udf
-        column: Column = made(parse, f"{_VALUE} {self.sql()}, {_WHY} STRING")(data)
-        return column
 
-    def is_good(self, data: Column, parsed: Column) -> Column:
-        return data.isNotNull() & parsed.getField(_WHY).isNull()
+def _of_worker(decoder: Callable[[], Decode], kind: pa.DataType) -> DecodeColumn:
+    return one_by_one(decoder(), kind)
 
-    def result(self, parsed: Column) -> Column:
-        return parsed.getField(_VALUE)
 
-    def reason(self, data: Column, parsed: Column) -> Column:
-        return parsed.getField(_WHY)
+def one_by_one(decode: Decode, kind: pa.DataType) -> DecodeColumn:
+    """A decoder of columns from one of single values; null stays null."""
+    import pyarrow as pa
+
+    def of_column(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+        pairs = [(None, None) if data is None else decode(data) for data in column.to_pylist()]
+        values = pa.array([value for value, _ in pairs], kind)
+        return values, pa.array([why for _, why in pairs], pa.string())
+
+    return of_column

@@ -69,7 +69,9 @@ class Decode:
     separator: str = ","
     """The separator of CSV fields."""
     strict: bool = False
-    """Values that Spark's JSON reader would silently change are bad."""
+    """A JSON key that only its letter case keeps from a column is bad."""
+    accept: tuple[str, ...] = ()
+    """Exceptions from the rule that a value is stored as it was sent (`json.accept.ACCEPT`)."""
     tombstones: bool = False
     """A record without a value is a good row, whose `value` is null."""
     avro: str = ""

@@ -244,18 +244,26 @@ class JosefineKind:
 
 
 def _objects(source: Source) -> dict[str, str]:
-    """The option that makes the connector decode plain JSON. None if the decoder does not support a
-    column's type, or if the file asks for more checks than the types."""
+    """The options that make the connector decode plain JSON. None if it does not support a column's
+    type, or if the values have a frame."""
     from pyspark.sql.types import StructType
 
     from josefine_spark.read.json_schema import unreadable
+    from pipelines.formats.json import time_zone
 
     how = source.decode
-    if how is None or how.format is not Format.JSON or how.framed or how.strict:
+    if how is None or how.format is not Format.JSON or how.framed:
         return {}
     schema = StructType.fromDDL(how.schema.text)
     assert isinstance(schema, StructType)
-    return {} if unreadable(schema) is not None else {"jsonSchema": schema.json()}
+    if unreadable(schema) is not None:
+        return {}
+    return {
+        "jsonSchema": schema.json(),
+        "jsonTimeZone": time_zone(),
+        "jsonStrict": str(how.strict).lower(),
+        "jsonAccept": ",".join(how.accept),
+    }
 
 
 def _unreadable_batches(source: Source) -> dict[str, str]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.avro.schema import parse_record
 from josefine_arrow.formats.debezium.envelope import wide_of
+from josefine_arrow.formats.json.options import JsonOptions
 from pipelines.formats.avro import AvroValues
 from pipelines.formats.confluent_framed import FramedValues
 from pipelines.formats.debezium_rows import DebeziumValues, EnvelopeInJson
 from pipelines.formats.decode import Reading, Side, Values
-from pipelines.formats.json import JsonValues
+from pipelines.formats.json import JsonValues, time_zone
 from pipelines.formats.protobuf import ProtobufValues
 from pipelines.formats.python_values import OWN
 from pipelines.formats.text import CsvValues, TextValues
@@ -56,7 +57,8 @@ def _values(how: Decode, *, offline: bool) -> Values:
         case Format.STRING:
             return TextValues()
         case Format.CSV:
-            return CsvValues(_schema(how.schema), separator=how.separator)
+            csv = _schema(how.schema)
+            return CsvValues(csv, separator=how.separator, options=_json_options(how))
         case Format.AVRO:
             _schema(how.schema)  # refuses names that differ only in case
             return AvroValues(how.avro, registry)
@@ -64,7 +66,7 @@ def _values(how: Decode, *, offline: bool) -> Values:
             _schema(how.schema)
             return ProtobufValues(how.descriptors, how.message, registry)
         case Format.JSON:
-            json = JsonValues(_schema(how.schema), strict=how.strict)
+            json = JsonValues(_schema(how.schema), _json_options(how))
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
             return _changes(how, registry)
@@ -77,9 +79,13 @@ def _changes(how: Decode, registry: str | None) -> Values:
         names = [each.name for each in parse_record(how.avro).fields]
         return DebeziumValues(AvroValues(how.avro, registry), names)
     wide = _schema(replace(how.schema, text=wide_of(how.row)))
-    json = EnvelopeInJson(wide, strict=how.strict)
+    json = EnvelopeInJson(wide, _json_options(how))
     names = [name for name in wide.names if name != "payload"]
     return DebeziumValues(FramedValues(json) if how.framed else json, names)
+
+
+def _json_options(how: Decode) -> JsonOptions:
+    return JsonOptions(time_zone=time_zone(), strict=how.strict, accept=frozenset(how.accept))
 
 
 def _schema(placed: Placed) -> StructType:

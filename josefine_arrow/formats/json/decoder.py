@@ -1,7 +1,7 @@
-"""The decoder of JSON objects into a struct column, by compiled kernels.
+"""The decoder of JSON objects into a struct column: each value is decoded or has its reason.
 
-A value is decoded only when the result of Spark's `from_json` is certain, read strictly (no single
-quotes, no NaN); otherwise the row is null. Without numba every row is null.
+Kernels take the plain values, `value_reader` takes the rest, with the same result. Without numba it
+takes all of them.
 """
 
 import warnings
@@ -11,8 +11,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from josefine_arrow.cache.kernels import import_kernels
+from josefine_arrow.formats.json.grammar import is_json
+from josefine_arrow.formats.json.options import JsonOptions
+from josefine_arrow.formats.json.value_reader import ObjectReader
+from josefine_arrow.schema.times import fixed_offset
+
+_BYTES_MAX = (1 << 31) - 1
+"""Arrow's binary arrays have ends of 32 bits."""
 
 ROWS_MAX = 65_536
 """Rows per record batch and per call of the kernel."""
@@ -23,8 +31,10 @@ small value contains few of many fields."""
 
 _WORDS = {
     pa.float64(): "DOUBLE",
+    pa.float32(): "FLOAT",
     pa.bool_(): "BOOLEAN",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "LOCAL",
     pa.date32(): "DATE",
 }
 """The kernels' names of types without bounds."""
@@ -33,51 +43,87 @@ _WORDS = {
 class JsonDecoder:
     """Decodes values as objects of one struct type. It has no state of single values.
 
-    The fields' types: string, bool, signed integers, float64, date32, decimal128 of at most 18
-    digits, microseconds in UTC, and structs of these.
+    The fields' types are those of `schema.names.sql_name`; `pa.json_()` is any JSON, as its text.
     """
 
-    def __init__(self, kind: pa.StructType) -> None:
-        self._type = kind
-        self._kernels = _loops()
-        if self._kernels is not None:
-            self._fields = _Fields(kind, self._kernels)
-            self._powers = _powers(self._kernels)
-            self._stack = np.zeros(self._kernels.DEPTH_MAX, dtype=np.int64)
+    def __init__(self, kind: pa.StructType, options: JsonOptions | None = None) -> None:
+        self.type = storage_type(kind)
+        """That of the objects."""
+        options = options or JsonOptions()
+        self._reader = ObjectReader(kind, options)
+        self.kernels = _loops()
+        if self.kernels is not None:
+            self._fields = _Fields(kind, options, self.kernels)
+            self._powers = _powers(self.kernels)
+            self._stack = np.zeros(self.kernels.DEPTH_MAX, dtype=np.int64)
 
-    def appended(self, batch: Any, name: str) -> Iterator[Any]:
-        """The record batch with the objects of its column `value` as the last column `name`, in one
-        or more pieces."""
-        field, size = pa.field(name, self._type), self._rows_max()
+    def appended(self, batch: Any, name: str, reason: str) -> Iterator[Any]:
+        """The record batch with the objects of its column `value` as the column `name` and the
+        reasons as the last column, in one or more pieces."""
+        fields, size = (pa.field(name, self.type), pa.field(reason, pa.string())), self._rows_max()
         for at in range(0, batch.num_rows, size):
             part = batch.slice(at, size)
-            yield part.append_column(field, self.read(part.column("value")))
+            for field, column in zip(fields, self._decode(part.column("value")), strict=True):
+                part = part.append_column(field, column)
+            yield part
 
-    def read(self, values: Any) -> Any:
-        """One object per binary value; null where the result is not certain."""
-        if self._kernels is None or len(values) == 0:
-            return pa.nulls(len(values), self._type)
+    def decode(self, values: Any) -> tuple[Any, Any]:
+        """(one object per binary value, the reasons). Exactly one of the two is null for a value,
+        both for null."""
         size = self._rows_max()
-        parts = [self._read(values.slice(at, size)) for at in range(0, len(values), size)]
-        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        parts = [self._decode(values.slice(at, size)) for at in range(0, len(values), size)]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return pa.nulls(0, self.type), pa.nulls(0, pa.string())
+        objects, reasons = zip(*parts, strict=True)
+        return pa.concat_arrays(objects), pa.concat_arrays(reasons)
 
     def _rows_max(self) -> int:
-        if self._kernels is None:
+        if self.kernels is None:
             return ROWS_MAX
-        cells = self._fields.words + self._fields.texts * self._kernels.SPAN_ROWS
+        cells = self._fields.words + self._fields.texts * self.kernels.SPAN_ROWS
         return int(max(1, min(ROWS_MAX, CELLS_MAX // max(1, cells))))
 
-    def _read(self, values: Any) -> Any:
-        k, fields, rows = self._kernels, self._fields, len(values)
+    def _decode(self, values: Any) -> tuple[Any, Any]:
+        """The kernels' objects, with those of `value_reader` where they have none."""
+        rows = len(values)
+        if self.kernels is None or rows == 0:
+            plain, rest = None, np.arange(rows)
+        else:
+            plain = self.plain(values)
+            taken = plain.is_valid()
+            left = pc.and_not(values.is_valid(), taken) if values.null_count else pc.invert(taken)
+            rest = np.flatnonzero(_flags(left))
+        if plain is not None and not len(rest):
+            return plain, pa.nulls(rows, pa.string())
+        pairs = [self._one(data) for data in values.take(pa.array(rest)).to_pylist()]
+        read = pa.array([value for value, _ in pairs], self.type)
+        reasons = pa.array([why for _, why in pairs], pa.string())
+        if plain is None:
+            return read, reasons
+        # Row by row, from the kernels' objects or from those that follow them.
+        where = np.arange(rows)
+        where[rest] = rows + np.arange(len(rest))
+        objects = pa.concat_arrays([plain, read]).take(pa.array(where))
+        return objects, pa.concat_arrays([pa.nulls(rows, pa.string()), reasons]).take(
+            pa.array(where)
+        )
+
+    def _one(self, data: bytes | None) -> tuple[Any, str | None]:
+        return (None, None) if data is None else self._reader.read(data)
+
+    def plain(self, values: Any) -> Any:
+        """The objects that the kernels decode, null for the other values. Needs numba."""
+        k, fields, rows = self.kernels, self._fields, len(values)
         valid, ends, data = values.buffers()
         data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + rows + 1]
         given = np.ones(rows, np.uint8)
-        if valid is not None:  # not by `to_numpy`, which imports pandas
-            bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
-            given = bits[values.offset : values.offset + rows]
+        if valid is not None:
+            given = _bits(valid, values.offset, rows)
         out = _Out(fields, rows, k)
-        fields.table[:, k.SEEN] = -1
+        fields.table[:, k.SEEN] = -1  # no row has had a field yet
         schema = (fields.table, fields.names, self._powers)
         table, names, powers = (_address(each) for each in schema)
         k.parse(
@@ -89,13 +135,16 @@ class JsonDecoder:
             _address(self._stack),
             (_address(out.words), _address(out.spans), _address(out.taken)),
         )
-        return _Columns(k, data, out, fields).column(0, self._type)
+        return _Columns(k, data, out, fields).objects(self.type)
 
 
 class _Fields:
     """The schema in the kernels' form: a table with a row per field, and the names."""
 
-    def __init__(self, kind: pa.StructType, k: Any) -> None:
+    def __init__(self, kind: pa.StructType, options: JsonOptions, k: Any) -> None:
+        self.raw: dict[int, _Elements | _Texts] = {}
+        """The decoders of the fields that the kernels leave as text, by their rows in the table."""
+        self._options = options
         found = [("", kind)]
         children: list[tuple[int, int]] = []
         for _, each in found:  # grows during the loop: breadth first, so that siblings are adjacent
@@ -107,32 +156,122 @@ class _Fields:
         self.words = self.texts = 0
         """Number of fields with a fixed size, and of string fields."""
         starts = accumulate((len(name) for name in names), initial=0)
-        for row, (_, each), name, start, inside in zip(
-            self.table, found, names, starts, children, strict=False
+        for at, (row, (_, each), name, start, inside) in enumerate(
+            zip(self.table, found, names, starts, children, strict=False)
         ):
             row[[k.CHILD, k.CHILDREN]] = inside
             row[[k.NAME, k.NAME_SIZE]] = start, len(name)
-            self._type_of(row, each, k)
+            self._type_of(at, row, each, k)
         self.names = np.frombuffer(b"".join(names), np.uint8)
 
-    def _type_of(self, row: Any, kind: Any, k: Any) -> None:
+    def _type_of(self, at: int, row: Any, kind: Any, k: Any) -> None:
         if pa.types.is_struct(kind):
-            row[k.KIND] = k.STRUCT
-            return
-        if pa.types.is_string(kind):
-            row[[k.KIND, k.SLOT]] = k.STRING, self.texts
-            self.texts += 1
-            return
-        row[k.SLOT] = self.words
-        self.words += 1
-        if pa.types.is_decimal128(kind):
-            limit = 10**kind.precision - 1
+            row[[k.KIND, k.STRICT]] = k.STRUCT, self._options.strict
+        elif pa.types.is_string(kind):
+            row[[k.KIND, k.SLOT]] = k.STRING, self._next_text()
+        elif pa.types.is_decimal128(kind):
+            limit = min(10**kind.precision, 1 << 63) - 1  # more is left to `value_reader`
             row[[k.KIND, k.LOW, k.HIGH, k.SCALE]] = k.DECIMAL, -limit, limit, kind.scale
+            row[k.SLOT] = self._next_word()
         elif pa.types.is_signed_integer(kind):
             limit = 1 << (kind.bit_width - 1)
             row[[k.KIND, k.LOW, k.HIGH]] = k.INTEGER, -limit, limit - 1
+            row[k.SLOT] = self._next_word()
+        elif kind in _WORDS:
+            row[[k.KIND, k.SLOT]] = getattr(k, _WORDS[kind]), self._next_word()
+            offset = fixed_offset(self._options.time_zone)
+            if offset is not None and offset % 60 == 0:
+                row[[k.LOW, k.SCALE]] = 1, offset // 60
         else:
-            row[k.KIND] = getattr(k, _WORDS[kind])
+            row[[k.KIND, k.SLOT]] = k.RAW, self._next_text()
+            is_nested = pa.types.is_list(kind) or pa.types.is_map(kind)
+            self.raw[at] = (_Elements if is_nested else _Texts)(kind, self._options)
+
+    def _next_word(self) -> int:
+        self.words += 1
+        return self.words - 1
+
+    def _next_text(self) -> int:
+        self.texts += 1
+        return self.texts - 1
+
+
+class _Texts:
+    """Decodes values of a type that the kernels do not have, one by one."""
+
+    def __init__(self, kind: pa.DataType, options: JsonOptions) -> None:
+        self._type = storage_type(kind)
+        self._read = ObjectReader(pa.struct([("", kind)]), options).read
+
+    def decode(self, texts: Any, given: Any) -> tuple[Any, list[int]]:
+        """(the values, the rows that do not fit) of the texts in these rows; null elsewhere."""
+        found: list[Any] = [None] * len(texts)
+        wrong = []
+        for row in np.flatnonzero(given).tolist():
+            value, _ = self._read(b'{"":%b}' % texts[row].as_buffer().to_pybytes())
+            if value is None:
+                wrong.append(row)
+            else:
+                found[row] = value.get("")
+        return pa.array(found, self._type), wrong
+
+
+class _Elements:
+    """Decodes arrays and maps by their elements, each an object of its own."""
+
+    def __init__(self, kind: pa.DataType, options: JsonOptions) -> None:
+        self._type = storage_type(kind)
+        self._is_map = pa.types.is_map(kind)
+        if self._is_map:
+            inside = pa.struct([("k", pa.string()), ("v", kind.item_type)])
+        else:
+            inside = pa.struct([("", kind.value_type)])
+        self._decoder = JsonDecoder(inside, options)
+
+    def decode(self, texts: Any, given: Any) -> tuple[Any, list[int]]:
+        """(the values, the rows that do not fit) of the texts in these rows; null elsewhere."""
+        elements, ends = self._split(texts)
+        objects, reasons = self._decoder.decode(elements)
+        rows = np.repeat(np.arange(len(texts)), np.diff(ends))
+        wrong = set(rows[_flags(reasons.is_valid())].tolist())
+        children = [objects.field(at) for at in range(objects.type.num_fields)]
+        if self._is_map:
+            wrong |= _rows_with_a_key_twice(rows, children[0], len(texts))
+            # A key is null only in a row that does not fit; Arrow has no map with one.
+            keys = children[0].fill_null("")
+            entry = pa.struct([pa.field("key", pa.string(), nullable=False), self._type.item_field])
+            children = [pa.StructArray.from_arrays([keys, children[1]], fields=list(entry))]
+        buffers = [pa.py_buffer(np.packbits(given, bitorder="little")), pa.py_buffer(ends)]
+        column = pa.Array.from_buffers(self._type, len(texts), buffers, children=children)
+        return column, sorted(wrong)
+
+    def _split(self, texts: Any) -> tuple[Any, Any]:
+        """(one object for each element, the rows' ends among them)."""
+        k, rows = self._decoder.kernels, len(texts)
+        _, ends, data = texts.buffers()
+        ends, data = np.frombuffer(ends, np.int32), np.frombuffer(data or b"\0", np.uint8)
+        counts = np.zeros(rows + 1, np.int32)
+        total = k.count(_address(data), _address(ends), rows, _address(counts[1:]))
+        size = int(ends[rows]) + total * k.ADDED_BYTES
+        if size > _BYTES_MAX:
+            raise OverflowError(f"arrays of {size:,} bytes in one record batch")
+        out, out_ends = np.empty(size + 1, np.uint8), np.zeros(total + 1, np.int32)
+        split = (_address(data), _address(ends), rows, self._is_map)
+        k.split(*split, _address(out), _address(out_ends))
+        elements = [None, pa.py_buffer(out_ends), pa.py_buffer(out)]
+        return pa.Array.from_buffers(pa.binary(), total, elements), np.cumsum(
+            counts, dtype=np.int32
+        )
+
+
+def _rows_with_a_key_twice(rows: Any, keys: Any, count: int) -> set[int]:
+    """`rows`: the row of each key, in order."""
+    if len(keys) == 0:
+        return set()
+    indices = keys.dictionary_encode(null_encoding="encode").indices
+    number = np.frombuffer(indices.buffers()[1], np.int32)[: len(keys)].astype(np.int64)
+    each = np.sort(number * count + rows)
+    return set((each[1:][each[1:] == each[:-1]] % count).tolist())
 
 
 class _Out:
@@ -149,10 +288,24 @@ class _Columns:
 
     def __init__(self, k: Any, data: Any, out: _Out, fields: _Fields) -> None:
         self._k, self._data, self._out, self._fields = k, data, out, fields
+        self._raw: dict[int, Any] = {}
+        """The columns of the fields that the kernels left as text, by field."""
+
+    def objects(self, kind: Any) -> Any:
+        """The array of the objects, null where a field that is left as text does not fit."""
+        k, out = self._k, self._out
+        for at, decoder in self._fields.raw.items():
+            slot, rows = int(self._fields.table[at][k.SLOT]), out.taken.shape[1]
+            texts = pa.Array.from_buffers(pa.binary(), rows, [None, *self._texts(slot)])
+            self._raw[at], wrong = decoder.decode(texts, out.taken[at])
+            out.taken[0, wrong] = 0
+        return self.column(0, kind)
 
     def column(self, field: int, kind: Any) -> Any:
         """The array of a field, of this Arrow type."""
         k, rows = self._k, self._out.taken.shape[1]
+        if field in self._raw:
+            return self._raw[field]
         row = self._fields.table[field]
         taken = self._out.taken[field]
         nulls = rows - int(np.count_nonzero(taken))
@@ -176,6 +329,29 @@ class _Columns:
         return pa.py_buffer(ends), pa.py_buffer(texts)
 
 
+def _flags(column: Any) -> Any:
+    """A boolean column without nulls. Not by `to_numpy`, which imports pandas."""
+    return _bits(column.buffers()[1], column.offset, len(column)).astype(bool)
+
+
+def _bits(buffer: Any, first: int, count: int) -> Any:
+    bits = np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")
+    return bits[first : first + count]
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the decoded values: JSON as its text."""
+    if is_json(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, storage_type(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), storage_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(storage_type(kind.value_type))
+    return kind
+
+
 def _as_stored(numbers: Any, kind: Any) -> Any:
     """64-bit integers in Arrow's memory layout of this type."""
     if pa.types.is_boolean(kind):
@@ -184,6 +360,8 @@ def _as_stored(numbers: Any, kind: Any) -> Any:
         return np.stack([numbers, numbers >> 63], axis=1)  # 128 bits, the lower ones first
     if pa.types.is_float64(kind):
         return numbers  # their bits
+    if pa.types.is_float32(kind):
+        return numbers.view(np.float64).astype(np.float32)
     return numbers.astype(f"i{kind.bit_width // 8}", copy=False)
 
 
@@ -192,7 +370,9 @@ def _loops() -> Any:
     try:
         return import_kernels("josefine_arrow.formats.json.kernels")
     except (ImportError, OSError, RuntimeError) as error:
-        warnings.warn(f"numba is not usable ({error}): JSON is left to Spark", stacklevel=2)
+        warnings.warn(
+            f"numba is not usable ({error}): JSON is decoded by Python, slower", stacklevel=2
+        )
         return None
 
 

@@ -1,9 +1,9 @@
 """The numba kernels that decode JSON objects into Arrow buffers.
 
-A value is decoded only when the result of Spark's `from_json` is certain: it is one object of RFC
-8259's grammar to its last byte, in UTF-8, and each field fits its type without any leniency. In all
-other cases, also where the check would be expensive (a key with an escape, a duplicate field, a
-number that is rounded at a tie), the row is left null, and Spark decodes it.
+They take plain values: an object of RFC 8259's grammar to its last byte, in UTF-8, whose fields fit
+their types. A field of a type that they do not have is left as its text. In all other cases, also
+where the check would be expensive (a key with an escape, a duplicate field, a number that is
+rounded at a tie), the row is left null, and `value_reader` decodes it.
 
 Rules: addresses and integers in, memory filled; every read is checked against the end of its value,
 because nothing else checks it. Import this module through `decoder.py`.
@@ -36,6 +36,9 @@ from josefine_arrow.formats.json.bytes import (
     QUOTE,
     ZERO,
 )
+from josefine_arrow.formats.json.nested_kernels import ADDED_BYTES as ADDED_BYTES
+from josefine_arrow.formats.json.nested_kernels import count as count
+from josefine_arrow.formats.json.nested_kernels import split as split
 from josefine_arrow.formats.json.number_kernels import POWER_MAX as POWER_MAX
 from josefine_arrow.formats.json.number_kernels import POWER_MIN as POWER_MIN
 from josefine_arrow.formats.json.number_kernels import (
@@ -47,14 +50,16 @@ from josefine_arrow.formats.json.number_kernels import (
 from josefine_arrow.formats.json.text_kernels import date_of, text, timestamp_of
 from josefine_arrow.formats.json.text_kernels import gather as gather
 
-# Kinds of a field.
-STRUCT, STRING, INTEGER, DOUBLE, BOOLEAN, TIMESTAMP, DATE, DECIMAL = range(8)
+# Kinds of a field. LOCAL: a time without a zone. RAW: any value, as its text.
+STRUCT, STRING, INTEGER, DOUBLE, FLOAT, BOOLEAN, TIMESTAMP, LOCAL, DATE, DECIMAL, RAW = range(11)
 
 # Columns of the table of fields. Its first row is the object itself; children are adjacent. Kind,
 # first child, number of children; position and size of the name; output slot; limits and decimal
-# places of a number. State of the kernel: the expected next child, the last row with this field.
-KIND, CHILD, CHILDREN, NAME, NAME_SIZE, SLOT, LOW, HIGH, SCALE, EXPECTED, SEEN = range(11)
-FIELD_COLUMNS = 11
+# places of a number, for a TIMESTAMP whether texts without a zone are certain and their offset in
+# minutes; whether an unknown key in this struct makes the row uncertain. State of the
+# kernel: the expected next child, the last row with this field.
+KIND, CHILD, CHILDREN, NAME, NAME_SIZE, SLOT, LOW, HIGH, SCALE, STRICT, EXPECTED, SEEN = range(12)
+FIELD_COLUMNS = 12
 
 # Rows of a string's span: its start in the values, its size there, whether it has escapes.
 START, SIZE, ESCAPED = range(3)
@@ -62,14 +67,19 @@ SPAN_ROWS = 3
 
 DEPTH_MAX = 64
 VALUE_BYTES_MAX = 1_000_000
-"""Spark's parser has limits for strings, names, digits and depth, all of them above these."""
+"""Beyond these limits a row is not certain."""
 NUMBER_BYTES_MAX = 300
 NAME_BYTES_MAX = 10_000
+FLOAT_MIN, FLOAT_MAX = 1.2e-38, 3.4e38
+"""Between these a double is certain to be a normal float."""
 
 _NULL, _TRUE, _FALSE = (int.from_bytes(word, "little") for word in (b"null", b"true", b"false"))
 
 _ANY, _LIST = -1, -2
 """An open object or array that belongs to no field of the schema."""
+_RAW = -3
+"""From here down: an object or array whose text is a field's value, `_RAW - 2 * field`, one less
+for an array."""
 _FRESH, _BEHIND = 0, 1
 """The parser's state: a first member or the end may follow; a comma or the end may follow."""
 
@@ -103,7 +113,7 @@ def _forget(row, rows, schema, out):
     """Clear the output of a row that was partly filled and then found not certain."""
     for field in range(schema[1]):
         put_byte(out[2], field * rows + row, 0)
-        if cell_at(schema[0], field, FIELD_COLUMNS, KIND) == STRING:
+        if cell_at(schema[0], field, FIELD_COLUMNS, KIND) in (STRING, RAW):
             slot = cell_at(schema[0], field, FIELD_COLUMNS, SLOT)
             put_word(out[1], (slot * SPAN_ROWS + SIZE) * rows + row, 0)
 
@@ -112,7 +122,7 @@ def _forget(row, rows, schema, out):
 def _object(data, pos, end, row, rows, schema, stack, out):
     """Decode one value; whether it is an object with a certain result, to its last byte."""
     # An explicit stack instead of recursion bounds the depth for hostile input. A stack entry is
-    # the field of the open object, _ANY for an unknown one, or _LIST.
+    # the field of the open object, _ANY for an unknown one, _LIST, or an entry from _RAW down.
     fields = schema[0]
     if byte_at(data, pos) != OPEN:
         return False
@@ -125,10 +135,13 @@ def _object(data, pos, end, row, rows, schema, stack, out):
         if pos >= end:
             return False
         inside = word_at(stack, depth)
-        if byte_at(data, pos) == (CLOSE_LIST if inside == _LIST else CLOSE):
+        is_list = inside == _LIST or (inside <= _RAW and (_RAW - inside) % 2 == 1)
+        if byte_at(data, pos) == (CLOSE_LIST if is_list else CLOSE):
             pos += 1
             if depth == 0:
                 return pos == end
+            if inside <= _RAW:
+                _end_span(out, (_RAW - inside) // 2, row, rows, schema, pos)
             depth -= 1
             state = _BEHIND
             continue
@@ -137,7 +150,7 @@ def _object(data, pos, end, row, rows, schema, stack, out):
                 return False
             pos = _behind_space(data, pos + 1, end)
         field = _ANY
-        if inside != _LIST:
+        if not is_list:
             pos, field = _name(data, pos, end, inside, schema)
             # A duplicate field has no certain result. SEEN has the row, so nothing must be reset.
             if pos < 0 or (field >= 0 and cell_at(fields, field, FIELD_COLUMNS, SEEN) == row):
@@ -148,17 +161,20 @@ def _object(data, pos, end, row, rows, schema, stack, out):
             return False
         byte = byte_at(data, pos)
         if byte in (OPEN, OPEN_LIST):
-            if field >= 0 and (
-                cell_at(fields, field, FIELD_COLUMNS, KIND) != STRUCT or byte != OPEN
-            ):
-                return False
+            entry = field if byte == OPEN else _LIST
+            if field >= 0:
+                kind = cell_at(fields, field, FIELD_COLUMNS, KIND)
+                if kind in (STRING, RAW):
+                    _start_span(out, field, row, rows, schema, pos)
+                    entry = _RAW - 2 * field - (1 if byte == OPEN_LIST else 0)
+                elif kind != STRUCT or byte != OPEN:
+                    return False
+                put_byte(out[2], field * rows + row, 1)
+                put_cell(fields, field, FIELD_COLUMNS, EXPECTED, 0)
             depth += 1
             if depth == DEPTH_MAX:
                 return False
-            put_word(stack, depth, field if byte == OPEN else _LIST)
-            if field >= 0:
-                put_byte(out[2], field * rows + row, 1)
-                put_cell(fields, field, FIELD_COLUMNS, EXPECTED, 0)
+            put_word(stack, depth, entry)
             pos += 1
             state = _FRESH
             continue
@@ -166,6 +182,29 @@ def _object(data, pos, end, row, rows, schema, stack, out):
         if pos < 0:
             return False
         state = _BEHIND
+
+
+@njit(cache=True, nogil=True)
+def _start_span(out, field, row, rows, schema, start):
+    span = cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * SPAN_ROWS
+    put_word(out[1], (span + START) * rows + row, start)
+
+
+@njit(cache=True, nogil=True)
+def _end_span(out, field, row, rows, schema, end):
+    span = cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * SPAN_ROWS
+    start = word_at(out[1], (span + START) * rows + row)
+    put_word(out[1], (span + SIZE) * rows + row, end - start)
+    put_word(out[1], (span + ESCAPED) * rows + row, 0)
+
+
+@njit(cache=True, nogil=True)
+def _token(data, pos, end, row, rows, field, schema, out):
+    """Store the text of a scalar from `pos` to `end`; returns `end`."""
+    _start_span(out, field, row, rows, schema, pos)
+    _end_span(out, field, row, rows, schema, end)
+    put_byte(out[2], field * rows + row, 1)
+    return end
 
 
 @njit(cache=True, nogil=True)
@@ -206,6 +245,8 @@ def _name(data, pos, end, inside, schema):
                 put_cell(fields, inside, FIELD_COLUMNS, EXPECTED, at + 1)
                 break
             at += 1
+        if field == _ANY and cell_at(fields, inside, FIELD_COLUMNS, STRICT):
+            return -1, _ANY
     pos = _behind_space(data, pos, end)
     if pos >= end or byte_at(data, pos) != COLON:
         return -1, field
@@ -239,7 +280,10 @@ def _scalar(data, pos, end, row, rows, field, schema, out):
     stop = _literal_end(data, pos, end, literal, size)
     if stop < 0 or field < 0 or literal == _NULL:
         return stop
-    if cell_at(schema[0], field, FIELD_COLUMNS, KIND) != BOOLEAN:
+    kind = cell_at(schema[0], field, FIELD_COLUMNS, KIND)
+    if kind in (STRING, RAW):
+        return _token(data, pos, stop, row, rows, field, schema, out)
+    if kind != BOOLEAN:
         return -1
     put_word(
         out[0],
@@ -272,16 +316,22 @@ def _text_field(data, pos, end, row, rows, field, schema, out):
         cell_at(schema[0], field, FIELD_COLUMNS, SLOT),
     )
     size = stop - 1 - start
+    if kind == RAW:
+        return _token(data, pos, stop, row, rows, field, schema, out)
     if kind == STRING:
         span = slot * SPAN_ROWS
         put_word(out[1], (span + START) * rows + row, start)
         put_word(out[1], (span + SIZE) * rows + row, size)
         put_word(out[1], (span + ESCAPED) * rows + row, 1 if escaped else 0)
-    elif escaped or kind not in (TIMESTAMP, DATE):
+    elif escaped or kind not in (TIMESTAMP, LOCAL, DATE):
         return -1
     else:
-        if kind == TIMESTAMP:
-            number, is_one = timestamp_of(data, start, size)
+        if kind != DATE:
+            low, offset = (
+                cell_at(schema[0], field, FIELD_COLUMNS, LOW),
+                cell_at(schema[0], field, FIELD_COLUMNS, SCALE),
+            )
+            number, is_one = timestamp_of(data, start, size, kind == TIMESTAMP, low != 0, offset)
         else:
             number, is_one = date_of(data, start, size)
         if not is_one:
@@ -294,7 +344,7 @@ def _text_field(data, pos, end, row, rows, field, schema, out):
 @njit(cache=True, nogil=True)
 def _number_field(data, pos, end, row, rows, field, schema, out):
     # A number is stored only if it is exact: a double that rounds at a tie, more than 19 digits, or
-    # more decimal places than the type has are left to Spark.
+    # more decimal places than the type has are left to `value_reader`.
     stop, digits_end, is_whole = number_end(data, pos, end)
     if stop < 0 or stop - pos > NUMBER_BYTES_MAX:
         return -1
@@ -304,16 +354,20 @@ def _number_field(data, pos, end, row, rows, field, schema, out):
         cell_at(schema[0], field, FIELD_COLUMNS, KIND),
         cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * rows + row,
     )
+    if cell_at(schema[0], field, FIELD_COLUMNS, KIND) in (STRING, RAW):
+        return _token(data, pos, stop, row, rows, field, schema, out)
     mantissa, behind, is_exact = mantissa_of(data, pos, digits_end)
     is_negative = byte_at(data, pos) == MINUS
     if not is_exact:
         return -1
-    if kind == DOUBLE:
+    if kind in (DOUBLE, FLOAT):
         if mantissa == 0 and is_negative:  # -0 is 0.0 and -0.0 is not
             return -1
         exponent = exponent_of(data, digits_end, stop) - behind
         double, is_certain = double_of(mantissa, exponent, schema[3])
-        if not is_certain:
+        if not is_certain or (
+            kind == FLOAT and double != 0 and not FLOAT_MIN <= double <= FLOAT_MAX
+        ):
             return -1
         put_double(out[0], place, -double if is_negative else double)
     elif (kind == INTEGER and is_whole) or (kind == DECIMAL and digits_end == stop):

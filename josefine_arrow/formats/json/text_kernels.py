@@ -232,15 +232,17 @@ def date_of(data, pos, size):
 
 
 @njit(cache=True, nogil=True)
-def timestamp_of(data, pos, size):
-    """(microseconds since 1970, True) of `YYYY-MM-DDTHH:MM:SS`, at most six decimal places, and a
-    zone, `Z` or an offset of up to 17:59; otherwise (0, False)."""
-    # Only this form is certain. Spark also accepts shorter ones, whose meaning depends on the
-    # session's time zone.
+def timestamp_of(data, pos, size, has_zone, is_local, offset):
+    """(microseconds, True) of `YYYY-MM-DDTHH:MM:SS`, or a space for the T, with at most six decimal
+    places, and perhaps a zone, `Z` or an offset of up to 17:59; otherwise (0, False).
+
+    With `has_zone` the microseconds are since 1970 in UTC; a text without a zone is then certain
+    only if `is_local`, and `offset` minutes ahead of UTC. Without it, no zone may be there.
+    """
     none = 0, False
     if (
-        size < 20
-        or byte_at(data, pos + 10) != 84
+        size < 19
+        or (byte_at(data, pos + 10) != 84 and byte_at(data, pos + 10) != 32)
         or byte_at(data, pos + 13) != COLON
         or byte_at(data, pos + 16) != COLON
     ):
@@ -254,25 +256,36 @@ def timestamp_of(data, pos, size):
         return none
     at, end = pos + 19, pos + size
     micros, unit = 0, 100_000
-    if byte_at(data, at) == POINT:
+    if at < end and byte_at(data, at) == POINT:
         at += 1
         first = at
         while at < end and ZERO <= byte_at(data, at) <= NINE and at - first < 6:
             micros += (byte_at(data, at) - ZERO) * unit
             unit //= 10
             at += 1
-        if at in (first, end):
+        if at == first:
             return none
-    zone = 0
-    if byte_at(data, at) == PLUS or byte_at(data, at) == MINUS:
-        if end - at != 6 or byte_at(data, at + 3) != COLON:
-            return none
-        hours, minutes = _two(data, at + 1), _two(data, at + 4)
-        if hours < 0 or hours > 17 or minutes < 0 or minutes > 59:
-            return none
-        zone = hours * 60 + minutes
-        zone = zone if byte_at(data, at) == PLUS else -zone
-    elif byte_at(data, at) != 90 or end - at != 1:
+    # What follows is the zone, or nothing: a seventh decimal place is neither.
+    zone, is_certain = _zone(data, at, end, has_zone, is_local, offset)
+    if not is_certain:
         return none
     seconds = days * 86_400 + hour * 3600 + (minute - zone) * 60 + second
     return seconds * 1_000_000 + micros, True
+
+
+@njit(cache=True, nogil=True)
+def _zone(data, at, end, has_zone, is_local, offset):
+    """(minutes ahead of UTC, whether the rest of the text is a zone of this meaning)."""
+    if at == end:
+        return (offset if has_zone else 0), (is_local or not has_zone)
+    if not has_zone:
+        return 0, False
+    if byte_at(data, at) == PLUS or byte_at(data, at) == MINUS:
+        if end - at != 6 or byte_at(data, at + 3) != COLON:
+            return 0, False
+        hours, minutes = _two(data, at + 1), _two(data, at + 4)
+        if hours < 0 or hours > 17 or minutes < 0 or minutes > 59:
+            return 0, False
+        zone = hours * 60 + minutes
+        return (zone if byte_at(data, at) == PLUS else -zone), True
+    return 0, byte_at(data, at) == 90 and end - at == 1

@@ -110,7 +110,7 @@ tests:
         columns: subset
         rows:
           - { offset: 4, reason: not a line of 3 fields }
-          - { offset: 5, reason: "does not fit the schema: id INT, price DECIMAL(6,2)" }
+          - { offset: 5, reason: "does not fit the schema: id INT, price DECIMAL(6,2) has a comma" }
           - { offset: 6, reason: not a line of 3 fields }
           - { offset: 7, reason: a quote is not closed }
           - { offset: 8, reason: "key: not JSON" }

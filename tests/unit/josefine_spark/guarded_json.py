@@ -21,9 +21,10 @@ from tests.unit.josefine_spark.guarded_kernels import OutOfBoundsError, without_
 MODULES = (
     "josefine_arrow.formats.json.text_kernels",
     "josefine_arrow.formats.json.number_kernels",
+    "josefine_arrow.formats.json.nested_kernels",
     "josefine_arrow.formats.json.kernels",
 )
-LOOPS = ("parse", "gather")
+LOOPS = ("parse", "gather", "count", "split")
 
 
 class Memory:
@@ -94,9 +95,8 @@ def _quiet(loop: Any) -> Any:
 
 
 def read_guarded(schema: Any, values: Any, kernels: SimpleNamespace) -> Any:
-    """What `JsonRows.read` gives with these loops."""
-    rows = JsonRows(schema)
-    rows._kernels = kernels
+    """What `JsonRows.plain` gives with these loops."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoder, "_address", Memory)
-        return rows.read(values)
+        patch.setattr(decoder, "_loops", lambda: kernels)
+        return JsonRows(schema).plain(values)

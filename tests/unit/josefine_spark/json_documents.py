@@ -4,25 +4,31 @@ them, good and bad."""
 from __future__ import annotations
 
 import json
+import math
 import re
+import struct
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from random import Random
 from typing import Any
 
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     ByteType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -39,12 +45,25 @@ SCHEMA = StructType(
         StructField("note", StringType()),
         StructField("é", StringType()),
         StructField("at", TimestampType()),
+        StructField("local", TimestampNTZType()),
         StructField("day", DateType()),
+        StructField("tags", ArrayType(StringType())),
+        StructField("by", MapType(StringType(), IntegerType())),
+        StructField("single", FloatType()),
         StructField("place", StructType([*PLACE.fields, StructField("deep", PLACE)])),
     ]
 )
 BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
-ZONE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(?:Z|([+-])(\d\d):(\d\d))")
+LOCAL = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?")
+ZONE = re.compile(LOCAL.pattern + r"(?:Z|([+-])(\d\d):(\d\d))?")
+
+
+UNKNOWN = {"text": "of an array or object in the place of a string"}
+"""What this reader does not know, because it forgets how values were written."""
+
+
+class UnknownError(Exception):
+    """The value is UNKNOWN."""
 
 
 class NoneOfItError(ValueError):
@@ -68,11 +87,13 @@ def strictly(value: bytes | None, schema: StructType = SCHEMA) -> dict[str, Any]
                 parse_constant=_refuse,
                 parse_int=Number,
                 parse_float=Number,
-                object_pairs_hook=lambda pairs: pairs,
+                object_pairs_hook=tuple,
             ),
             schema,
         )
-    except (ValueError, RecursionError):
+    except UnknownError:
+        return UNKNOWN
+    except (ValueError, OverflowError, RecursionError):
         return None
 
 
@@ -81,7 +102,7 @@ def _refuse(word: str) -> Any:
 
 
 def _object(pairs: Any, schema: StructType) -> dict[str, Any]:
-    if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
+    if not isinstance(pairs, tuple):
         raise NoneOfItError
     fields = {field.name: field.dataType for field in schema.fields}
     found: dict[str, Any] = dict.fromkeys(fields)
@@ -101,9 +122,17 @@ def _typed(value: Any, kind: DataType) -> Any:
         case BooleanType():
             return _of(value, bool)
         case StringType():
-            return _text(value)
+            return _written_text(value)
+        case ArrayType():
+            if not isinstance(value, list):
+                raise NoneOfItError
+            return [None if each is None else _typed(each, kind.elementType) for each in value]
+        case MapType():
+            return _map(value, kind)
+        case FloatType():
+            return struct.unpack("<f", struct.pack("<f", _finite(_number(value))))[0]
         case DoubleType():
-            return float(_number(value))
+            return _finite(_number(value))
         case DecimalType():
             number = Decimal(_number(value))
             _, digits, exponent = number.as_tuple()
@@ -113,6 +142,8 @@ def _typed(value: Any, kind: DataType) -> Any:
             return number
         case TimestampType():
             return _moment(_text(value))
+        case TimestampNTZType():
+            return _local(_text(value))
         case DateType():
             if not re.fullmatch(r"\d{4}-\d\d-\d\d", _text(value)):
                 raise NoneOfItError
@@ -135,9 +166,41 @@ def _text(value: Any) -> str:
     return text
 
 
+def _written_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        raise UnknownError
+    return str(value) if isinstance(value, Number) else _text(value)
+
+
+def _map(pairs: Any, kind: MapType) -> list[tuple[str, Any]]:
+    if not isinstance(pairs, tuple):
+        raise NoneOfItError
+    if len(dict(pairs)) < len(pairs):
+        raise NoneOfItError
+    return [(_text(key), None if value is None else _typed(value, kind.valueType))
+            for key, value in pairs]  # fmt: skip
+
+
+def _finite(number: Number) -> float:
+    found = float(number)
+    if math.isinf(found) or (found == 0 and Decimal(number) != 0):
+        raise NoneOfItError
+    return found
+
+
 def _number(value: Any) -> Number:
     number: Number = _of(value, Number)
     return number
+
+
+def _local(text: str) -> datetime:
+    found = LOCAL.fullmatch(text)
+    if found is None:
+        raise NoneOfItError
+    micros = int((found[2] or "0").ljust(6, "0"))
+    return datetime.fromisoformat(found[1]).replace(microsecond=micros)
 
 
 def _moment(text: str) -> datetime:
@@ -182,14 +245,17 @@ def document(random: Random, schema: StructType = SCHEMA) -> bytes:
     tight = random.random() < 0.6
     comma, colon = (",", ":") if tight else (random.choice([", ", ",", "\n  ,"]), ": ")
     is_ascii = random.random() < 0.5
-    text = _written(pairs, comma, colon, is_ascii=is_ascii)
+    text = _written(pairs or Number("{}"), comma, colon, is_ascii=is_ascii)
     return text.encode()
 
 
 def _written(value: Any, comma: str, colon: str, *, is_ascii: bool) -> str:
     if isinstance(value, Number):
         return str(value)
-    if isinstance(value, list) and all(isinstance(each, tuple) for each in value):
+    if isinstance(value, list) and not (value and isinstance(value[0], tuple)):
+        items = (_written(each, comma, colon, is_ascii=is_ascii) for each in value)
+        return "[" + comma.join(items) + "]"
+    if isinstance(value, list):
         members = (
             # A name with an escape is left to Spark.
             json.dumps(name, ensure_ascii=False)
@@ -222,11 +288,21 @@ def _value(random: Random, kind: DataType) -> Any:
             return random.random() < 0.5
         case StringType():
             return random.choice(TEXTS) * random.randrange(3)
+        case ArrayType():
+            return [_item(random, kind.elementType) for _ in range(random.randrange(4))]
+        case MapType():
+            names = random.sample(["a", "b", "é", "", "c d"], random.randrange(4))
+            return [(name, _item(random, kind.valueType)) for name in names] or Number("{}")
+        case FloatType():
+            return Number(repr(random.uniform(-180, 180)))
         case DoubleType():
             return _double(random)
         case DecimalType():
             text = f"{random.randrange(-(10**6), 10**6)}.{random.randrange(1000):03}"
             return Number(random.choice([text, text.split(".")[0]]))
+        case TimestampNTZType():
+            moment = datetime(1000, 1, 2) + timedelta(days=random.randrange(3_280_000))
+            return moment.isoformat() + random.choice(["", ".5", ".123456"])
         case TimestampType():
             moment = datetime(1000, 1, 2) + timedelta(days=random.randrange(3_280_000))
             text = (moment + timedelta(seconds=random.randrange(86_400))).isoformat()
@@ -236,6 +312,10 @@ def _value(random: Random, kind: DataType) -> Any:
             return (date(1000, 1, 1) + timedelta(days=random.randrange(3_280_000))).isoformat()
     limit = 1 << (BITS[type(kind)] - 1)
     return random.choice([0, 1, -1, limit - 1, random.randrange(-limit + 1, limit)])
+
+
+def _item(random: Random, kind: DataType) -> Any:
+    return None if random.random() < 0.1 else _value(random, kind)
 
 
 def _double(random: Random) -> Number:

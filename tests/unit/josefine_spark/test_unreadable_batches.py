@@ -20,7 +20,7 @@ from josefine_broker.client.io_blocking import FetchedPartition
 from josefine_broker.records.batch import stamp
 from josefine_broker.records.builder import Record, build_batch
 from josefine_spark.base.errors import ReadError
-from josefine_spark.options.options import Connection, ReadOptions, UnreadableBatches
+from josefine_spark.options.options import Connection, JsonColumn, ReadOptions, UnreadableBatches
 from josefine_spark.read import task_reader
 from josefine_spark.read.admission import OffsetRange, split_ranges
 from josefine_spark.read.columns import spark_schema
@@ -263,11 +263,11 @@ def test_the_marked_row_has_the_columns_of_the_read_and_stays_no_json(
     broken = at(3, batch(STRUCTURE["key_beyond"]))
     wanted = OffsetRange(partition=T0, topic_id="", start=3, end=9)
     schema = StructType().add("id", IntegerType()).json()
-    more = {"columns": ("value", "offset"), "json_schema": schema}
+    more = {"columns": ("value", "offset"), "json": JsonColumn(schema=schema)}
 
     row, *_ = read_rows(monkeypatch, wanted, broken, good(6), **AS_ROW, **more)
 
-    assert [*row] == ["value", "offset", "unreadable_batch", "json"]
+    assert [*row] == ["value", "offset", "unreadable_batch", "json", "json_reason"]
     assert row["json"] is None
 
 

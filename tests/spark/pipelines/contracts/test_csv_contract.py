@@ -17,18 +17,20 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 SCHEMA = "id INT, d DATE, at TIMESTAMP, local TIMESTAMP_NTZ, x DOUBLE, f FLOAT"
 
+NO_TIME = "is no date with a time of at most six decimal places"
+
 REFUSED = [
-    ("1,20240105,,,,", "d DATE"),
-    ("1,1,,,,", "d DATE"),
-    ("1,2024-01-05 rubbish,,,,", "d DATE"),
-    ("1,2024-01-05T10:00:00,,,,", "d DATE"),
-    ("1,,10:15:00,,,", "at TIMESTAMP"),
-    ("1,,2024-01-05T10:15:30.1234567Z,,,", "at TIMESTAMP"),
-    ("1,,,2024-01-05 10:15:30.1234567,,", "local TIMESTAMP_NTZ"),
-    ("1,,,,1e400,", "x DOUBLE"),
+    ("1,20240105,,,,", "d DATE is not YYYY-MM-DD"),
+    ("1,1,,,,", "d DATE is not YYYY-MM-DD"),
+    ("1,2024-01-05 rubbish,,,,", "d DATE is not YYYY-MM-DD"),
+    ("1,2024-01-05T10:00:00,,,,", "d DATE is not YYYY-MM-DD"),
+    ("1,,10:15:00,,,", f"at TIMESTAMP {NO_TIME}"),
+    ("1,,2024-01-05T10:15:30.1234567Z,,,", f"at TIMESTAMP {NO_TIME}"),
+    ("1,,,2024-01-05 10:15:30.1234567,,", f"local TIMESTAMP_NTZ {NO_TIME}"),
+    ("1,,,,1e400,", "x DOUBLE is out of range"),
     ("1,,,,NaN,", "x DOUBLE"),
-    ("1,,,,,-1e39", "f FLOAT"),
-    ("1,1,10:15,,,", "d DATE, at TIMESTAMP"),
+    ("1,,,,,-1e39", "f FLOAT is out of range"),
+    ("1,1,10:15,,,", f"d DATE is not YYYY-MM-DD, at TIMESTAMP {NO_TIME}"),
 ]
 
 TAKEN = [

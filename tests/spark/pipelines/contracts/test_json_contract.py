@@ -14,6 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from josefine_arrow.formats.json.options import (
+    EPOCH_MILLIS,
+    EPOCH_SECONDS,
+    GROUPED,
+    ROUNDED,
+    JsonOptions,
+)
 from pipelines.formats import decode
 from pipelines.formats.decode import Side
 from pipelines.formats.json import JsonValues
@@ -22,7 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 SCHEMA = (
     "id INT, d DATE, at TIMESTAMP, local TIMESTAMP_NTZ, x DOUBLE, f FLOAT, days ARRAY<DATE>, "
-    "s STRUCT<at: TIMESTAMP>, by MAP<STRING, DOUBLE>"
+    "s STRUCT<at: TIMESTAMP>, by MAP<STRING, DOUBLE>, amount DECIMAL(10,2), huge DECIMAL(38,0), "
+    "lines ARRAY<STRUCT<price: DECIMAL(6,1), tag: STRING>>, text STRING, v VARIANT, b BINARY"
 )
 
 NO_TIME = "is no date with a time of at most six decimal places"
@@ -46,16 +54,45 @@ REFUSED = [
     ('{"x": -1e400}', "x DOUBLE is out of range"),
     ('{"f": 1e39}', "f FLOAT is out of range"),
     ('{"by": {"a": 1, "b": 1e999}}', "by[] DOUBLE is out of range"),
+    ('{"x": 1e-400}', "x DOUBLE is out of range"),
+    ('{"at": 1700000000}', "at TIMESTAMP is a number"),
+    ('{"at": "2024-01-05 10:15 Nowhere/Town"}',
+     "at TIMESTAMP has a zone that does not exist: Nowhere/Town"),
+    ('{"at": "2024-01-05 10:15+18:01"}', "at TIMESTAMP has an offset that no zone has: +18:01"),
+    ('{"local": "2024-01-05T10:15:30Z"}', f"local TIMESTAMP_NTZ {NO_TIME}"),
+    ('{"amount": 1.239}', "amount DECIMAL(10,2) would be rounded"),
+    ('{"amount": "1.239"}', "amount DECIMAL(10,2) would be rounded"),
+    ('{"amount": 1.00000000000000000000001}', "amount DECIMAL(10,2) would be rounded"),
+    ('{"amount": 1e-3}', "amount DECIMAL(10,2) would be rounded"),
+    ('{"amount": 1e-999999999}', "amount DECIMAL(10,2) would be rounded"),
+    ('{"amount": 1e999999999}', "amount DECIMAL(10,2)"),
+    ('{"amount": 100000000}', "amount DECIMAL(10,2)"),
+    ('{"amount": "2,5"}', "amount DECIMAL(10,2) has a comma"),
+    ('{"amount": "1,000.25"}', "amount DECIMAL(10,2) has a comma"),
+    ('{"lines": [{"price": 1.5}, {"price": 1.55}]}', "lines[].price DECIMAL(6,1) would be rounded"),
+    ('{"text": "\\ud800"}', "text STRING has half a surrogate pair"),
+    ('{"v": {"a": {"k": 1, "k": 2}}}', "key v.k twice"),
+    ('{"v": 1e400}', "v VARIANT would change the number 1e400"),
+    ('{"v": 0.12345678901234567890123456789012345678901}',
+     "v VARIANT would change the number 0.12345678901234567890123456789012345..."),
+    ('{"b": "!"}', "b BINARY"),
+    ('{"id": 1.0, "lines": {}}', "id INT, lines ARRAY<STRUCT<price: DECIMAL(6,1), tag: STRING>>"),
+    ('{"by": {"a": 1, "a": 2}}', "key by.a twice"),
+    ('{"lines": [{"tag": "x", "tag": "y"}]}', "key lines[].tag twice"),
     ('{"id": 1, "id": 2}', "key id twice"),
-    ('{"d": "20240105", "d": "20240105"}', "key d twice"),
-]
+    ('{"d": "20240105", "d": "20240105"}', "key d twice, d DATE is not YYYY-MM-DD"),
+]  # fmt: skip
 
 TAKEN = [
     '{"d": "2024-01-05", "at": "2024-01-05T10:15:30.123456Z", "x": 1.5, "f": 1e38}',
     '{"at": "2024-01-05 10:15:30+01:00", "local": "2024-01-05T10:15:30.12"}',
     '{"at": "2024-01-05 10:15:30 Europe/Berlin", "local": "2024-01-05"}',
     '{"at": "2024-01-05T10:15:30.123456000Z", "days": ["0001-01-01", null]}',
-    '{"at": 1700000000, "s": null, "by": {}, "other": "10:15", "x": null}',
+    '{"s": null, "by": {}, "other": "10:15", "x": null, "lines": [null], "b": "AAE="}',
+    '{"id": 1, "amount": 1.2300, "huge": 99999999999999999999999999999999999999}',
+    '{"amount": -1.5e2, "lines": [{"price": 2.50, "tag": 1.10}], "v": {"a": [1.5e2, null]}}',
+    '{"ID": 1, "other": 1.23456}',
+    '\ufeff{"id": 1}',
     '{"id": 1, "other": 1, "other": 2}',
     "{}",
 ]
@@ -81,10 +118,15 @@ def rows_of(spark: SparkSession, values: list[str]) -> DataFrame:
     return frame.withColumns(place)
 
 
-def decoded(spark: SparkSession, values: list[str], ddl: str = SCHEMA) -> tuple[Any, Any]:
+def decoded(
+    spark: SparkSession,
+    values: list[str],
+    ddl: str = SCHEMA,
+    options: JsonOptions | None = None,
+) -> tuple[Any, Any]:
     """(offset → row) of the good values, (offset → reason) of the others."""
     schema: Any = StructType.fromDDL(ddl)
-    reading = (Side(column="value", values=JsonValues(schema)),)
+    reading = (Side(column="value", values=JsonValues(schema, options)),)
     parsed = decode.parsed(rows_of(spark, values), reading)
     good = {row.offset: row.value for row in decode.good_rows(parsed, reading).collect()}
     bad = {row.offset: row.reason for row in decode.bad_rows(parsed, reading, "events").collect()}
@@ -97,6 +139,61 @@ def test_what_spark_would_change_is_refused_with_its_reason(spark: SparkSession)
     told = [reason for _, reason in sorted(bad.items())]
     assert told == [f"does not fit the schema: {reason}" for _, reason in REFUSED]
     assert len(good) == len(TAKEN)
+
+
+def test_a_text_is_the_one_that_was_sent(spark: SparkSession) -> None:
+    sent = ["1.10", "-0", "1e400", "true", '{"b" : 1.0,"a":[ ]}', "[1, 2.50]", '"\u00e9\\n"']
+    values = [f'{{"text": {text}, "v": {{"n": [1.10]}}}}' for text in sent]
+
+    good, bad = decoded(spark, values, "text STRING, v VARIANT")
+
+    assert bad == {}
+    assert [row.text for _, row in sorted(good.items())] == [*sent[:-1], "\u00e9\n"]
+    assert good[0].v.toJson() == '{"n":[1.10]}'
+
+
+def test_what_is_accepted_by_name_is_no_misfit(spark: SparkSession) -> None:
+    values = [
+        '{"amount": 1.235}', '{"amount": -1.235}', '{"amount": "1,234.5"}', '{"at": 1700000000.5}',
+        '{"amount": "12,34"}', '{"amount": 99999999.995}',
+    ]  # fmt: skip
+    accept = frozenset((ROUNDED, GROUPED, EPOCH_SECONDS))
+
+    good, bad = decoded(
+        spark, values, "amount DECIMAL(10,2), at TIMESTAMP", JsonOptions(accept=accept)
+    )
+
+    assert [str(good[at].amount) for at in range(3)] == ["1.24", "-1.24", "1234.50"]
+    assert good[3].at.timestamp() == 1700000000.5
+    assert sorted(bad) == [4, 5]
+    millis = JsonOptions(accept=frozenset((EPOCH_MILLIS,)))
+    good, _ = decoded(spark, ['{"at": 1700000000500}'], "at TIMESTAMP", millis)
+    assert good[0].at.timestamp() == 1700000000.5
+
+
+def test_strict_refuses_a_key_in_another_letter_case(spark: SparkSession) -> None:
+    values = ['{"ID": 1}', '{"id": 1, "lines": [{"Tag": "x"}]}', '{"id": 1, "other": 2}']
+
+    good, bad = decoded(
+        spark, values, "id INT, lines ARRAY<STRUCT<tag: STRING>>", JsonOptions(strict=True)
+    )
+
+    assert list(good) == [2]
+    assert bad == {
+        0: "does not fit the schema: key ID in another letter case",
+        1: "does not fit the schema: key lines[].Tag in another letter case",
+    }
+
+
+def test_a_local_time_is_in_the_time_zone_of_the_session(spark: SparkSession) -> None:
+    values = ['{"at": "2024-07-01 12:00:00"}', '{"at": "2024-03-31 02:30:00"}']
+
+    good, bad = decoded(spark, values, "at TIMESTAMP", JsonOptions(time_zone="Europe/Berlin"))
+
+    assert good[0].at.timestamp() == 1719828000
+    assert bad[1].endswith(
+        "at TIMESTAMP does not exist in Europe/Berlin: its clocks are set forward"
+    )
 
 
 @pytest.mark.parametrize("ddl", ["id INT", "id INT, s STRUCT<y: INT>"])

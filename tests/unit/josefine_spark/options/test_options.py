@@ -12,7 +12,13 @@ from josefine_arrow.batches.row_filter import ALL_ROWS
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.errors import OptionError
 from josefine_spark.options.kafka_options import IGNORED_BY_SOURCE
-from josefine_spark.options.options import Delivery, NumberedBatch, ReadOptions, UnreadableBatches
+from josefine_spark.options.options import (
+    Delivery,
+    JsonColumn,
+    NumberedBatch,
+    ReadOptions,
+    UnreadableBatches,
+)
 from josefine_spark.options.positions import Kind
 from josefine_spark.read.source_options import ALWAYS, COLUMNS, SOURCE_OPTIONS, source_options
 from josefine_spark.write.sink_options import TWO_PHASE, sink_options
@@ -148,14 +154,27 @@ def test_rows_are_asked_for_by_keys() -> None:
 
 INT_FIELD = '{"name":"x","type":"integer","nullable":true,"metadata":{}}'
 INT_JSON = f'{{"type":"struct","fields":[{INT_FIELD}]}}'
-FLOAT_JSON = INT_JSON.replace("integer", "float")
+VARIANT_JSON = INT_JSON.replace("integer", "variant")
 
 
 def test_values_are_asked_for_as_objects() -> None:
     read = source_options(BASE | {"jsonSchema": INT_JSON}, streaming=True).read
 
-    assert read.json_schema == INT_JSON
-    assert source_options(BASE, streaming=True).read.json_schema is None
+    assert read.json == JsonColumn(schema=INT_JSON)
+    assert source_options(BASE, streaming=True).read.json is None
+
+
+def test_how_json_is_read_is_asked_for() -> None:
+    how = {"jsonTimeZone": "Europe/Berlin", "jsonStrict": "true", "jsonAccept": "epoch_seconds, "}
+
+    read = source_options(BASE | {"jsonSchema": INT_JSON} | how, streaming=True).read
+
+    assert read.json == JsonColumn(
+        schema=INT_JSON,
+        time_zone="Europe/Berlin",
+        strict=True,
+        accept=frozenset(["epoch_seconds"]),
+    )
 
 
 SOURCE_MISTAKES = [
@@ -184,7 +203,14 @@ SOURCE_MISTAKES = [
     ({"columns": "key", "includeLeaderEpoch": "true"}, "columns and includeLeaderEpoch contradict"),
     ({"includeLeaderEpoch": "yes"}, "includeLeaderEpoch: expected true or false"),
     ({"jsonSchema": "id INT"}, r"jsonSchema: expected StructType.json(), got 'id INT'"),
-    ({"jsonSchema": FLOAT_JSON}, "jsonSchema: x FLOAT is not supported: expected STRING, BOOLEAN"),
+    ({"jsonSchema": VARIANT_JSON}, "jsonSchema: x VARIANT is not supported: expected STRING"),
+    ({"jsonStrict": "true"}, "jsonStrict is of the column `json`: give its jsonSchema too"),
+    ({"jsonSchema": INT_JSON, "jsonTimeZone": "Berlin"}, "jsonTimeZone: expected a zone such as"),
+    ({"jsonSchema": INT_JSON, "jsonAccept": "nulls"}, "jsonAccept: expected some of rounded_dec"),
+    (
+        {"jsonSchema": INT_JSON, "jsonAccept": "epoch_seconds,epoch_milliseconds"},
+        "jsonAccept: a number is in epoch_seconds or in epoch_milliseconds, not in both",
+    ),
     ({"jsonSchema": INT_JSON, "columns": "key"}, "jsonSchema reads the column value: name it"),
     ({"columns": " "}, "columns: expected some of key, value, topic, "),
     ({"columns": "key", "includeHeaders": "true"}, "contradict each other"),

@@ -49,7 +49,7 @@ for headers in (None, rows.column("headers")):
     encoder.add(keys, values, headers, asked, topics, 0)
 encoder.seal_all(0)
 objects = StructType([StructField("id", IntegerType()), StructField("note", StringType())])
-assert JsonRows(objects).read(pa.array([b'{"note":"a","id":1}', None, b"{"])).null_count == 2
+assert JsonRows(objects).plain(pa.array([b'{"note":"a","id":1}', None, b"{"])).null_count == 2
 print(json.dumps([made, compiled()]))
 """
 

@@ -1,0 +1,1 @@
+"""Lines of comma-separated values (RFC 4180)."""
