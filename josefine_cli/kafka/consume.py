@@ -36,6 +36,7 @@ from josefine_cli.kafka.consume_records import (
     records_of,
     writer,
 )
+from josefine_cli.kafka.decode import DecodeHow, Message, RegistryAddress, Schema, decoding
 from josefine_cli.kafka.offset_spec import FORMS, Place, is_after, parse_place, resolve
 
 app = typer.Typer(
@@ -73,6 +74,10 @@ def consume(
     as_json: Annotated[
         bool, typer.Option("--json", help="The same as --format json: one object per record.")
     ] = False,
+    decode: DecodeHow = None,
+    schema: Schema = None,
+    message: Message = None,
+    registry: RegistryAddress = None,
 ) -> None:
     """Print records of a topic.
 
@@ -83,6 +88,8 @@ def consume(
     josefine consume orders --from -10m
     josefine consume orders --from 2026-01-01 --to 2026-01-02 --json
     josefine consume orders --group readers --follow
+    josefine consume orders --decode avro --registry http://localhost:8081
+    josefine consume orders --decode json --schema 'id BIGINT, note STRING'
     """
     _check_together(end, partitions, follow, group)
     chosen = None if partitions is None else parse_partitions(partitions)
@@ -93,7 +100,23 @@ def consume(
         raise UsageError(f"--from {start} is after --to {end}")
     if sys.stdout is None:  # closed by the parent process, which typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print records to")
-    write = writer(OutputFormat.JSON if as_json else output_format)
+    shown = OutputFormat.JSON if as_json else output_format
+    with decoding(decode, topic, schema, message, registry) as values:
+        write = writer(shown, values)
+        _run(bootstrap, topic, group, first, last, chosen, write, max_records, follow)
+
+
+def _run(
+    bootstrap: str | None,
+    topic: str,
+    group: str | None,
+    first: Place,
+    last: Place | None,
+    chosen: list[int] | None,
+    write: Write,
+    max_records: int | None,
+    follow: bool,
+) -> None:
     if group is not None:
         _as_member(bootstrap_of(bootstrap), topic, group, first, write, max_records, follow)
         return

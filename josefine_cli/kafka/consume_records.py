@@ -64,8 +64,26 @@ def records_of(
     return records_between(part.records, begin, positions.end_offset(tp))
 
 
-def writer(output_format: OutputFormat) -> Write:
-    """A writer: unchanged bytes to files and pipes; no control characters to a terminal."""
+Decoded = Callable[[TopicPartition, Record], str | None]
+"""The JSON text of a record's value; None: it has none, which was reported."""
+
+
+def writer(output_format: OutputFormat, decoded: Decoded | None = None) -> Write:
+    """A writer: unchanged bytes to files and pipes; no control characters to a terminal. `decoded`
+    is printed in place of the value."""
+    write = _writer(output_format, decoded)
+    if decoded is None:
+        return write
+
+    def write_decoded(tp: TopicPartition, record: Record) -> None:
+        text = None if record.value is None else decoded(tp, record)
+        if text is not None or record.value is None:
+            write(tp, record._replace(value=None if text is None else text.encode()))
+
+    return write_decoded
+
+
+def _writer(output_format: OutputFormat, decoded: Decoded | None) -> Write:
     out = sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None
     is_terminal = sys.stdout.isatty() or out is None
 
@@ -82,11 +100,20 @@ def writer(output_format: OutputFormat) -> Write:
         OutputFormat.VALUE: lambda tp, r: put(raw(r.value)),
         OutputFormat.KEY_VALUE: lambda tp, r: put(raw(r.key) + b"\t" + raw(r.value)),
         OutputFormat.JSON: lambda tp, r: put(
-            json.dumps(as_object(tp, r), ensure_ascii=False).encode("utf-8", "surrogatepass")
+            _object_text(tp, r, is_json=decoded is not None).encode("utf-8", "surrogatepass")
         ),
         OutputFormat.FULL: lambda tp, r: put(_full(tp, r).encode()),
     }
     return writers[output_format]
+
+
+def _object_text(tp: TopicPartition, record: Record, *, is_json: bool) -> str:
+    """`is_json`: the value is JSON and becomes a part of the object, with all its digits."""
+    if not is_json or record.value is None:
+        return json.dumps(as_object(tp, record), ensure_ascii=False)
+    rest = as_object(tp, record._replace(value=None))
+    rest = {name: value for name, value in rest.items() if name != "value"}
+    return f'{json.dumps(rest, ensure_ascii=False)[:-1]}, "value": {record.value.decode()}}}'
 
 
 def as_object(tp: TopicPartition, record: Record) -> dict[str, Any]:

@@ -1,0 +1,258 @@
+"""`josefine consume --decode`: values as JSON by the decoders of the pipelines, without a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.records.builder import Record
+from josefine_cli.base.errors import EXIT_FAILURE, UsageError, UserError
+from josefine_cli.base.extras import need
+from josefine_cli.base.output import note, plural
+from josefine_cli.kafka.consume_records import Decoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipelines.model.pipeline import Decode
+
+FORMATS = ("json", "csv", "avro", "protobuf")
+
+DecodeHow = Annotated[
+    str | None,
+    typer.Option(
+        "--decode",
+        help="Print values as JSON, decoded from avro, protobuf, csv or json, or as a pipeline"
+        " FILE.yaml decodes this topic. Values that do not fit are reported on stderr.",
+    ),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        help="Of --decode: a file (.avsc, .ddl, or descriptors of protoc), or columns as in SQL.",
+    ),
+]
+Message = Annotated[
+    str | None, typer.Option("--message", help="Of --decode protobuf: its full name.")
+]
+RegistryAddress = Annotated[
+    str | None, typer.Option("--registry", help="Of --decode: a schema registry's address.")
+]
+
+Read = Callable[[bytes], tuple[str | None, str | None]]
+"""Bytes to (JSON text, reason)."""
+
+
+@contextlib.contextmanager
+def decoding(
+    how: str | None, topic: str, schema: str | None, message: str | None, registry: str | None
+) -> Iterator[Decoded | None]:
+    """The decoder that the options name; None without `--decode`.
+
+    Raises UsageError for options that do not fit, UserError for a schema that is none. At the end:
+    typer.Exit if values did not fit.
+    """
+    if how is None:
+        given = {"--schema": schema, "--message": message, "--registry": registry}
+        extra = next((name for name, value in given.items() if value is not None), None)
+        if extra is not None:
+            raise UsageError(f"{extra} is of --decode: name the format there")
+        yield None
+        return
+    need("consume --decode", "pyarrow")
+    asked = _of_file(how, topic) if how.endswith((".yaml", ".yml")) else None
+    if asked is None:
+        read = _of_options(how, schema, message, registry)
+    elif schema or message or registry:
+        raise UsageError(f"{how} has the schema: leave --schema, --message and --registry out")
+    else:
+        read = _of_section(asked)
+    decoder = _Decoder(read)
+    yield decoder
+    if decoder.bad:
+        note(f"{plural(decoder.bad, 'value')} did not fit")
+        raise typer.Exit(EXIT_FAILURE)
+
+
+class _Decoder:
+    """Decodes values one by one. Mutable: it counts those that do not fit."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self.bad = 0
+
+    def __call__(self, tp: TopicPartition, record: Record) -> str | None:
+        from josefine_arrow.formats.confluent.schema_registry import RegistryError
+
+        assert record.value is not None
+        try:
+            text, why = self._read(bytes(record.value))
+        except RegistryError as error:
+            raise UserError(str(error)) from error
+        if why is not None:
+            self.bad += 1
+            note(f"{tp} offset {record.offset}: {why}")
+        return text
+
+
+def _as_json(read: Callable[[bytes], tuple[Any, str | None]], kind: pa.DataType) -> Read:
+    """The values of a decoder as JSON text. `kind`: their Arrow type."""
+    import pyarrow as pa
+
+    from josefine_arrow.formats.json.decoder import storage_type
+    from josefine_arrow.formats.json.writer import json_text
+
+    stored = storage_type(kind)
+
+    def as_text(data: bytes) -> tuple[str | None, str | None]:
+        value, why = read(data)
+        if why is not None:
+            return None, why
+        (row,) = pa.array([value], stored).to_pylist()
+        return json_text(row, kind), None
+
+    return as_text
+
+
+def _of_options(how: str, schema: str | None, message: str | None, registry: str | None) -> Read:
+    if how not in FORMATS:
+        raise UsageError(f"--decode '{how}': expected {', '.join(FORMATS)} or a pipeline's .yaml")
+    if message is not None and how != "protobuf":
+        raise UsageError("--message is for --decode protobuf")
+    if schema is None and not (how == "avro" and registry is not None):
+        raise UsageError(f"--decode {how} needs --schema")
+    if registry is not None and how not in ("avro", "protobuf"):
+        raise UsageError(f"--registry is not for --decode {how}")
+    if how == "avro":
+        return _avro(None if schema is None else _text(schema, ".avsc"), registry)
+    assert schema is not None
+    if how == "protobuf":
+        if message is None:
+            raise UsageError("--decode protobuf needs --message, such as shop.Order")
+        return _protobuf(_bytes(schema), message, registry)
+    return _columns(how, _text(schema, ".ddl"))
+
+
+def _of_file(name: str, topic: str) -> Decode:
+    """The `decode` section for this topic. Raises UserError."""
+    from pipelines.base.errors import ConfigError
+    from pipelines.base.variables import Variables
+    from pipelines.config.validate import examine
+
+    text, variables = _bytes(name).decode("utf-8", "replace"), Variables(env=os.environ)
+    try:
+        examined = examine(text, name, variables)
+        if examined.problems:
+            raise ConfigError(examined.problems)
+    except ConfigError as error:
+        raise UserError(str(error)) from error
+    pipeline = examined.pipeline
+    sources = [each for each in pipeline.sources.values() if each.decode is not None]
+    fitting = [each for each in sources if topic in (each.topics or ())] or sources
+    if len(fitting) != 1:
+        found = "no source decodes values" if not fitting else "several sources decode this topic"
+        raise UserError(f"{name}: {found}")
+    assert fitting[0].decode is not None
+    return fitting[0].decode
+
+
+def _of_section(how: Decode) -> Read:
+    if how.format.value == "avro":
+        return _avro(how.avro, how.registry if how.framed else None)
+    if how.format.value == "protobuf":
+        registry = how.registry if how.framed else None
+        return _protobuf(how.descriptors, how.message, registry)
+    if how.format.value not in FORMATS or how.framed:
+        raise UserError(f"--decode does not read {how.format.value} of this file's kind yet")
+    return _columns(how.format.value, how.schema.text, how)
+
+
+def _avro(schema: str | None, registry: str | None) -> Read:
+    from josefine_arrow.formats.avro.schema import SchemaError, parse_record
+    from pipelines.formats.avro import arrow_of, decoder_of
+
+    if schema is None:
+        assert registry is not None
+        return _avro_as_written(registry)
+    try:
+        return _as_json(decoder_of(schema, registry), arrow_of(parse_record(schema)))
+    except SchemaError as error:
+        raise UserError(f"not a valid Avro schema: {error}") from error
+
+
+def _avro_as_written(registry: str) -> Read:
+    """Each record by the schema that it was written with."""
+    from josefine_arrow.formats.avro.schema import SchemaError
+    from josefine_arrow.formats.confluent.framing import FramingError, split
+    from josefine_arrow.formats.confluent.schema_registry import NoSchemaError, address_of
+    from josefine_arrow.formats.confluent.schema_registry_http import registry_at
+
+    try:
+        address_of(registry)
+    except ValueError as error:
+        raise UsageError(f"--registry '{registry}': {error}") from error
+    text_of = registry_at(registry).text
+    readers: dict[int, Read] = {}
+
+    def read(data: bytes) -> tuple[str | None, str | None]:
+        try:
+            number, _ = split(data)
+            if number not in readers:
+                readers[number] = _avro(text_of(number), registry)
+            return readers[number](data)
+        except (FramingError, NoSchemaError, SchemaError, UserError) as error:
+            return None, str(error)
+
+    return read
+
+
+def _protobuf(schema: bytes, message: str, registry: str | None) -> Read:
+    need("consume --decode protobuf", "google.protobuf")
+    from josefine_arrow.formats.protobuf.descriptors import SchemaError
+    from pipelines.formats.protobuf import arrow_of, decoder_of
+
+    try:
+        decoder = decoder_of(schema, message, registry)
+    except SchemaError as error:
+        raise UserError(f"no descriptors with {message}: {error}") from error
+    return _as_json(decoder, arrow_of(decoder.type))
+
+
+def _columns(how: str, ddl: str, section: Decode | None = None) -> Read:
+    from josefine_arrow.formats.csv.line_reader import LineReader
+    from josefine_arrow.formats.json.options import JsonOptions
+    from josefine_arrow.formats.json.value_reader import ObjectReader
+    from josefine_arrow.schema.ddl_types import DdlError, struct_of
+
+    try:
+        kind = struct_of(ddl)
+    except DdlError as error:
+        raise UserError(f"not a schema: {error}") from error
+    options = JsonOptions()
+    if section is not None:
+        options = JsonOptions(strict=section.strict, accept=frozenset(section.accept))
+    if how == "csv":
+        separator = section.separator if section else ","
+        return _as_json(LineReader(kind, options, separator).read, kind)
+    return _as_json(ObjectReader(kind, options).read, kind)
+
+
+def _text(schema: str, suffix: str) -> str:
+    """A schema given as text, or in a file with this suffix."""
+    if not schema.endswith(suffix):
+        return schema
+    return _bytes(schema).decode("utf-8", "replace")
+
+
+def _bytes(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UserError(f"{name}: {error.strerror}") from error
