@@ -135,9 +135,13 @@ def _weaker_source(source: Source) -> Iterator[str]:
             continue
         if how.on_error is OnError.DEAD_LETTER:
             yield f"{at}.decode.{word}: bad records are left out, without a dead letter"
-        if how.strict:
-            yield f"{at}.decode.{word}.strict: does nothing, Spark's reader changes such values"
-        yield f"{at}.decode.{word}: Spark's {how.format.value} reader decides which records are bad"
+        keywords = {"strict": how.strict, "accept": how.accept}
+        for keyword in (name for name, is_there in keywords.items() if is_there):
+            yield f"{at}.decode.{word}.{keyword}: does nothing"
+        yield (
+            f"{at}.decode.{word}: Spark's {how.format.value} reader decides which records are bad, "
+            "and stores some values otherwise"
+        )
     if source.start.by_table:
         yield f"{at}.start: `table` is refused by the connector: write another one"
     words = {

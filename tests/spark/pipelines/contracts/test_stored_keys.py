@@ -88,3 +88,32 @@ def test_any_text_is_compared_as_it_is_stored(
     rows = stored_and_compared(spark, tmp_path_factory.mktemp("keys"), kind, layout, values)
 
     assert [row for row in rows if not row.is_equal] == []
+
+
+COMPOSITE = ["STRING", "CHAR(3)", "VARCHAR(3)", "DATE", "BIGINT"]
+
+
+@pytest.mark.parametrize("partitioned_by", [[], ["k1"], ["k2"], ["k1", "k2"]])
+def test_each_column_of_a_composite_key_is_compared_as_it_is_stored(
+    spark: SparkSession, tmp_path: Path, partitioned_by: list[str]
+) -> None:
+    path = str(tmp_path / "table")
+    kinds = {f"k{at}": kind for at, kind in enumerate(COMPOSITE)}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    by = f" partitioned by ({', '.join(partitioned_by)})" if partitioned_by else ""
+    spark.sql(f"create table delta.`{path}` (n INT, {columns}) using delta{by}")
+    selected = []
+    for n in range(14):  # each value of each type beside others
+        values = {name: VALUES[kind][n % len(VALUES[kind])] for name, kind in kinds.items()}
+        sent = {name: "STRING" if "CHAR" in kind else kind for name, kind in kinds.items()}
+        casts = (f"cast({value} as {sent[name]}) as {name}" for name, value in values.items())
+        selected.append(f"select {n} as n, {', '.join(casts)}")
+    rows = spark.sql(" union all ".join(selected))
+    rows.write.format("delta").mode("append").save(path)
+
+    fields, stored_by = layout_of(spark, path)
+    compared = as_stored(rows, changes(fields, stored_by, [*kinds]))
+
+    table = spark.read.format("delta").load(path)
+    same = F.expr(" and ".join(f"t.{name} <=> c.{name}" for name in kinds))
+    assert table.alias("t").join(compared.alias("c"), same).where("t.n = c.n").count() == 14

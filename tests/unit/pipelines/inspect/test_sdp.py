@@ -157,8 +157,9 @@ def test_what_does_less_than_in_a_run_is_told_by_its_name():
     assert made.missing == (
         "secrets of f.yaml: not written, the settings that have one are missing",
         "sources.raw.decode.value: bad records are left out, without a dead letter",
-        "sources.raw.decode.value.strict: does nothing, Spark's reader changes such values",
-        "sources.raw.decode.value: Spark's json reader decides which records are bad",
+        "sources.raw.decode.value.strict: does nothing",
+        "sources.raw.decode.value: Spark's json reader decides which records are bad, and stores "
+        "some values otherwise",
         "sources.raw.start: `table` is refused by the connector: write another one",
         "sources.raw.on_data_loss: does nothing",
         "sources.raw.commit_group: does nothing",
