@@ -8,14 +8,14 @@ import time
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StringType, StructField, StructType
 
 from josefine_arrow.batches.columns import HEADERS_FIELD
 from josefine_arrow.batches.decoder import Decoder, decoder_class
 from josefine_arrow.batches.encoder import Encoder, Identity
 from josefine_arrow.cache.directory import forget_unused
+from josefine_arrow.formats.csv.decoder import CsvDecoder
+from josefine_arrow.formats.json.decoder import JsonDecoder
 from josefine_broker.records.builder import Record, build_batch
-from josefine_spark.read.json_rows import JsonRows
 
 FOLDERS = ("[0-9a-f]" * 16, "josefine_spark_" + "[0-9a-f]" * 40)
 """Names of the cache's folders: a digest of the sources, and, in older versions, numba's name."""
@@ -33,8 +33,9 @@ def make() -> bool:
         decoder = Decoder("topic", 0, include_headers=include_headers)
         decoder.end_offset(records)
         decoder.decode(records, 0, 1)
-    text = StructType([StructField("text", StringType())])
-    JsonRows(text).decode(pa.array([b'{"text":"json"}']))
+    texts = pa.struct([("texts", pa.list_(pa.string()))])
+    JsonDecoder(texts).decode(pa.array([b'{"texts":["json"]}']))
+    CsvDecoder(pa.struct([("text", pa.string())])).decode(pa.array([b"csv"]))
     columns = pa.array([RECORD.key]), pa.array([RECORD.value])
     for headers in (None, pa.array([[{"key": "name", "value": b"value"}]], HEADERS_FIELD.type)):
         encoder = Encoder(Identity(), batch_bytes=1024)

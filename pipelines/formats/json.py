@@ -10,18 +10,12 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_arrow.formats.json.options import JsonOptions
-from pipelines.formats.python_values import ArrowValues, DecodeColumn, one_by_one
+from pipelines.formats.python_values import ArrowValues, DecodeColumn, FewOrMany, one_by_one
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
-
-    from josefine_arrow.formats.json.decoder import JsonDecoder
-
-KERNEL_ROWS_MIN = 1_000
-"""Below so many values a worker does not load the kernels: the result is the same, and loading them
-takes a second."""
 
 
 class JsonValues(ArrowValues):
@@ -45,28 +39,13 @@ class JsonValues(ArrowValues):
 
 
 @lru_cache(maxsize=16)
-def _decoder(kind: pa.StructType, options: JsonOptions) -> _Decoder:
-    """That of this process: Spark reuses a Python worker for many batches."""
-    return _Decoder(kind, options)
+def _decoder(kind: pa.StructType, options: JsonOptions) -> FewOrMany:
+    """The decoder of this process: Spark reuses a Python worker for many batches."""
+    from josefine_arrow.formats.json.decoder import JsonDecoder, storage_type
+    from josefine_arrow.formats.json.value_reader import ObjectReader
 
-
-class _Decoder:
-    def __init__(self, kind: pa.StructType, options: JsonOptions) -> None:
-        from josefine_arrow.formats.json.decoder import storage_type
-        from josefine_arrow.formats.json.value_reader import ObjectReader
-
-        self._kind, self._options = kind, options
-        self._few = one_by_one(ObjectReader(kind, options).read, storage_type(kind))
-        self._many: JsonDecoder | None = None
-
-    def __call__(self, column: pa.Array) -> tuple[pa.Array, pa.Array]:
-        if self._many is None and len(column) < KERNEL_ROWS_MIN:
-            return self._few(column)
-        if self._many is None:
-            from josefine_arrow.formats.json.decoder import JsonDecoder
-
-            self._many = JsonDecoder(self._kind, self._options)
-        return self._many.decode(column)
+    few = one_by_one(ObjectReader(kind, options).read, storage_type(kind))
+    return FewOrMany(few, lambda: JsonDecoder(kind, options).decode)
 
 
 def time_zone() -> str:

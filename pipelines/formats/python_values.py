@@ -31,6 +31,10 @@ DecodeColumn = Callable[["pa.Array"], tuple["pa.Array", "pa.Array"]]
 """A column of bytes to (values, reasons). Raises RegistryError."""
 
 
+KERNEL_ROWS_MIN = 1_000
+"""Below so many values a worker does not load kernels, which takes it a second."""
+
+
 class ArrowValues(ABC):
     """A format that Spark's Python workers decode, a column at a time."""
 
@@ -115,3 +119,19 @@ def one_by_one(decode: Decode, kind: pa.DataType) -> DecodeColumn:
         return values, pa.array([why for _, why in pairs], pa.string())
 
     return of_column
+
+
+class FewOrMany:
+    """A decoder of columns that loads its kernels at the first column that is worth it."""
+
+    def __init__(self, few: DecodeColumn, load: Callable[[], DecodeColumn]) -> None:
+        """`few` and the decoder that `load` returns decode the same values alike."""
+        self._few, self._load = few, load
+        self._many: DecodeColumn | None = None
+
+    def __call__(self, column: pa.Array) -> tuple[pa.Array, pa.Array]:
+        if self._many is None and len(column) < KERNEL_ROWS_MIN:
+            return self._few(column)
+        if self._many is None:
+            self._many = self._load()
+        return self._many(column)

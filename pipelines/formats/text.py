@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.json.options import JsonOptions
 from pipelines.formats.json import stored_type, time_zone
-from pipelines.formats.python_values import ArrowValues, DecodeColumn, one_by_one
+from pipelines.formats.python_values import ArrowValues, DecodeColumn, FewOrMany, one_by_one
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +61,10 @@ class CsvValues(ArrowValues):
 
 
 @lru_cache(maxsize=16)
-def _decoder(kind: pa.StructType, options: JsonOptions, separator: str) -> DecodeColumn:
+def _decoder(kind: pa.StructType, options: JsonOptions, separator: str) -> FewOrMany:
     """The decoder of this process: Spark reuses a Python worker for many batches."""
+    from josefine_arrow.formats.csv.decoder import CsvDecoder
     from josefine_arrow.formats.csv.line_reader import LineReader
 
-    return one_by_one(LineReader(kind, options, separator).read, kind)
+    few = one_by_one(LineReader(kind, options, separator).read, kind)
+    return FewOrMany(few, lambda: CsvDecoder(kind, options, separator).decode)

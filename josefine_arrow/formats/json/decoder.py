@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from josefine_arrow.cache.kernels import import_kernels
 from josefine_arrow.formats.json.grammar import is_json
 from josefine_arrow.formats.json.options import JsonOptions
 from josefine_arrow.formats.json.value_reader import ObjectReader
+from josefine_arrow.formats.remaining_rows import bits, flags, in_slices, with_remaining
 from josefine_arrow.schema.times import fixed_offset
 
 _BYTES_MAX = (1 << 31) - 1
@@ -51,7 +51,7 @@ class JsonDecoder:
         """That of the objects."""
         options = options or JsonOptions()
         self._reader = ObjectReader(kind, options)
-        self.kernels = _loops()
+        self.kernels = loops()
         if self.kernels is not None:
             self._fields = _Fields(kind, options, self.kernels)
             self._powers = _powers(self.kernels)
@@ -60,7 +60,7 @@ class JsonDecoder:
     def appended(self, batch: Any, name: str, reason: str) -> Iterator[Any]:
         """The record batch with the objects of its column `value` as the column `name` and the
         reasons as the last column, in one or more pieces."""
-        fields, size = (pa.field(name, self.type), pa.field(reason, pa.string())), self._rows_max()
+        fields, size = (pa.field(name, self.type), pa.field(reason, pa.string())), self.rows_max
         for at in range(0, batch.num_rows, size):
             part = batch.slice(at, size)
             for field, column in zip(fields, self._decode(part.column("value")), strict=True):
@@ -70,48 +70,19 @@ class JsonDecoder:
     def decode(self, values: Any) -> tuple[Any, Any]:
         """(one object per binary value, the reasons). Exactly one of the two is null for a value,
         both for null."""
-        size = self._rows_max()
-        parts = [self._decode(values.slice(at, size)) for at in range(0, len(values), size)]
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return pa.nulls(0, self.type), pa.nulls(0, pa.string())
-        objects, reasons = zip(*parts, strict=True)
-        return pa.concat_arrays(objects), pa.concat_arrays(reasons)
+        return in_slices(values, self.rows_max, self._decode, self.type)
 
-    def _rows_max(self) -> int:
+    @property
+    def rows_max(self) -> int:
+        """Rows of one call, as many as the output of so many fields may have."""
         if self.kernels is None:
             return ROWS_MAX
         cells = self._fields.words + self._fields.texts * self.kernels.SPAN_ROWS
         return int(max(1, min(ROWS_MAX, CELLS_MAX // max(1, cells))))
 
     def _decode(self, values: Any) -> tuple[Any, Any]:
-        """The kernels' objects, with those of `value_reader` where they have none."""
-        rows = len(values)
-        if self.kernels is None or rows == 0:
-            plain, rest = None, np.arange(rows)
-        else:
-            plain = self.plain(values)
-            taken = plain.is_valid()
-            left = pc.and_not(values.is_valid(), taken) if values.null_count else pc.invert(taken)
-            rest = np.flatnonzero(_flags(left))
-        if plain is not None and not len(rest):
-            return plain, pa.nulls(rows, pa.string())
-        pairs = [self._one(data) for data in values.take(pa.array(rest)).to_pylist()]
-        read = pa.array([value for value, _ in pairs], self.type)
-        reasons = pa.array([why for _, why in pairs], pa.string())
-        if plain is None:
-            return read, reasons
-        # Row by row, from the kernels' objects or from those that follow them.
-        where = np.arange(rows)
-        where[rest] = rows + np.arange(len(rest))
-        objects = pa.concat_arrays([plain, read]).take(pa.array(where))
-        return objects, pa.concat_arrays([pa.nulls(rows, pa.string()), reasons]).take(
-            pa.array(where)
-        )
-
-    def _one(self, data: bytes | None) -> tuple[Any, str | None]:
-        return (None, None) if data is None else self._reader.read(data)
+        plain = None if self.kernels is None or not len(values) else self.plain(values)
+        return with_remaining(plain, values, self._reader.read, self.type)
 
     def plain(self, values: Any) -> Any:
         """The objects that the kernels decode, null for the other values. Needs numba."""
@@ -121,19 +92,19 @@ class JsonDecoder:
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + rows + 1]
         given = np.ones(rows, np.uint8)
         if valid is not None:
-            given = _bits(valid, values.offset, rows)
+            given = bits(valid, values.offset, rows)
         out = _Out(fields, rows, k)
         fields.table[:, k.SEEN] = -1  # no row has had a field yet
         schema = (fields.table, fields.names, self._powers)
-        table, names, powers = (_address(each) for each in schema)
+        table, names, powers = (address(each) for each in schema)
         k.parse(
-            _address(data),
-            _address(ends),
-            _address(given),
+            address(data),
+            address(ends),
+            address(given),
             rows,
             (table, len(fields.table), names, powers),
-            _address(self._stack),
-            (_address(out.words), _address(out.spans), _address(out.taken)),
+            address(self._stack),
+            (address(out.words), address(out.spans), address(out.taken)),
         )
         return _Columns(k, data, out, fields).objects(self.type)
 
@@ -230,10 +201,13 @@ class _Elements:
 
     def decode(self, texts: Any, given: Any) -> tuple[Any, list[int]]:
         """(the values, the rows that do not fit) of the texts in these rows; null elsewhere."""
-        elements, ends = self._split(texts)
+        split = self._split(texts)
+        if split is None:  # `value_reader` takes these rows
+            return pa.nulls(len(texts), self._type), np.flatnonzero(given).tolist()
+        elements, ends = split
         objects, reasons = self._decoder.decode(elements)
         rows = np.repeat(np.arange(len(texts)), np.diff(ends))
-        wrong = set(rows[_flags(reasons.is_valid())].tolist())
+        wrong = set(rows[flags(reasons.is_valid())].tolist())
         children = [objects.field(at) for at in range(objects.type.num_fields)]
         if self._is_map:
             wrong |= _rows_with_a_key_twice(rows, children[0], len(texts))
@@ -245,19 +219,19 @@ class _Elements:
         column = pa.Array.from_buffers(self._type, len(texts), buffers, children=children)
         return column, sorted(wrong)
 
-    def _split(self, texts: Any) -> tuple[Any, Any]:
-        """(one object for each element, the rows' ends among them)."""
+    def _split(self, texts: Any) -> tuple[Any, Any] | None:
+        """(one object for each element, the rows' ends among them); None if they are too large."""
         k, rows = self._decoder.kernels, len(texts)
         _, ends, data = texts.buffers()
         ends, data = np.frombuffer(ends, np.int32), np.frombuffer(data or b"\0", np.uint8)
         counts = np.zeros(rows + 1, np.int32)
-        total = k.count(_address(data), _address(ends), rows, _address(counts[1:]))
+        total = k.count(address(data), address(ends), rows, address(counts[1:]))
         size = int(ends[rows]) + total * k.ADDED_BYTES
         if size > _BYTES_MAX:
-            raise OverflowError(f"arrays of {size:,} bytes in one record batch")
+            return None
         out, out_ends = np.empty(size + 1, np.uint8), np.zeros(total + 1, np.int32)
-        split = (_address(data), _address(ends), rows, self._is_map)
-        k.split(*split, _address(out), _address(out_ends))
+        split = (address(data), address(ends), rows, self._is_map)
+        k.split(*split, address(out), address(out_ends))
         elements = [None, pa.py_buffer(out_ends), pa.py_buffer(out)]
         return pa.Array.from_buffers(pa.binary(), total, elements), np.cumsum(
             counts, dtype=np.int32
@@ -325,18 +299,8 @@ class _Columns:
         ends = np.zeros(spans.shape[1] + 1, dtype=np.int32)
         texts = np.empty(int(spans[k.SIZE].sum()), dtype=np.uint8)
         rows = spans.shape[1]
-        k.gather(_address(self._data), _address(spans), rows, _address(ends), _address(texts))
+        k.gather(address(self._data), address(spans), rows, address(ends), address(texts))
         return pa.py_buffer(ends), pa.py_buffer(texts)
-
-
-def _flags(column: Any) -> Any:
-    """A boolean column without nulls. Not by `to_numpy`, which imports pandas."""
-    return _bits(column.buffers()[1], column.offset, len(column)).astype(bool)
-
-
-def _bits(buffer: Any, first: int, count: int) -> Any:
-    bits = np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")
-    return bits[first : first + count]
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
@@ -365,13 +329,13 @@ def _as_stored(numbers: Any, kind: Any) -> Any:
     return numbers.astype(f"i{kind.bit_width // 8}", copy=False)
 
 
-def _loops() -> Any:
+def loops(module: str = "josefine_arrow.formats.json.kernels") -> Any:
     """The compiled kernels; None, with a warning, if numba is missing or not importable."""
     try:
-        return import_kernels("josefine_arrow.formats.json.kernels")
+        return import_kernels(module)
     except (ImportError, OSError, RuntimeError) as error:
         warnings.warn(
-            f"numba is not usable ({error}): JSON is decoded by Python, slower", stacklevel=2
+            f"numba is not usable ({error}): values are decoded by Python, slower", stacklevel=3
         )
         return None
 
@@ -389,5 +353,6 @@ def _powers(k: Any) -> Any:
     return np.array(found, dtype=np.uint64)
 
 
-def _address(array: Any) -> int:
+def address(array: Any) -> int:
+    """Where an array's memory begins."""
     return int(array.__array_interface__["data"][0])

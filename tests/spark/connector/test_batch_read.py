@@ -146,7 +146,11 @@ def test_values_that_are_asked_for_as_objects_are_a_column(topics: Topics, read:
     assert frame.schema["json"].dataType.simpleString() == schema.simpleString()
     rows = [(row.value is None, row.json) for row in frame.orderBy("offset").collect()]
     assert rows == [(False, (1, "é", (2.5,))), (False, None), (True, None)]
-    assert read(topic, jsonSchema=schema.json(), columns="value").columns == ["value", "json"]
+    assert read(topic, jsonSchema=schema.json(), columns="value").columns == [
+        "value",
+        "json",
+        "json_reason",
+    ]
 
 
 @pytest.mark.parametrize(("options", "expected"), RANGES, ids=lambda one: str(one)[:60])

@@ -86,6 +86,14 @@ def guarded_json(sources: Mapping[str, str] | None = None) -> SimpleNamespace:
     return SimpleNamespace(**names, **{name: _quiet(loops[name]) for name in LOOPS})
 
 
+def guarded_csv(source: str | None = None) -> SimpleNamespace:
+    """The same of the kernel for CSV."""
+    module = without_numba(source, "josefine_arrow.formats.csv.kernels")
+    vars(module).update({key: ACCESS[key] for key in vars(module) if key in ACCESS})
+    names = {key: getattr(module, key) for key in dir(module) if key.isupper()}
+    return SimpleNamespace(**names, to_objects=_quiet(module.to_objects))
+
+
 def _quiet(loop: Any) -> Any:
     def call(*arguments: Any) -> Any:
         with np.errstate(over="ignore"):  # 64-bit numbers wrap, as compiled
@@ -97,6 +105,6 @@ def _quiet(loop: Any) -> Any:
 def read_guarded(schema: Any, values: Any, kernels: SimpleNamespace) -> Any:
     """What `JsonRows.plain` gives with these loops."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoder, "_address", Memory)
-        patch.setattr(decoder, "_loops", lambda: kernels)
+        patch.setattr(decoder, "address", Memory)
+        patch.setattr(decoder, "loops", lambda: kernels)
         return JsonRows(schema).plain(values)

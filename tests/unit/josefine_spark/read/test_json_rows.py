@@ -186,6 +186,17 @@ def test_a_column_that_is_sliced_and_longer_than_is_read_at_a_time(
     assert [len(each) for each in COMPILED.decode(pa.array([], pa.binary()))] == [0, 0]
 
 
+def test_arrays_that_are_too_large_to_be_taken_apart_are_left_to_the_twin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = pa.array(documents(6, 50), pa.binary())
+    expected = COMPILED.decode(values)
+    monkeypatch.setattr(decoder, "_BYTES_MAX", 99)
+
+    for ours, theirs in zip(JsonRows(SCHEMA).decode(values), expected, strict=True):
+        assert ours.equals(theirs)
+
+
 def test_a_record_batch_of_a_wide_schema_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "CELLS_MAX", 300)
     wide = StructType([StructField(f"c{n}", StringType()) for n in range(10)])
@@ -205,7 +216,7 @@ def test_without_numba_all_is_left_to_the_twin(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError(name)
 
     monkeypatch.setattr(decoder, "import_kernels", missing)
-    with pytest.warns(UserWarning, match="JSON is decoded by Python, slower"):
+    with pytest.warns(UserWarning, match="values are decoded by Python, slower"):
         rows = JsonRows(SCHEMA)
 
     values = pa.array(documents(4, 60), pa.binary())

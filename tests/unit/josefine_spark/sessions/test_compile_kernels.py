@@ -16,19 +16,25 @@ import json
 import numpy as np
 import pyarrow as pa
 from josefine_broker.records.builder import Record, build_batch
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 from josefine_arrow.batches import decode_kernels, encode_kernels
-from josefine_arrow.formats.json import kernels as json_kernels, text_kernels
+from josefine_arrow.formats.csv import kernels as csv_kernels
+from josefine_arrow.formats.csv.decoder import CsvDecoder
+from josefine_arrow.formats.json import kernels as json_kernels, nested_kernels, text_kernels
 from josefine_arrow.batches.columns import HEADERS_FIELD
 from josefine_arrow.batches.decoder import Decoder
 from josefine_arrow.batches.encoder import Encoder, Identity
 from josefine_spark.read.json_rows import JsonRows
 from josefine_spark.sessions.compile_kernels import make
 
+modules = (
+    decode_kernels, encode_kernels, json_kernels, nested_kernels, text_kernels, csv_kernels
+)
+
 def compiled():
     return {
         f"{module.__name__}.{name}": len(loop.signatures)
-        for module in (decode_kernels, encode_kernels, json_kernels, text_kernels)
+        for module in modules
         for name, loop in vars(module).items()
         if hasattr(loop, "signatures") and loop.signatures
     }
@@ -48,8 +54,11 @@ asked = np.full(rows.num_rows, -1)
 for headers in (None, rows.column("headers")):
     encoder.add(keys, values, headers, asked, topics, 0)
 encoder.seal_all(0)
-objects = StructType([StructField("id", IntegerType()), StructField("note", StringType())])
-assert JsonRows(objects).plain(pa.array([b'{"note":"a","id":1}', None, b"{"])).null_count == 2
+ids = StructField("ids", ArrayType(IntegerType()))
+objects = StructType([ids, StructField("note", StringType())])
+assert JsonRows(objects).plain(pa.array([b'{"note":"a","ids":[1]}', None, b"{"])).null_count == 2
+lines = pa.struct([("id", pa.int32()), ("note", pa.string())])
+assert CsvDecoder(lines).plain(pa.array([b"1,a", None, b'"'])).null_count == 2
 print(json.dumps([made, compiled()]))
 """
 
@@ -57,7 +66,10 @@ print(json.dumps([made, compiled()]))
 LOOPS = {
     "josefine_arrow.batches.decode_kernels.decode",
     "josefine_arrow.batches.encode_kernels.encode",
+    "josefine_arrow.formats.csv.kernels.to_objects",
     "josefine_arrow.formats.json.kernels.parse",
+    "josefine_arrow.formats.json.nested_kernels.count",
+    "josefine_arrow.formats.json.nested_kernels.split",
     "josefine_arrow.formats.json.text_kernels.gather",
 }
 
