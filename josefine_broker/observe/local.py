@@ -1,7 +1,9 @@
 """`/cluster/local`: state of the cluster that only this broker has, as JSON. Reads only.
 
-Rules: clients name groups and transactional ids, so of each kind as many are listed as fit, in the
-order of their names, with the number of omitted ones.
+Rules: counters come with the broker's monotonic clock, in milliseconds, so that a reader computes
+rates without regard to how long an answer was on its way. Clients name groups and transactional
+ids, so of each kind as many are listed as fit, in the order of their names, with the number of
+omitted ones.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ def local_view(ctx: Context, query: Mapping[str, str]) -> dict[str, Any]:
     now_ms = ctx.clock.now_ms()
     return {
         "broker_id": ctx.broker_id,
+        "monotonic_ms": ctx.clock.monotonic_ms(),
         "topics": _topics(ctx),
         "groups": [_group(ctx, each) for each in sorted(groups)[:TOLD_MAX]],
         "groups_omitted": max(0, len(groups) - TOLD_MAX),

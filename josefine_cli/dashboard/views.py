@@ -86,12 +86,13 @@ def _topics(partitions: Sequence[Json], locals_: Collection[Json]) -> list[Json]
 
 
 def _traffic(locals_: Mapping[int, Json]) -> Json:
-    """Broker id → bytes written and read since its start, over all topics."""
+    """Broker id → bytes written and read since its start, over all topics, and its clock then."""
     return {
         str(id_): {
             key: sum(counts[key] for counts in told["topics"].values())
             for key in ("bytes_in", "bytes_out", "records_in")
         }
+        | {"monotonic_ms": told["monotonic_ms"]}
         for id_, told in locals_.items()
     }
 
@@ -123,6 +124,10 @@ def topic_view(topic: str, clusters: Mapping[int, Json], details: Mapping[int, J
     return {"topic": topic, "partitions": rows}
 
 
-def pause_s(took_s: float) -> float:
-    """The pause between two polls: polls take less than a hundredth of the time."""
-    return max(2.0, 100 * took_s)
+PAUSE_MIN_S, PAUSE_MAX_S = 2.0, 10.0
+
+
+def pause_s(cpu_s: float) -> float:
+    """The pause after a poll that took this much processor time: polls take about a hundredth of
+    it. How long brokers take to answer does not count, or one that stalls would freeze the page."""
+    return min(PAUSE_MAX_S, max(PAUSE_MIN_S, 100 * cpu_s))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import CHROMIUM, Page, page
 from tests.support.dashboard import dashboard
+from tests.support.waiting import wait_until
 from tests.unit.josefine_broker.api.world import batch_of
 
 SCRIPT = b'{"name": "<script>document.title = 1</script>"}'
@@ -52,6 +55,27 @@ def test_message_browser_answers_by_offset_by_key_and_in_sentences(url: str) -> 
     assert records("topic=orders&partition=0&key=nobody")[1]["records"] == []
     assert records("topic=missing")[0] == 400
     assert records("topic=orders&offset=x") == (400, {"error": "offset=x: expected a number"})
+
+
+def test_a_broker_that_stalls_freezes_the_picture_only_as_long_as_it_stalls(
+    broker: BrokerProcess, url: str
+) -> None:
+    """The pause was a hundred times what the answers took: up to fifteen minutes."""
+    with urllib.request.urlopen(f"{url}/api/events", timeout=30) as events:
+
+        def next_view() -> dict[str, object]:
+            while not (line := events.readline()).startswith(b"data: "):
+                pass
+            found: dict[str, object] = json.loads(line.removeprefix(b"data: "))
+            return found
+
+        assert next_view()["cluster_id"]
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: "error" in next_view(), 20, "the page says that no broker answers")
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        wait_until(lambda: "cluster_id" in next_view(), 20, "the picture is back")
 
 
 def test_name_that_somebody_points_here_reads_nothing(url: str) -> None:

@@ -9,7 +9,7 @@ const size = bytes => {
   return `${bytes.toFixed(unit && bytes < 100 ? 1 : 0)} ${units[unit]}`;
 };
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-let view = null, previous = null, previousAt = 0;
+let view = null, previous = null, shownAt = 0;
 
 function element(name, text, kind) {
   const made = document.createElement(name);
@@ -48,9 +48,22 @@ function table(target, caption, columns, rows) {
 const word = (text, kind) => element("span", text, kind);
 const rate = (row, key) => {
   const before = previous?.topics?.find(each => each.topic === row.topic);
-  if (!before || !previousAt) return "";
-  return `${size(Math.max(0, row[key] - before[key]) / previousAt)}/s`;
+  const seconds = secondsBetween(previous?.traffic, view.traffic);
+  return before && seconds ? `${size(Math.max(0, row[key] - before[key]) / seconds)}/s` : "";
 };
+
+// By the clock of a broker that is in both views, 0 without one.
+function secondsBetween(before, now) {
+  const id = Object.keys(now).find(each => before?.[each]);
+  return id ? Math.max(0, now[id].monotonic_ms - before[id].monotonic_ms) / 1000 : 0;
+}
+
+const STALE_S = 10;
+function showAge() {
+  if (!shownAt) return;
+  const ageS = Math.floor((performance.now() - shownAt) / 1000);
+  at("age").textContent = ageS < STALE_S ? "" : `This is how it was ${ageS} s ago: nothing newer has come.`;
+}
 
 function showTopics() {
   const wanted = at("filter").value.toLowerCase();
@@ -155,13 +168,12 @@ at("browse").addEventListener("submit", event => { event.preventDefault(); brows
 at("next").addEventListener("click", () => browse(at("next").dataset.offset));
 setInterval(() => drawTraffic(at("traffic"), at("traffic-said"), performance.now() / 1000), 2000);
 const events = new EventSource("/api/events");
-let shownAt = 0;
 events.onmessage = event => {
   previous = view;
-  const now = performance.now();
-  previousAt = (now - shownAt) / 1000;
-  shownAt = now;
+  shownAt = performance.now();
   view = JSON.parse(event.data);
   show();
+  showAge();
 };
+setInterval(showAge, 1000);
 events.onerror = () => { at("status").textContent = "the dashboard does not answer; trying again"; at("status").className = "bad"; };

@@ -5,16 +5,21 @@ const points = [];
 let counted = null, countedAt = 0;
 
 // A broker that answers no more, or began anew, adds nothing; one that came is counted from then on.
-function grown(before, now, key) {
+// The time between two counts is that of the broker's own clock: answers are on their way for
+// different times, and by the times of their arrival a rate would show spikes.
+function rateOf(before, now, key) {
   let sum = 0;
-  for (const [id, counts] of Object.entries(now)) if (before[id]) sum += Math.max(0, counts[key] - before[id][key]);
+  for (const [id, counts] of Object.entries(now)) {
+    const ms = before[id] ? counts.monotonic_ms - before[id].monotonic_ms : 0;
+    if (ms > 0) sum += Math.max(0, counts[key] - before[id][key]) * 1000 / ms;
+  }
   return sum;
 }
 
 function addTraffic(traffic, nowS) {
   if (counted !== null && nowS > countedAt) {
-    const seconds = nowS - countedAt, point = { from: countedAt, to: nowS };
-    for (const key of [...SERIES, "records_in"]) point[key] = grown(counted, traffic, key) / seconds;
+    const point = { from: countedAt, to: nowS };
+    for (const key of [...SERIES, "records_in"]) point[key] = rateOf(counted, traffic, key);
     points.push(point);
   }
   counted = traffic;

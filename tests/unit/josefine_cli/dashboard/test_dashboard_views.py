@@ -90,7 +90,7 @@ def told(**changes: Any) -> Told:
     }  # fmt: skip
     counts = {"size": 10, "bytes_in": 5, "bytes_out": 0, "records_in": 1}
     local = {
-        "broker_id": 1, "topics": {"orders": counts, "deleted": counts},
+        "broker_id": 1, "monotonic_ms": 9, "topics": {"orders": counts, "deleted": counts},
         "groups": [{"group": "g", "lag": 3}], "groups_omitted": 2,
         "transactions": [], "transactions_omitted": 0,
     }  # fmt: skip
@@ -130,9 +130,17 @@ def test_partition_has_the_size_that_its_leader_tells() -> None:
     assert (row["size"], row["start"], row["end"], row["isr"]) == (9, 1, 4, [1])
 
 
-def test_asking_takes_a_hundredth_of_the_time_at_most() -> None:
+def test_counters_of_a_broker_come_with_its_clock() -> None:
+    """A rate by the times at which answers arrive has spikes."""
+    sums = {"bytes_in": 10, "bytes_out": 0, "records_in": 2}
+
+    assert page_view(told())["traffic"] == {"1": sums | {"monotonic_ms": 9}}
+
+
+def test_the_pause_between_two_polls_is_bounded() -> None:
     assert pause_s(0.001) == 2.0
-    assert pause_s(0.5) == 50.0
+    assert pause_s(0.05) == 5.0
+    assert pause_s(0.5) == 10.0
 
 
 def test_bytes_that_are_no_text_are_base64_and_long_ones_are_cut() -> None:
