@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pipelines.base.errors import Place, Problem
+from pipelines.config.gaps import Gaps
 from pipelines.config.keywords import WORDS
 from pipelines.config.loader import Table
 from pipelines.config.output_paths import place_in
@@ -72,15 +73,16 @@ def _with_brokers(pipeline: Pipeline, sink: Sink) -> Sink:
     return replace(sink, topic=replace(sink.topic, bootstrap=source.bootstrap, security=security))
 
 
-def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """Record the problems of the topics that a pipeline writes."""
+def topic_problems(pipeline: Pipeline, tree: Table, gaps: Gaps) -> Iterator[Problem]:
+    """Record the problems of the topics that a pipeline writes. `gaps`: those of its sources."""
     for sink in pipeline.sinks.values():
         target = sink.topic
         if target is None:
             continue
         place, path = place_in(tree, "sinks", sink.name, "bootstrap")
         sources = _sources_of(pipeline, sink)
-        if not target.bootstrap and sources and not path.endswith(".bootstrap"):
+        is_known = not (sources and gaps.covers(f"sources.{sources[0].name}.bootstrap"))
+        if not target.bootstrap and sources and is_known and not path.endswith(".bootstrap"):
             message = f"`bootstrap` is missing: source `{sources[0].name}` has no brokers"
             yield Problem(place=place, path=path, message=message)
         stateful = stateful_of(pipeline, sink)

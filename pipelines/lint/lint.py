@@ -14,8 +14,10 @@ from dataclasses import replace
 from pipelines.base.errors import Place, Problem
 from pipelines.base.variables import Variables
 from pipelines.config.environments import compose, environments
+from pipelines.config.gaps import Gaps, gaps_of
 from pipelines.config.section import nearest
 from pipelines.config.source_positions import place_at
+from pipelines.config.spelling import correct
 from pipelines.config.topic import columns_named
 from pipelines.config.validate import Examined, examine, read_text
 from pipelines.lint.row_by_row import row_by_row_findings
@@ -40,12 +42,18 @@ def lint_file(
     Secrets are not read. A variable that only another environment needs may be missing. Raises
     ConfigError for invalid YAML, WrongUsageError for an unknown environment.
     """
-    text, name = read_text(file), os.fspath(file)
+    return lint_text(read_text(file), os.fspath(file), env, environment)
+
+
+def lint_text(
+    text: str, name: str, env: Mapping[str, str], environment: str | None = None
+) -> Examined:
+    """The same for a file's text. `name`: the file, from whose folder other files are read."""
     first = _linted(text, name, Variables(env=env, with_secrets=False), environment)
     if environment is not None:
         return first
     problems = dict.fromkeys(first.problems)
-    for other in environments(compose(text, name)):
+    for other in environments(correct(compose(text, name), name)[0]):
         variables = Variables(env=env, with_secrets=False, must_exist=False)
         problems.update(dict.fromkeys(_linted(text, name, variables, other).problems))
     return Examined(pipeline=first.pipeline, problems=list(problems))
@@ -54,21 +62,26 @@ def lint_file(
 def _linted(text: str, file: str, variables: Variables, environment: str | None) -> Examined:
     examined = examine(text, file, variables, environment)
     pipeline = examined.pipeline
-    problems = [*examined.problems, *notices(pipeline), *_column_problems(pipeline)]
+    gaps = gaps_of(examined.problems)
+    problems = [*examined.problems, *notices(pipeline, gaps), *_column_problems(pipeline, gaps)]
     return Examined(pipeline=pipeline, problems=problems)
 
 
-def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
+def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
     made: dict[str, Columns] = {
-        name: columns_of_source(source) for name, source in pipeline.sources.items()
+        name: OPEN if gaps.covers(*_schema_paths(name)) else columns_of_source(source)
+        for name, source in pipeline.sources.items()
     }
-    made.update((n, columns_of_ddl(each.schema)) for n, each in pipeline.lookups.items())
+    for name, lookup in pipeline.lookups.items():
+        made[name] = OPEN if gaps.covers(*_schema_paths(name)) else columns_of_ddl(lookup.schema)
     for name in _in_order(pipeline):
         transform = pipeline.transforms[name]
         tables = {one: made.get(one, OPEN) for one in transform.inputs}
+        if gaps.covers(f"transforms.{name}.inputs") or not made.keys() >= tables.keys():
+            tables = {**made, **tables}  # an unknown input may be meant to be any of them
         for mark in transform.watermarks:
             yield from _watermark_problems(mark, made.get(mark.input, OPEN))
-        if len(transform.watermarks) > 1:
+        if len(transform.watermarks) > 1 and not gaps.touches(f"transforms.{name}.watermark"):
             wrong = why_unbounded(transform.said.text, [w.column for w in transform.watermarks])
             if wrong:
                 yield _problem(transform.said.place, transform.said.path, wrong)
@@ -76,7 +89,7 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
             made[name] = OPEN
             continue
         made[name], findings = columns_of_select(transform.said.text, tables)
-        if not transform.watermarks:
+        if not transform.watermarks and not gaps.touches(f"transforms.{name}.watermark"):
             lookups = [one for one in transform.inputs if one in pipeline.lookups]
             findings = (*findings, *row_by_row_findings(transform.said.text, lookups))
         for finding in findings:
@@ -86,6 +99,14 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
         yield from _check_problems(check, made.get(check.on, OPEN))
     for sink in pipeline.sinks.values():
         yield from _sink_problems(sink, made.get(sink.input, OPEN))
+
+
+def _schema_paths(name: str) -> Iterator[str]:
+    """The paths of what a source's columns are made of."""
+    yield f"sources.{name}.schema"
+    for column in ("value", "key"):
+        for word in ("format", "schema", "message"):
+            yield f"sources.{name}.decode.{column}.{word}"
 
 
 def _in_order(pipeline: Pipeline) -> list[str]:
