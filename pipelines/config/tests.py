@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.base.errors import Place
 from pipelines.config.checks import DEAD_LETTER
 from pipelines.config.gaps import gaps_of
 from pipelines.config.records import plain, record_of
@@ -78,8 +79,12 @@ def _expectation(node: str, reader: Reader, pipeline: Pipeline) -> Expectation:
         message = f"no sink, transform or check `{node}`{hint}"
         reader.problem(reader.table.place, reader.table.path, message, f"transforms.{node}")
     rows: tuple[Mapping[str, Any], ...] | None = None
+    places: dict[str, Place] = {}
     if reader.has("rows"):
-        rows = tuple(plain(table) for table in reader.tables("rows"))
+        tables = reader.tables("rows")
+        rows = tuple(plain(table) for table in tables)
+        for table in tables:
+            places = {**table.key_places, **places}
     count = reader.number("count")
     if rows is None and not reader.has("count"):
         reader.problem(reader.table.place, reader.table.path, "expected `rows` or `count`")
@@ -89,4 +94,6 @@ def _expectation(node: str, reader: Reader, pipeline: Pipeline) -> Expectation:
         rows=rows,
         count=count,
         is_subset=reader.choice("columns") == "subset",
+        path=reader.table.path,
+        places=places,
     )

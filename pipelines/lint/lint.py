@@ -20,6 +20,7 @@ from pipelines.config.source_positions import place_at
 from pipelines.config.spelling import correct
 from pipelines.config.topic import columns_named
 from pipelines.config.validate import Examined, examine, read_text
+from pipelines.lint.expectations import expectation_problems
 from pipelines.lint.row_by_row import row_by_row_findings
 from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
 from pipelines.lint.warnings import notices
@@ -31,6 +32,8 @@ from pipelines.transforms.join_bounds import why_unbounded
 from pipelines.transforms.scd2 import OWN
 from pipelines.transforms.upsert import MARK
 
+_SHAPING = ("type", "mode", "key", "keys", "aggregate", "order_by", "delete_when", "on_delete")
+"""Keywords of a sink that decide which columns it writes."""
 _BYTES_OF_SOURCE = ("key", "topic", "partition", "offset", "timestamp", "timestamptype")
 
 
@@ -97,8 +100,15 @@ def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
             yield _problem(place, transform.said.path, finding.message)
     for check in pipeline.checks.values():
         yield from _check_problems(check, made.get(check.on, OPEN))
+    written: dict[str, Columns] = {}
     for sink in pipeline.sinks.values():
-        yield from _sink_problems(sink, made.get(sink.input, OPEN))
+        columns = made.get(sink.input, OPEN)
+        if any(gaps.touches(f"sinks.{sink.name}.{word}") for word in _SHAPING):
+            written[sink.name] = OPEN
+            continue
+        written[sink.name] = _columns_of_table(sink, columns)
+        yield from _sink_problems(sink, columns)
+    yield from expectation_problems(pipeline, made, written, gaps)
 
 
 def _schema_paths(name: str) -> Iterator[str]:
@@ -159,7 +169,9 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
 
 
 def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
-    """The columns of the sink's table for an input with these columns."""
+    """The columns of the sink's table or records for an input with these columns."""
+    if sink.topic is not None:
+        return Columns(dict.fromkeys(("key", "value") if sink.topic.key else ("value",), SCALAR))
     if sink.merges:
         names = (*sink.keys, *(each.column for each in sink.aggregates))
         return Columns({name.lower(): SCALAR for name in names})
