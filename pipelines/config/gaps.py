@@ -48,6 +48,12 @@ class Gaps:
         """Whether an edge of the graph may be missing."""
         return any(_OF_GRAPH.fullmatch(path) for path in self.paths)
 
+    @property
+    def of_sql(self) -> bool:
+        """Whether some SQL text could not be read."""
+        words = ("sql", "expr", "delete_when", "constraints")
+        return self.of_graph or any(path.rpartition(".")[2] in words for path in self.paths)
+
 
 def gaps_of(problems: Iterable[Problem]) -> Gaps:
     """The gaps that these problems leave."""

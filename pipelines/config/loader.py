@@ -27,9 +27,9 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """One value, typed; `text` is the written text after the replacement of references.
+    """One value, typed; `text` is `raw` after the replacement of references.
 
-    `written` is the text in the file, with its quotes; "" if it is not the value.
+    `written` is the text in the file, with its quotes.
     `is_unknown`: it has a reference without a value. If that is wrong, it was reported already.
     """
 
@@ -169,14 +169,13 @@ class _Builder:
             if gap.message is not None and gap.message not in self._told:
                 self._told.add(gap.message)
                 self._problem(self._place_in(node, gap.index), path, gap.message)
-        written = self.text[node.start_mark.index : node.end_mark.index]
         return Scalar(
             place=place,
             path=path,
             value=None if replaced.is_unknown else self._typed(node, replaced),
             text=replaced.text,
             raw=node.value,
-            written="" if replaced.is_changed else written,
+            written=self.text[node.start_mark.index : node.end_mark.index],
             is_quoted=node.style in ("'", '"'),
             is_unknown=replaced.is_unknown,
             is_secret=replaced.is_secret,

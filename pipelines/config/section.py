@@ -88,6 +88,7 @@ class Reader:
             place=self.place_of(key),
             path=self.path_of(key),
             written=node.written if isinstance(node, Scalar) else "",
+            raw=node.raw if isinstance(node, Scalar) else "",
         )
 
     def choice(self, key: str) -> str | None:

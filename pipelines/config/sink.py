@@ -105,7 +105,11 @@ def _constraints(reader: Reader) -> dict[str, Placed]:
             reader.problem(node.place, node.path, message)
             continue
         found[name] = Placed(
-            text=node.text.strip(), place=node.place, path=node.path, written=node.written
+            text=node.text.strip(),
+            place=node.place,
+            path=node.path,
+            written=node.written,
+            raw=node.raw,
         )
     return found
 

@@ -108,6 +108,13 @@ def columns_named(sink: Sink) -> Iterator[tuple[str, Place]]:
         yield sink.topic.key, sink.topic.key_place
 
 
+def record_columns(sink: Sink) -> tuple[str, ...]:
+    """The columns of the records that a topic sink writes; none for a table."""
+    if sink.topic is None:
+        return ()
+    return ("key", "value") if sink.topic.key else ("value",)
+
+
 def reads(source: Source, target: SinkTopic) -> bool:
     """Whether a source reads the topic that a sink writes, as far as the file shows."""
     if source.local is not None or not target.topic or not target.bootstrap:

@@ -22,6 +22,7 @@ from pipelines.config.loader import Items, Scalar, Table, load_all
 from pipelines.config.lookup import is_lookup, lookup_of, lookup_problems
 from pipelines.config.metrics import metrics_of
 from pipelines.config.output_paths import folder, path_problems, place_in
+from pipelines.config.params import params_of, with_params
 from pipelines.config.python_function import function_of
 from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.sink import sink_of
@@ -150,6 +151,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(stop_problems(sources, every_ms, tree))
     problems.extend(topic_problems(pipeline, tree, gaps_of(problems)))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
+    pipeline = with_params(pipeline, params_of(top))
     problems.extend(lookup_problems(pipeline, tree))
     problems.extend(watermark_problems(pipeline, tree, gaps_of(problems)))
     problems.extend(path_problems(pipeline, tree))

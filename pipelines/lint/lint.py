@@ -18,9 +18,10 @@ from pipelines.config.gaps import Gaps, gaps_of
 from pipelines.config.section import nearest
 from pipelines.config.source_positions import place_at
 from pipelines.config.spelling import correct
-from pipelines.config.topic import columns_named
+from pipelines.config.topic import columns_named, record_columns
 from pipelines.config.validate import Examined, examine, read_text
 from pipelines.lint.expectations import expectation_problems
+from pipelines.lint.parameters import parameter_problems
 from pipelines.lint.row_by_row import row_by_row_findings
 from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
 from pipelines.lint.warnings import notices
@@ -67,6 +68,8 @@ def _linted(text: str, file: str, variables: Variables, environment: str | None)
     pipeline = examined.pipeline
     gaps = gaps_of(examined.problems)
     problems = [*examined.problems, *notices(pipeline, gaps), *_column_problems(pipeline, gaps)]
+    if not gaps.touches("params") and not gaps.of_sql:
+        problems += parameter_problems(pipeline)
     return Examined(pipeline=pipeline, problems=problems)
 
 
@@ -170,8 +173,9 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
 
 def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
     """The columns of the sink's table or records for an input with these columns."""
-    if sink.topic is not None:
-        return Columns(dict.fromkeys(("key", "value") if sink.topic.key else ("value",), SCALAR))
+    of_records = record_columns(sink)
+    if of_records:
+        return Columns(dict.fromkeys(of_records, SCALAR))
     if sink.merges:
         names = (*sink.keys, *(each.column for each in sink.aggregates))
         return Columns({name.lower(): SCALAR for name in names})

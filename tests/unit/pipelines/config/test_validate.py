@@ -28,8 +28,8 @@ trigger: { available_now: true }
 """
 
 TOP_WORDS = (
-    "version, name, vars, spark, environments, sources, transforms, checks, sinks, dead_letter, "
-    "trigger, restart, metrics, tests"
+    "version, name, vars, params, spark, environments, sources, transforms, checks, sinks, "
+    "dead_letter, trigger, restart, metrics, tests"
 )
 
 CASES = {
