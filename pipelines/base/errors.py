@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -29,12 +29,14 @@ class Problem:
     """One problem of a pipeline file. `path` is like `sinks.flights.mode`, "" at the top.
 
     `stops_run`: False for a warning with which a run continues, such as an unused transform.
+    `about`: the path of the value that is missing, where `path` is that of the mapping above it.
     """
 
     place: Place
     path: str
     message: str
     stops_run: bool = True
+    about: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.place}: {self.path + ': ' if self.path else ''}{self.message}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pipelines.config.gaps import gaps_of
 from pipelines.config.keywords import WORDS
 from pipelines.config.loader import Scalar
 from pipelines.config.section import Reader, nearest
@@ -55,12 +56,16 @@ def _on(reader: Reader, pipeline: Pipeline) -> str:
     node = reader.table.nodes.get("on")
     on = reader.text("on") or ""
     known = [*pipeline.sources, *pipeline.transforms]
+    gaps = gaps_of(reader.problems)
     if not on or on in known or not isinstance(node, Scalar):
+        return on
+    if gaps.has_name(on, "sources", "transforms"):
         return on
     sink = pipeline.sinks.get(on)
     if sink is not None and sink.input in known:
         hint = f"; `{sink.input}` has the rows of sink `{on}`"
     else:
         hint = nearest(on, known) or f"; expected one of: {', '.join(known)}"
-    reader.wrong_at("on", f"no source or transform `{on}`{hint}")
+    place, path = reader.place_of("on"), reader.path_of("on")
+    reader.problem(place, path, f"no source or transform `{on}`{hint}", f"transforms.{on}")
     return on

@@ -14,6 +14,7 @@ import yaml
 
 from pipelines.base.errors import ConfigError, Place, Problem, WrongUsageError
 from pipelines.config.keywords import EXACTLY_ONE
+from pipelines.config.merge_keys import MergeError, merge_keys
 
 FILE_BYTES_MAX = 1 << 20
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -43,6 +44,12 @@ def compose(text: str, file: str) -> yaml.MappingNode:
         if root is not None:
             message = "expected keys such as version, name, sources, sinks, trigger at the top"
         raise ConfigError([Problem(place=place, path="", message=message)])
+    try:
+        merge_keys(root)
+    except MergeError as error:
+        mark = error.node.start_mark
+        place = Place(file=file, line=mark.line + 1, column=mark.column + 1)
+        raise ConfigError([Problem(place=place, path="", message=str(error))]) from error
     return root
 
 

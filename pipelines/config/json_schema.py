@@ -13,6 +13,7 @@ from typing import Any
 from pipelines.config.keyword import Kind, ModeWords, Word
 from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, SINK_TYPES, WORDS
 from pipelines.config.source_keywords import TYPES
+from pipelines.config.spelling import EXTRA
 
 _NAME = "^[a-z][a-z0-9_]*$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
@@ -33,6 +34,7 @@ def json_schema() -> dict[str, Any]:
         "title": "Josefine pipeline",
         "description": "The words are in docs/pipelines.md; `josefine pipeline lint` knows more.",
         **_section(""),
+        "patternProperties": {f"^{EXTRA}": {"description": "not read: a place for YAML anchors"}},
         "definitions": {**definitions, **parts},
     }
 

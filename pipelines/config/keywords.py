@@ -51,6 +51,10 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
         "vars": Word(expected="a mapping of name: value", kind=Kind.SETTINGS),
+        "params": Word(
+            expected="a mapping of name: text, number or flag, which SQL names as :name",
+            kind=Kind.SETTINGS,
+        ),
         "spark": Word(
             expected="a mapping with master, conf, checkpoint",
             kind=Kind.SECTION,

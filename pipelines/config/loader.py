@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import yaml
 
 from pipelines.base.errors import ConfigError, Place, Problem
-from pipelines.base.variables import Replaced, Variables, is_one_reference
+from pipelines.base.variables import Gap, Replaced, Variables, is_one_reference
 from pipelines.config.environments import compose, with_environment
+from pipelines.config.spelling import EXTRA, correct
 
 NODES_MAX = 10_000
 """The loader copies aliases: ten lines of aliases of aliases must not become a gigabyte."""
@@ -26,9 +27,9 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """One value, typed; `text` is the written text after the replacement of references.
+    """One value, typed; `text` is `raw` after the replacement of references.
 
-    `written` is the text in the file, with its quotes; "" if it is not the value.
+    `written` is the text in the file, with its quotes.
     `is_unknown`: it has a reference without a value. If that is wrong, it was reported already.
     """
 
@@ -65,6 +66,8 @@ class Table:
 
 Node = Scalar | Items | Table
 
+_UNKNOWN = Replaced(text="", gaps=(Gap(0, None),))
+"""The value of a name whose own value is reported as a problem."""
 _TYPED = ("int", "float", "bool", "null")
 _YAML = "tag:yaml.org,2002:"
 _TAGS = {f"{_YAML}{kind}" for kind in (*_TYPED, "str", "timestamp", "merge", "value", "seq", "map")}
@@ -92,10 +95,18 @@ def load_all(text: str, file: str, variables: Variables, environment: str | None
     Raises ConfigError if it is not valid YAML or not a mapping, WrongUsageError for an unknown
     environment.
     """
-    root, moved = with_environment(compose(text, file), environment)
+    corrected, misspelt = correct(compose(text, file), file)
+    root, moved = with_environment(corrected, environment)
     builder = _Builder(text, file, variables, moved)
     tree = builder.build(root)
-    return Loaded(tree=tree, problems=builder.problems)
+    misspelt = [each for each in misspelt if not _is_elsewhere(each.path, environment)]
+    return Loaded(tree=tree, problems=[*builder.problems, *misspelt])
+
+
+def _is_elsewhere(path: str, environment: str | None) -> bool:
+    """Whether a path is in an environment that is not merged in, whose content is not read."""
+    words = path.split(".")
+    return words[0] == "environments" and words[1:2] not in ([], [environment])
 
 
 class _Builder:
@@ -111,16 +122,24 @@ class _Builder:
         self._moved = moved
         self._resolver = yaml.SafeLoader("")
         self._count = 0
+        self._told: set[str] = set()
 
     def build(self, root: yaml.MappingNode) -> Table:
         tops = {key.value: value for key, value in root.value}
         name, own = tops.get("name"), tops.get("vars")
         if isinstance(name, yaml.ScalarNode):
             self.variables.own["name"] = self.variables.replaced(name.value)
+        else:  # its own problem, so that no `${name}` is another one
+            self.variables.own["name"] = _UNKNOWN
         if isinstance(own, yaml.MappingNode):
             for key, value in own.value:
-                if isinstance(value, yaml.ScalarNode):
-                    self.variables.own[key.value] = self.variables.replaced(value.value)
+                self.variables.own[key.value] = (
+                    self.variables.replaced(value.value)
+                    if isinstance(value, yaml.ScalarNode)
+                    else _UNKNOWN
+                )
+        elif own is not None:
+            self.variables.must_exist = False
         return self._table(root, "", 0, self._place(root.start_mark))
 
     def _node(self, node: yaml.Node, path: str, depth: int, key_at: Place | None = None) -> Node:
@@ -147,16 +166,16 @@ class _Builder:
     def _scalar(self, node: yaml.ScalarNode, path: str, place: Place) -> Scalar:
         replaced = self.variables.replaced(node.value)
         for gap in replaced.gaps:
-            if gap.message is not None:
+            if gap.message is not None and gap.message not in self._told:
+                self._told.add(gap.message)
                 self._problem(self._place_in(node, gap.index), path, gap.message)
-        written = self.text[node.start_mark.index : node.end_mark.index]
         return Scalar(
             place=place,
             path=path,
             value=None if replaced.is_unknown else self._typed(node, replaced),
             text=replaced.text,
             raw=node.value,
-            written="" if replaced.is_changed else written,
+            written=self.text[node.start_mark.index : node.end_mark.index],
             is_quoted=node.style in ("'", '"'),
             is_unknown=replaced.is_unknown,
             is_secret=replaced.is_secret,
@@ -170,6 +189,8 @@ class _Builder:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key, str) or key_node.tag == "tag:yaml.org,2002:null":
                 self._problem(at, path, "a key must be a word")
+                continue
+            if not path and key.startswith(EXTRA):
                 continue
             below = f"{path}.{key}" if path else key
             if key in nodes:

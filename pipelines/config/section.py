@@ -7,7 +7,6 @@ An unknown value (an unset variable, a secret offline) is not checked.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 
@@ -16,17 +15,13 @@ from pipelines.base.errors import Place, Problem
 from pipelines.config.keyword import ModeWords
 from pipelines.config.keywords import EXACTLY_ONE, REFUSED, WORDS
 from pipelines.config.loader import Items, Node, Scalar, Table
+from pipelines.config.spelling import candidates, nearest_word, unknown_key
 from pipelines.model.pipeline import Placed
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 LONG_MAX = 2**63 - 1
 """The maximum of offsets, rows, bytes and milliseconds: a signed 64-bit integer."""
 UNIT_MS = {unit: durations.UNIT_MS[unit] for unit in ("ms", "s", "m", "h")}
-
-
-def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The most similar known name, if any; `cutoff` is the least similarity, up to 1."""
-    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -60,12 +55,15 @@ class Reader:
 
     def _refuse_unknown(self) -> None:
         words = WORDS[self.section]
+        there = {*self.table.nodes}
+        said = {key: _text(node) for key, node in self.table.nodes.items()}
         for key in self.table.nodes:
             if key in words:
                 continue
             misplaced = self.section == "" and key in WORDS["spark"]
-            hint = "" if misplaced else nearest(key, [*words])
-            message = f"unknown key `{key}`{hint or ';'} expected one of: {', '.join(words)}"
+            meant = candidates(self.section, there, said) | (there & {*words})
+            close = None if misplaced else nearest_word(key, meant)
+            message = unknown_key(key, close, words)
             if misplaced:
                 message += f" (`{key}` belongs below `spark`)"
             message = REFUSED.get(self.section, {}).get(key, message)
@@ -90,6 +88,7 @@ class Reader:
             place=self.place_of(key),
             path=self.path_of(key),
             written=node.written if isinstance(node, Scalar) else "",
+            raw=node.raw if isinstance(node, Scalar) else "",
         )
 
     def choice(self, key: str) -> str | None:
@@ -265,6 +264,21 @@ class Reader:
                 self.problem(node.place, node.path, f"expected a text, found {shown(node)}")
         return values
 
+    def chosen(self, word: str, of: Mapping[str, ModeWords], default: str) -> str:
+        """The value of a choice that decides which keywords the section has. Where it is not
+        readable, the one whose own keywords the section has most of, so that they are read."""
+        said = self.choice(word)
+        if said is not None:
+            self.refuse_others(word, said, of)
+            return said
+        # The default wins a tie, because max() returns the first of the best.
+        names = [default, *(name for name in of if name != default)]
+        return max(names, key=lambda name: self._fit(of[name]))
+
+    def _fit(self, words: ModeWords) -> int:
+        own = {*words.required, *words.allowed}
+        return sum(1 if key in own else -1 for key in self.table.nodes)
+
     def refuse_others(self, word: str, said: str, of: Mapping[str, ModeWords]) -> None:
         """Record the keywords that belong to another value of `word` than `said`."""
         own = of[said]
@@ -285,7 +299,7 @@ class Reader:
             message = f"expected exactly one of {', '.join(others)} and {last}"
             if self.section == "trigger":
                 message = f"expected {WORDS['']['trigger'].expected}"
-            self.problem(self.table.place, self.table.path, message)
+            self.problem(self.table.place, self.table.path, message, self._below(words[0]))
 
     def place_of(self, key: str) -> Place:
         node = self.table.nodes.get(key)
@@ -303,8 +317,8 @@ class Reader:
         node = self.table.nodes.get(key)
         return node.path if node else self._below(key)
 
-    def problem(self, place: Place, path: str, message: str) -> None:
-        self.problems.append(Problem(place=place, path=path, message=message))
+    def problem(self, place: Place, path: str, message: str, about: str = "") -> None:
+        self.problems.append(Problem(place=place, path=path, message=message, about=about))
 
     def wrong_at(self, key: str, message: str) -> None:
         """Record a problem with the value of a key."""
@@ -324,7 +338,7 @@ class Reader:
     def missing(self, key: str) -> None:
         """Record a missing key."""
         message = f"`{key}` is missing; expected {WORDS[self.section][key].expected}"
-        self.problem(self.table.place, self.table.path, message)
+        self.problem(self.table.place, self.table.path, message, self._below(key))
 
     def _wrong(self, key: str, node: Node | None, hint: str = "") -> None:
         if node is None:

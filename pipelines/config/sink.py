@@ -11,7 +11,8 @@ from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
 from pipelines.config.loader import Scalar
 from pipelines.config.output_paths import folder
-from pipelines.config.section import NAME, Reader, nearest_word, shown
+from pipelines.config.section import NAME, Reader, shown
+from pipelines.config.spelling import nearest_word
 from pipelines.config.topic import target_of
 from pipelines.config.units import batches
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
@@ -25,14 +26,12 @@ _CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
 
 def sink_of(name: str, reader: Reader) -> Sink:
     """The sink of a section."""
-    kind = reader.choice("type") or "delta"
+    kind = reader.chosen("type", SINK_TYPES, "delta")
     said = reader.choice("mode")
     mode = Mode(said or "append")
     inputs = reader.texts("inputs")
     if len(inputs) > 1:
         reader.wrong_at("inputs", "a sink has one input: join several with UNION in a transform")
-    if reader.has("type"):
-        reader.refuse_others("type", kind, SINK_TYPES)
     if kind == "josefine":
         return Sink(
             name=name,
@@ -106,7 +105,11 @@ def _constraints(reader: Reader) -> dict[str, Placed]:
             reader.problem(node.place, node.path, message)
             continue
         found[name] = Placed(
-            text=node.text.strip(), place=node.place, path=node.path, written=node.written
+            text=node.text.strip(),
+            place=node.place,
+            path=node.path,
+            written=node.written,
+            raw=node.raw,
         )
     return found
 

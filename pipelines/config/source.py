@@ -25,9 +25,7 @@ from pipelines.model.test_case import Record
 
 def source_of(name: str, reader: Reader) -> Source:
     """The source of a section."""
-    kind = reader.choice("type") or "josefine"
-    if reader.has("type"):
-        reader.refuse_others("type", kind, TYPES)
+    kind = reader.chosen("type", TYPES, "josefine")
     if kind not in OF_BROKERS:
         return _local(name, kind, reader)
     bootstrap = address_of(reader, required=True)
@@ -92,6 +90,7 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
 
 def _local(name: str, kind: str, reader: Reader) -> Source:
     """A source without a broker."""
+    before = len(reader.problems)
     start = (
         start_of(reader, Reads())
         if reader.has("start")
@@ -99,6 +98,7 @@ def _local(name: str, kind: str, reader: Reader) -> Source:
     )
     said = reader.table.nodes.get("start")
     words = [*said.nodes] if isinstance(said, Table) else [start.text]
+    words = words if len(reader.problems) == before else []  # it has its problem already
     for word in words:
         if word not in _STARTS[kind]:
             expected = ", ".join(_STARTS[kind])

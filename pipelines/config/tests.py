@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.base.errors import Place
 from pipelines.config.checks import DEAD_LETTER
+from pipelines.config.gaps import gaps_of
 from pipelines.config.records import plain, record_of
 from pipelines.config.section import Reader, nearest
 from pipelines.model.pipeline import Pipeline, Source
@@ -47,11 +49,14 @@ def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
         if name in pipeline.lookups:
             continue
         if source is None:
+            if gaps_of(reader.problems).has_name(name, "sources", "transforms"):
+                continue
             known = [*pipeline.sources, *pipeline.lookups]
             hint = nearest(name, known) or f"; expected one of: {', '.join(known)}"
             section = reader.table_of("given")
             at = section.key_places[name] if section else reader.table.place
-            reader.problem(at, f"{reader.path_of('given')}.{name}", f"no source `{name}`{hint}")
+            path = f"{reader.path_of('given')}.{name}"
+            reader.problem(at, path, f"no source `{name}`{hint}", f"sources.{name}")
             continue
         given[name] = tuple(
             record_of(
@@ -68,13 +73,18 @@ def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
 
 def _expectation(node: str, reader: Reader, pipeline: Pipeline) -> Expectation:
     known = [*pipeline.sinks, *pipeline.transforms, *pipeline.checks, DEAD_LETTER]
-    if node not in known:
+    may_be = gaps_of(reader.problems).has_name(node, "sinks", "transforms", "checks")
+    if node not in known and not may_be:
         hint = nearest(node, known) or f"; expected one of: {', '.join(known)}"
         message = f"no sink, transform or check `{node}`{hint}"
-        reader.problem(reader.table.place, reader.table.path, message)
+        reader.problem(reader.table.place, reader.table.path, message, f"transforms.{node}")
     rows: tuple[Mapping[str, Any], ...] | None = None
+    places: dict[str, Place] = {}
     if reader.has("rows"):
-        rows = tuple(plain(table) for table in reader.tables("rows"))
+        tables = reader.tables("rows")
+        rows = tuple(plain(table) for table in tables)
+        for table in tables:
+            places = {**table.key_places, **places}
     count = reader.number("count")
     if rows is None and not reader.has("count"):
         reader.problem(reader.table.place, reader.table.path, "expected `rows` or `count`")
@@ -84,4 +94,6 @@ def _expectation(node: str, reader: Reader, pipeline: Pipeline) -> Expectation:
         rows=rows,
         count=count,
         is_subset=reader.choice("columns") == "subset",
+        path=reader.table.path,
+        places=places,
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pipelines.base.errors import Place, Problem
+from pipelines.config.gaps import Gaps
 from pipelines.config.keywords import WORDS
 from pipelines.config.loader import Table
 from pipelines.config.output_paths import place_in
@@ -72,15 +73,16 @@ def _with_brokers(pipeline: Pipeline, sink: Sink) -> Sink:
     return replace(sink, topic=replace(sink.topic, bootstrap=source.bootstrap, security=security))
 
 
-def topic_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
-    """Record the problems of the topics that a pipeline writes."""
+def topic_problems(pipeline: Pipeline, tree: Table, gaps: Gaps) -> Iterator[Problem]:
+    """Record the problems of the topics that a pipeline writes. `gaps`: those of its sources."""
     for sink in pipeline.sinks.values():
         target = sink.topic
         if target is None:
             continue
         place, path = place_in(tree, "sinks", sink.name, "bootstrap")
         sources = _sources_of(pipeline, sink)
-        if not target.bootstrap and sources and not path.endswith(".bootstrap"):
+        is_known = not (sources and gaps.covers(f"sources.{sources[0].name}.bootstrap"))
+        if not target.bootstrap and sources and is_known and not path.endswith(".bootstrap"):
             message = f"`bootstrap` is missing: source `{sources[0].name}` has no brokers"
             yield Problem(place=place, path=path, message=message)
         stateful = stateful_of(pipeline, sink)
@@ -104,6 +106,13 @@ def columns_named(sink: Sink) -> Iterator[tuple[str, Place]]:
     """(column, place) of each input column that a topic sink names."""
     if sink.topic is not None and sink.topic.key:
         yield sink.topic.key, sink.topic.key_place
+
+
+def record_columns(sink: Sink) -> tuple[str, ...]:
+    """The columns of the records that a topic sink writes; none for a table."""
+    if sink.topic is None:
+        return ()
+    return ("key", "value") if sink.topic.key else ("value",)
 
 
 def reads(source: Source, target: SinkTopic) -> bool:

@@ -9,22 +9,25 @@ are found before any is raised.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipelines.base.errors import ConfigError, Place, Problem
 from pipelines.base.variables import Variables
 from pipelines.config.checks import checks_of
+from pipelines.config.gaps import Gaps, gaps_of
 from pipelines.config.keywords import WORDS
-from pipelines.config.loader import Scalar, Table, load_all
+from pipelines.config.loader import Items, Scalar, Table, load_all
 from pipelines.config.lookup import is_lookup, lookup_of, lookup_problems
 from pipelines.config.metrics import metrics_of
-from pipelines.config.output_paths import folder, path_problems
+from pipelines.config.output_paths import folder, path_problems, place_in
+from pipelines.config.params import params_of, with_params
 from pipelines.config.python_function import function_of
-from pipelines.config.section import NAME, Reader, nearest, shown
+from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.sink import sink_of
 from pipelines.config.source import group_problems, source_of
+from pipelines.config.spelling import nearest_word
 from pipelines.config.start_stop import stop_problems
 from pipelines.config.tests import cases_of
 from pipelines.config.topic import topic_problems, with_brokers
@@ -110,6 +113,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     if not NAME.fullmatch(name):
         top.wrong_at("name", f"`{name}` is not a name: expected a-z, 0-9 and _")
     _environments(top)
+    _variables(top)
     spark = top.section_of("spark")
     conf = spark.table_of("conf") if spark else None
     readers = top.named_tables("sources")
@@ -145,10 +149,11 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     _check_wiring(pipeline, tree, problems)
     problems.extend(group_problems(sources, tree))
     problems.extend(stop_problems(sources, every_ms, tree))
-    problems.extend(topic_problems(pipeline, tree))
+    problems.extend(topic_problems(pipeline, tree, gaps_of(problems)))
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
+    pipeline = with_params(pipeline, params_of(top))
     problems.extend(lookup_problems(pipeline, tree))
-    problems.extend(watermark_problems(pipeline, tree))
+    problems.extend(watermark_problems(pipeline, tree, gaps_of(problems)))
     problems.extend(path_problems(pipeline, tree))
     return replace(pipeline, cases=cases_of(top, pipeline))
 
@@ -164,6 +169,13 @@ def _environments(top: Reader) -> None:
         if not isinstance(node, Table):
             message = f"expected a mapping with what differs there; found {shown(node)}"
             top.problem(node.place, node.path, message)
+
+
+def _variables(top: Reader) -> None:
+    table = top.table_of("vars")
+    for node in table.nodes.values() if table else ():
+        if not isinstance(node, Scalar):
+            top.problem(node.place, node.path, f"expected a text, found {shown(node)}")
 
 
 def _checkpoint(spark: Reader | None) -> str:
@@ -189,7 +201,7 @@ def _transform(name: str, reader: Reader) -> Transform:
         inputs=inputs,
         said=reader.placed("python" if is_python else "sql"),
         function=function_of(reader, inputs) if is_python else None,
-        watermarks=watermarks_of(reader, inputs),
+        watermarks=watermarks_of(reader),
     )
 
 
@@ -250,33 +262,21 @@ def _restart(top: Reader) -> Restart | None:
 
 
 def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> None:
-    known = [*pipeline.sources, *pipeline.lookups, *pipeline.transforms]
     before = len(problems)
 
-    def place(section: str, name: str, key: str) -> tuple[Place, str]:
-        table = tree.nodes[section]
-        entry = table.nodes.get(name) if isinstance(table, Table) else None
-        node = entry.nodes.get(key, entry) if isinstance(entry, Table) else table
-        return node.place, node.path
-
     def note(section: str, name: str, key: str, message: str) -> None:
-        at, path = place(section, name, key)
+        at, path = place_in(tree, section, name, key)
         problems.append(Problem(place=at, path=path, message=message))
 
     for name in {*pipeline.sources, *pipeline.lookups} & pipeline.transforms.keys():
         note("transforms", name, "", f"`{name}` is a source already")
-    for section, users in (
-        ("transforms", {t.name: t.inputs for t in pipeline.transforms.values()}),
-        ("sinks", {s.name: (s.input,) for s in pipeline.sinks.values() if s.input}),
-    ):
-        for name, inputs in users.items():
-            for wanted in inputs:
-                if wanted not in known:
-                    hint = nearest(wanted, known) or f"; expected one of: {', '.join(known)}"
-                    note(section, name, "inputs", f"no source or transform `{wanted}`{hint}")
+    problems.extend(_unknown_inputs(pipeline, tree, gaps_of(problems)))
     for name in _in_circles(pipeline):
         note("transforms", name, "inputs", f"`{name}` is its own input, directly or through others")
-    if len(problems) > before:
+    gaps = gaps_of(problems)
+    if len(problems) > before or any(
+        gaps.touches(f"transforms.{name}.watermark") for name in pipeline.transforms
+    ):
         # The lineage of a broken graph is incomplete: further problems would be consequences.
         return
     for sink in pipeline.sinks.values():
@@ -287,6 +287,51 @@ def _check_wiring(pipeline: Pipeline, tree: Table, problems: list[Problem]) -> N
                 "transform that joins them, with a `watermark` of each"
             )
             note("sinks", sink.name, "inputs", message)
+
+
+def _unknown_inputs(pipeline: Pipeline, tree: Table, gaps: Gaps) -> Iterator[Problem]:
+    """A problem for each name among the inputs that nothing defines, at its first use.
+
+    If several inputs have the name and nothing uses a similar one, that one is misspelt, where it
+    is defined.
+    """
+    known = [*pipeline.sources, *pipeline.lookups, *pipeline.transforms]
+    users: dict[str, list[tuple[str, str]]] = {}
+    for transform in pipeline.transforms.values():
+        for name in transform.inputs:
+            users.setdefault(name, []).append(("transforms", transform.name))
+    for sink in pipeline.sinks.values():
+        if sink.input:
+            users.setdefault(sink.input, []).append(("sinks", sink.name))
+    for name, of in users.items():
+        if name in known or gaps.has_name(name, "sources", "transforms"):
+            continue
+        close = nearest_word(name, known)
+        defined = next((s for s in ("transforms", "sources") if _has(tree, s, close)), "")
+        if close and close not in users and len(of) > 1 and defined:
+            place, path = place_in(tree, defined, close)
+            message = f"no input is `{close}`, but {len(of)} are `{name}`: did you mean `{name}`?"
+        else:
+            place, path = _place_of_input(tree, *of[0], name)
+            hint = f"; did you mean `{close}`?" if close else ""
+            hint = hint or f"; expected one of: {', '.join(known)}"
+            message = f"no source or transform `{name}`{hint}"
+        yield Problem(place=place, path=path, message=message, about=f"transforms.{name}")
+
+
+def _place_of_input(tree: Table, section: str, node: str, name: str) -> tuple[Place, str]:
+    table = tree.nodes.get(section)
+    said = table.nodes.get(node) if isinstance(table, Table) else None
+    inputs = said.nodes.get("inputs") if isinstance(said, Table) else None
+    for each in inputs.nodes if isinstance(inputs, Items) else ():
+        if isinstance(each, Scalar) and each.text == name:
+            return each.place, each.path
+    return place_in(tree, section, node, "inputs")
+
+
+def _has(tree: Table, section: str, name: str | None) -> bool:
+    table = tree.nodes.get(section)
+    return isinstance(table, Table) and name in table.nodes
 
 
 def _in_circles(pipeline: Pipeline) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.base.errors import Problem
+from pipelines.config.gaps import Gaps
 from pipelines.config.loader import Table
 from pipelines.config.output_paths import place_in
 from pipelines.config.section import Reader, nearest
@@ -18,16 +19,12 @@ from pipelines.model.pipeline import Action, Pipeline, Sink, Transform
 from pipelines.model.watermark import Watermark
 
 
-def watermarks_of(reader: Reader, inputs: tuple[str, ...]) -> tuple[Watermark, ...]:
+def watermarks_of(reader: Reader) -> tuple[Watermark, ...]:
     """The watermarks of a transform, in file order."""
     if not reader.has("watermark"):
         return ()
     found = []
     for name, each in reader.named_tables("watermark").items():
-        if name not in inputs:
-            hint = nearest(name, inputs) or f"; expected one of: {', '.join(inputs)}"
-            message = f"`{name}` is not among the transform's inputs{hint}"
-            reader.problem(each.table.place, each.table.path, message)
         column, delay_ms = each.text("column", required=True), each.duration_ms("delay")
         if column and delay_ms is not None:
             found.append(
@@ -42,10 +39,11 @@ def watermarks_of(reader: Reader, inputs: tuple[str, ...]) -> tuple[Watermark, .
     return tuple(found)
 
 
-def watermark_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
+def watermark_problems(pipeline: Pipeline, tree: Table, gaps: Gaps) -> Iterator[Problem]:
     """Record the features that do not work with a stateful transform."""
     for transform in pipeline.transforms.values():
-        if transform.watermarks:
+        if transform.watermarks and not gaps.touches(f"transforms.{transform.name}.watermark"):
+            yield from _of_no_input(pipeline, transform, tree)
             for key, message in _of_transform(pipeline, transform):
                 yield _problem(tree, "transforms", transform.name, key, message)
     for sink in pipeline.sinks.values():
@@ -57,11 +55,24 @@ def watermark_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
     yield from _of_checks(pipeline, tree)
 
 
+def _of_no_input(pipeline: Pipeline, transform: Transform, tree: Table) -> Iterator[Problem]:
+    """Watermarks of what is not an input, unless a misspelt input may be meant."""
+    known = {*pipeline.sources, *pipeline.lookups, *pipeline.transforms}
+    inputs = transform.inputs
+    for mark in transform.watermarks:
+        if mark.input not in inputs and inputs and known.issuperset(inputs):
+            hint = nearest(mark.input, inputs) or f"; expected one of: {', '.join(inputs)}"
+            place, path = place_in(tree, "transforms", transform.name, "watermark", mark.input)
+            message = f"`{mark.input}` is not among the transform's inputs{hint}"
+            yield Problem(place=place, path=path, message=message)
+
+
 def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[str, str]]:
     if transform.function:
         yield "python", "a function cannot be stateful: expected `sql` with `watermark`"
-    without = [n for n in transform.inputs if n not in {w.input for w in transform.watermarks}]
-    if without:
+    marked = {w.input for w in transform.watermarks}
+    without = [name for name in transform.inputs if name not in marked]
+    if without and marked <= {*transform.inputs}:
         yield "watermark", f"expected column and delay of each input; missing: {', '.join(without)}"
     names = [name for name in lineage(pipeline, transform.name)[1] if name != transform.name]
     for name in names:

@@ -29,7 +29,7 @@ def judgement(plan: SourcePlan) -> str:
     said: list[Any] = [
         _METHOD,
         _of_decode(source.decode),
-        [[check.name, check.on, check.expr.text] for check in plan.sending],
+        [[check.name, check.on, check.expr.bound] for check in plan.sending],
         {each.name: _of_transform(each) for each in plan.judged_in},
     ]
     if source.decode_key is not None:
@@ -40,7 +40,7 @@ def judgement(plan: SourcePlan) -> str:
 def _of_transform(transform: Transform) -> str | list[str]:
     """A function counts with its whole file, because it may call other functions there."""
     function = transform.function
-    return [function.name, function.source] if function else transform.said.text
+    return [function.name, function.source] if function else transform.said.bound
 
 
 def _of_decode(how: Decode | None) -> list[Any] | None:

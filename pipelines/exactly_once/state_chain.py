@@ -83,7 +83,7 @@ def made_by(transform: Transform, inputs: Mapping[str, Mapping[str, str]]) -> di
     """The definition of a state, as each commit stores it. `inputs`: their columns' types."""
     return {
         "transform": transform.name,
-        "sql": " ".join(transform.said.text.split()),
+        "sql": " ".join(transform.said.bound.split()),
         "watermark": {w.input: [w.column, w.delay_ms] for w in transform.watermarks},
         "inputs": {name: dict(columns) for name, columns in inputs.items()},
     }

@@ -202,7 +202,7 @@ def _code(pipeline: Pipeline, sinks: Collection[Sink], missing: Collection[str])
         transform = pipeline.transforms[name]
         inputs = {one: (names.of(one), one not in lookups) for one in transform.inputs}
         conditions = _conditions(pipeline, name)
-        parts.append(sql_view(names.of(name), inputs, transform.said.text, conditions))
+        parts.append(sql_view(names.of(name), inputs, transform.said.bound, conditions))
     for sink in sinks:
         view = names.of(sink.input)
         if sink.table:
@@ -216,7 +216,7 @@ def _code(pipeline: Pipeline, sinks: Collection[Sink], missing: Collection[str])
 
 def _conditions(pipeline: Pipeline, node: str) -> list[str]:
     checks: tuple[Check, ...] = checks_on(pipeline, [node])
-    return [check.expr.text for check in checks if check.leaves_out]
+    return [check.expr.bound for check in checks if check.leaves_out]
 
 
 def _imports(head: list[str]) -> str:

@@ -14,10 +14,14 @@ from dataclasses import replace
 from pipelines.base.errors import Place, Problem
 from pipelines.base.variables import Variables
 from pipelines.config.environments import compose, environments
+from pipelines.config.gaps import Gaps, gaps_of
 from pipelines.config.section import nearest
 from pipelines.config.source_positions import place_at
-from pipelines.config.topic import columns_named
+from pipelines.config.spelling import correct
+from pipelines.config.topic import columns_named, record_columns
 from pipelines.config.validate import Examined, examine, read_text
+from pipelines.lint.expectations import expectation_problems
+from pipelines.lint.parameters import parameter_problems
 from pipelines.lint.row_by_row import row_by_row_findings
 from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
 from pipelines.lint.warnings import notices
@@ -29,6 +33,8 @@ from pipelines.transforms.join_bounds import why_unbounded
 from pipelines.transforms.scd2 import OWN
 from pipelines.transforms.upsert import MARK
 
+_SHAPING = ("type", "mode", "key", "keys", "aggregate", "order_by", "delete_when", "on_delete")
+"""Keywords of a sink that decide which columns it writes."""
 _BYTES_OF_SOURCE = ("key", "topic", "partition", "offset", "timestamp", "timestamptype")
 
 
@@ -40,12 +46,18 @@ def lint_file(
     Secrets are not read. A variable that only another environment needs may be missing. Raises
     ConfigError for invalid YAML, WrongUsageError for an unknown environment.
     """
-    text, name = read_text(file), os.fspath(file)
+    return lint_text(read_text(file), os.fspath(file), env, environment)
+
+
+def lint_text(
+    text: str, name: str, env: Mapping[str, str], environment: str | None = None
+) -> Examined:
+    """The same for a file's text. `name`: the file, from whose folder other files are read."""
     first = _linted(text, name, Variables(env=env, with_secrets=False), environment)
     if environment is not None:
         return first
     problems = dict.fromkeys(first.problems)
-    for other in environments(compose(text, name)):
+    for other in environments(correct(compose(text, name), name)[0]):
         variables = Variables(env=env, with_secrets=False, must_exist=False)
         problems.update(dict.fromkeys(_linted(text, name, variables, other).problems))
     return Examined(pipeline=first.pipeline, problems=list(problems))
@@ -54,21 +66,28 @@ def lint_file(
 def _linted(text: str, file: str, variables: Variables, environment: str | None) -> Examined:
     examined = examine(text, file, variables, environment)
     pipeline = examined.pipeline
-    problems = [*examined.problems, *notices(pipeline), *_column_problems(pipeline)]
+    gaps = gaps_of(examined.problems)
+    problems = [*examined.problems, *notices(pipeline, gaps), *_column_problems(pipeline, gaps)]
+    if not gaps.touches("params") and not gaps.of_sql:
+        problems += parameter_problems(pipeline)
     return Examined(pipeline=pipeline, problems=problems)
 
 
-def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
+def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
     made: dict[str, Columns] = {
-        name: columns_of_source(source) for name, source in pipeline.sources.items()
+        name: OPEN if gaps.covers(*_schema_paths(name)) else columns_of_source(source)
+        for name, source in pipeline.sources.items()
     }
-    made.update((n, columns_of_ddl(each.schema)) for n, each in pipeline.lookups.items())
+    for name, lookup in pipeline.lookups.items():
+        made[name] = OPEN if gaps.covers(*_schema_paths(name)) else columns_of_ddl(lookup.schema)
     for name in _in_order(pipeline):
         transform = pipeline.transforms[name]
         tables = {one: made.get(one, OPEN) for one in transform.inputs}
+        if gaps.covers(f"transforms.{name}.inputs") or not made.keys() >= tables.keys():
+            tables = {**made, **tables}  # an unknown input may be meant to be any of them
         for mark in transform.watermarks:
             yield from _watermark_problems(mark, made.get(mark.input, OPEN))
-        if len(transform.watermarks) > 1:
+        if len(transform.watermarks) > 1 and not gaps.touches(f"transforms.{name}.watermark"):
             wrong = why_unbounded(transform.said.text, [w.column for w in transform.watermarks])
             if wrong:
                 yield _problem(transform.said.place, transform.said.path, wrong)
@@ -76,7 +95,7 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
             made[name] = OPEN
             continue
         made[name], findings = columns_of_select(transform.said.text, tables)
-        if not transform.watermarks:
+        if not transform.watermarks and not gaps.touches(f"transforms.{name}.watermark"):
             lookups = [one for one in transform.inputs if one in pipeline.lookups]
             findings = (*findings, *row_by_row_findings(transform.said.text, lookups))
         for finding in findings:
@@ -84,8 +103,23 @@ def _column_problems(pipeline: Pipeline) -> Iterator[Problem]:
             yield _problem(place, transform.said.path, finding.message)
     for check in pipeline.checks.values():
         yield from _check_problems(check, made.get(check.on, OPEN))
+    written: dict[str, Columns] = {}
     for sink in pipeline.sinks.values():
-        yield from _sink_problems(sink, made.get(sink.input, OPEN))
+        columns = made.get(sink.input, OPEN)
+        if any(gaps.touches(f"sinks.{sink.name}.{word}") for word in _SHAPING):
+            written[sink.name] = OPEN
+            continue
+        written[sink.name] = _columns_of_table(sink, columns)
+        yield from _sink_problems(sink, columns)
+    yield from expectation_problems(pipeline, made, written, gaps)
+
+
+def _schema_paths(name: str) -> Iterator[str]:
+    """The paths of what a source's columns are made of."""
+    yield f"sources.{name}.schema"
+    for column in ("value", "key"):
+        for word in ("format", "schema", "message"):
+            yield f"sources.{name}.decode.{column}.{word}"
 
 
 def _in_order(pipeline: Pipeline) -> list[str]:
@@ -138,7 +172,10 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
 
 
 def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
-    """The columns of the sink's table for an input with these columns."""
+    """The columns of the sink's table or records for an input with these columns."""
+    of_records = record_columns(sink)
+    if of_records:
+        return Columns(dict.fromkeys(of_records, SCALAR))
     if sink.merges:
         names = (*sink.keys, *(each.column for each in sink.aggregates))
         return Columns({name.lower(): SCALAR for name in names})

@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.base.errors import Problem
+from pipelines.config.gaps import Gaps
 from pipelines.model.lineage import inputs_of, lineage
 from pipelines.model.pipeline import Pipeline
 from pipelines.spark.settings import why_unknown
 
 
-def notices(pipeline: Pipeline) -> Iterator[Problem]:
+def notices(pipeline: Pipeline, gaps: Gaps = Gaps()) -> Iterator[Problem]:
     """Settings that neither Spark nor Delta has, and nodes outside of every sink's lineage."""
     for key, place in pipeline.conf_places.items():
         why = why_unknown(key)
         if why:
             yield Problem(place=place, path=f"spark.conf.{key}", message=why, stops_run=False)
+    if gaps.of_graph:
+        return  # a node may have its use in what could not be read
     used: set[str] = set()
     for sink in pipeline.sinks.values():
         sources, transforms = lineage(pipeline, sink.input)

@@ -17,6 +17,7 @@ from pipelines.base.errors import Place
 from pipelines.model.dead_letter_threshold import Threshold
 from pipelines.model.lookup import Lookup
 from pipelines.model.maintenance import Upkeep
+from pipelines.model.parameters import Value, bound
 from pipelines.model.retry_policy import Restart
 from pipelines.model.schema_evolution import Evolution
 from pipelines.model.test_case import Case, Record
@@ -30,12 +31,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A text and its place in the file. `written`: the text in the file, "" if it differs."""
+    """A text and its place in the file. `written`: as it is in the file, with quotes; `raw`: before
+    the replacement of `${...}`; `params`: the values of those that the text names, as SQL."""
 
     text: str
     place: Place
     path: str
     written: str = field(default="", repr=False)
+    raw: str = field(default="", repr=False)
+    params: tuple[tuple[str, Value], ...] = ()
+
+    @property
+    def bound(self) -> str:
+        """The text with a literal for each parameter."""
+        return bound(self.text, dict(self.params))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A value of the file's `params`, and the place of its name."""
+
+    value: Value
+    place: Place
+    path: str
 
 
 class Format(Enum):
@@ -374,6 +392,7 @@ class Pipeline:
     metrics: HostPort | None = None
     metrics_table: str | None = None
     json_log: bool = False
+    params: Mapping[str, Parameter] = field(default_factory=dict)
     cases: tuple[Case, ...] = ()
     environment: str | None = None
     secrets: frozenset[str] = field(default=frozenset(), repr=False)

@@ -26,13 +26,16 @@ class Record:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """The expected rows of a node, or the expected dead letters. `rows`: None if only their number
-    is checked. `is_subset`: columns that no row names may have any value."""
+    is checked. `is_subset`: columns that no row names may have any value. `places`: column → the
+    place of its first use."""
 
     node: str
     place: Place
     rows: tuple[Mapping[str, Any], ...] | None = None
     count: int | None = None
     is_subset: bool = False
+    path: str = ""
+    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

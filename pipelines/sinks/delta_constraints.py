@@ -20,7 +20,7 @@ def constraints_due(spark: SparkSession, sink: Sink, path: str) -> Due:
     """The constraints that the table lacks. Raises RunError if it has another one of a name."""
     if not sink.constraints:
         return ()
-    wants = {name: condition.text for name, condition in sink.constraints.items()}
+    wants = {name: condition.bound for name, condition in sink.constraints.items()}
     found = due(delta_tables.settings_of(spark, path), wants)
     if isinstance(found, str):
         raise RunError(f"sink `{sink.name}`: {sink.told} {found}")

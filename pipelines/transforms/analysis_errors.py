@@ -93,7 +93,7 @@ def refuse_no_condition(condition: Placed, rows: DataFrame) -> str:
 
     place, path = condition.place, condition.path
     try:
-        asked: Any = rows.select(F.expr(condition.text))
+        asked: Any = rows.select(F.expr(condition.bound))
         kind = asked.schema.fields[0].dataType.simpleString()
     except PySparkException as error:
         raise complaint(place, path, error) from error

@@ -49,7 +49,7 @@ def failing(check: Check) -> Column:
     """A column that is true for rows that fail the check."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return ~F.coalesce(F.expr(check.expr.text), F.lit(False))
+    return ~F.coalesce(F.expr(check.expr.bound), F.lit(False))
 
 
 def kept(frame: DataFrame, checks: Iterable[Check]) -> DataFrame:

@@ -182,7 +182,7 @@ def _selected(session: SparkSession, transform: Transform) -> DataFrame:
 
     said = transform.said
     try:
-        made = session.sql(said.text)
+        made = session.sql(said.bound)
         _ = made.schema
     except PySparkException as error:
         raise complaint(said.place, said.path, error, transform.inputs) from error

@@ -47,7 +47,7 @@ def with_flag(frame: DataFrame, sink: Sink) -> DataFrame:
     flag, condition = flag_of(sink), sink.latest.delete_when
     if flag is None or condition is None:
         return frame
-    return frame.withColumn(flag, F.coalesce(F.expr(condition.text), F.lit(False)))
+    return frame.withColumn(flag, F.coalesce(F.expr(condition.bound), F.lit(False)))
 
 
 def latest_of(frame: DataFrame, sink: Sink) -> DataFrame:

@@ -57,7 +57,7 @@ SINK_CASES = {
     ),
     "unknown input": (
         ("inputs: [clean]", "inputs: [claen]"),
-        "f.yaml:14:32: sinks.lake.inputs: no source or transform `claen`; did you mean `clean`?",
+        "f.yaml:14:33: sinks.lake.inputs[0]: no source or transform `claen`; did you mean `clean`?",
     ),
     "two inputs": (
         ("inputs: [clean]", "inputs: [clean, raw]"),

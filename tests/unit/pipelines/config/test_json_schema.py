@@ -65,6 +65,7 @@ def test_the_schema_is_one():
         GOOD.replace(SINK, UPSERT.replace("[at, _offset]", "at")),
         GOOD + ENVIRONMENTS,
         GOOD + CHECKS,
+        GOOD + "x-any: { thing: [at, all] }\n",
         GOOD.replace("topics: [orders]", 'topics: [orders]\n    limit: { rows: "${N:-5}" }'),
         GOOD.replace("topics: [orders]", "topics: [orders]\n    start: { group: g1 }"),
         GOOD.replace("topics: [orders]", "topics: [o]\n    start: { offsets: { o: { 0: 5 } } }"),

@@ -69,7 +69,7 @@ def test_expectations_are_rows_or_a_number():
         ("columns: subset", "columns: some", "expected all or subset; found `some`"),
         ("2026-01-02T03:04:05Z", "noon", "expected a time such as 2026-01-01T00:00:00Z; found `n"),
         ("[ { id: 1, name: null } ]", "[1]", "tests[0].expect.clean.rows[0]: expected a mapping; "),
-        ("    given:", "    givn:", "`given` is missing; expected a mapping of source: list"),
+        ("    given:", "    givn:", "tests[0].givn: unknown key `givn`; did you mean `given`?"),
         ("tests:\n  - name: one", "tests:\n  - name: one\n    given: {}\n    expect: {}\n"
          "  - name: one", "tests[1].name: `one` is listed twice"),
     ],
