@@ -124,6 +124,8 @@ def _describe_classic(
         e.describe_groups.DescribeGroupsRequest(groups=(group,)),
         lambda r: _group_error(group, r.groups[0].error_code, ErrorCode.group_id_not_found),
     )
+    # DescribeGroups 6 (KIP-1043) has an error for an unknown group, older versions call it Dead:
+    # the caller gets Dead from any broker.
     described = response.groups[0]
     is_missing = described.error_code is ErrorCode.group_id_not_found
     return GroupDescription(

@@ -127,6 +127,8 @@ def commit_offsets(
     """Store the next offset to read per partition. Raises KafkaError if `committer` is refused."""
     attempts = session.start(now_ms, deadline_ms, "commit offsets")
     yield from _know_topics(session, attempts, offsets)
+    # Both the name and the id of each topic: the version is chosen later, and 10 and above encode
+    # the id only, older ones the name only.
     entities = e.offset_commit
     topics = tuple(
         entities.OffsetCommitRequestTopic(

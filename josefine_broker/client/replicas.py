@@ -80,6 +80,8 @@ def reassign(
             for topic, indexes in by_topic(targets).items()
         ),
     )
+    # A new topic may be unknown for a moment, which other operations wait out. Here the user names
+    # an existing one: an unknown one is a typing error, reported at once.
     attempts = session.start(now_ms, deadline_ms, "reassign", unknown_is_final=True)
     call = Call(node=CONTROLLER, api_key=apis.ALTER_PARTITION_REASSIGNMENTS, request=request)
     response, _ = yield from ask_until(attempts, call, _whole)
@@ -132,6 +134,8 @@ def elect_leaders(
     )
     attempts = session.start(now_ms, deadline_ms, "elect leaders", unknown_is_final=True)
     call = Call(node=CONTROLLER, api_key=apis.ELECT_LEADERS, request=request)
+    # `ask_until` does not do: the refusal does not name the controller, so every attempt has to
+    # refresh the metadata first.
     while True:
         yield from refresh(session, attempts, ())
         response, now_ms = yield from ask(attempts, call)

@@ -117,6 +117,8 @@ class EngineHost:
         """Set after each round of work."""
         self._is_due = False
         self._stopped = False
+        # The lambdas read `self.broker` when they are called: only `open` sets it, and the broker
+        # needs this transport.
         self.transport = RaftTransport(
             hello=lambda to: self.broker.hello(to),
             book=self._book,

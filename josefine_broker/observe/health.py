@@ -69,6 +69,7 @@ def health_checks(
             return Check(ok=False, detail=leaving(ctx.storage.trouble))
         return Check(ok=False, detail=broker.describe_wait())
 
+    # The order is that of causes: a stopped process explains every failure below it.
     return {
         "process": process,
         "listeners": listeners,

@@ -65,6 +65,8 @@ def _encode_response_flexible(
             out += _INT32.pack(part.preferred_read_replica)
             records = part.records
             p.write_compact_count(out, -1 if records is None else sum(map(len, records)))
+            # The records' buffers go out as they are, without a copy; what follows them starts a
+            # new buffer.
             if records:
                 buffers += records
                 out = bytearray()

@@ -45,6 +45,7 @@ def check(
 
     loaded = load_config(file, os.environ)
     warned = tuple(each.what for each in exposures(loaded))
+    # Certificates and keys are on the broker's host: --no-files is for a check elsewhere, as in CI.
     if not no_files:
         trouble, of_files = look_at_files(loaded, os.environ, time.time_ns() // 1_000_000)
         if trouble:

@@ -42,6 +42,8 @@ def verify(
     from josefine_broker.host.disk.data_dir import DataDirError, DataDirLock
 
     directories = _partition_directories(data_dir, topic)
+    # A running broker appends to the last segment and deletes old ones: verified at the same
+    # time, a half written batch would look like damage.
     try:
         lock = DataDirLock(data_dir)
     except DataDirError as error:

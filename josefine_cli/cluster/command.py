@@ -229,6 +229,8 @@ def _own_words(view: View | None) -> dict[str, Any]:
 def _print_status(found: Survey, wrong: list[str]) -> None:
     best, counts = found.best, found.best["counts"]
     raft = best["raft"]
+    # Without the first block there is no cluster id and no image: the table would be empty, and its
+    # counts of 0 would look healthy.
     if not found.formed:
         for each in wrong:
             print(f"problem: {each}")
@@ -324,6 +326,8 @@ def list_partitions(
     """
     view = first_view(admin_urls(admin, directory))
     found = view["partitions"]
+    # Only a missing topic is an error. That no partition matches the other filters is the answer a
+    # script hopes for.
     if topic is not None:
         found = [each for each in found if each["topic"] == topic]
         if not found:

@@ -113,6 +113,8 @@ def elect(
         topic = tps[0].topic
         leaders = client.metadata([topic]).topics[topic].partitions
     words = {tp: f"led by {leaders[tp.partition].leader}" for tp in tps}
+    # ELECTION_NOT_NEEDED means that the wanted leader leads: for the user that is success, so that
+    # the command may be repeated.
     settled = {tp: None if _not_needed(error) else error for tp, error in outcomes.items()}
     words |= {tp: f"{words[tp]} already" for tp, error in outcomes.items() if _not_needed(error)}
     _print_outcomes(settled, words, as_json)
@@ -148,6 +150,7 @@ def remove(
             hint = command_for(f"partitions --broker {broker}", directory)
             lists = f"; {hint} lists them" if bootstrap is None else ""
             raise _with_topics(error, client, broker, lists) from error
+    # Only after the controller has agreed: a refused removal must leave the process running.
     cluster = local_cluster(directory) if bootstrap is None else None
     if cluster is not None and broker in cluster.brokers:
         cluster.stop([broker])

@@ -82,6 +82,8 @@ def dashboard(
     pipelines = _pipelines(pipeline, environment) if pipeline else None
     if where.host not in ("127.0.0.1", "::1", "localhost"):
         note(f"everyone who reaches {listen} sees every record that these credentials may read")
+    # The token is made here and only printed: a page from elsewhere in the same browser can send
+    # requests to this port, and cannot know it.
     token = secrets.token_urlsafe(TOKEN_BYTES) if allow_changes else None
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(where, brokers, urls, pipelines, token, tls))
@@ -135,6 +137,8 @@ async def _serve(
     watcher = Watcher(urls, asking, lambda url: http_headers(url, os.environ))
     await watcher.start()
     served = application(watcher, lambda: connect(brokers), where.host, pipelines, token)
+    # An event, not an exception out of the signal: the viewers' streams and the watcher are closed
+    # in order.
     runner = web.AppRunner(
         served, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
     )

@@ -72,6 +72,8 @@ def application(
     app = web.Application(middlewares=[guarded], client_max_size=BODY_BYTES_MAX)
     for path, (name, kind) in FILES.items():
         app.router.add_get(path, _file(PAGE / name, kind))
+    # Each viewer holds a stream, each look at records fetches from brokers. Both are bounded: a
+    # forgotten tab or eager reloads must not load the cluster.
     lookers = asyncio.Semaphore(LOOKERS_MAX)
     browsing = asyncio.Semaphore(1)
 

@@ -228,6 +228,7 @@ def consume(
     progress = Progress("read")
     with connect(bootstrap_of(bootstrap)) as client, StopSignals() as stop:
         positions = _all_of(client, topic)
+        # Bound by the ends at the start, so that a bench under load ends.
         while not positions.finished and stop.number is None:
             asked_s = time.perf_counter()
             fetched = client.fetch(

@@ -98,6 +98,8 @@ def strategies(
     address = bootstrap_of(bootstrap, directory)
     run = random.randrange(1 << 32)
     found = []
+    # A new client for each strategy, and another for reading: neither inherits connections or
+    # retries from one that met a killed broker. The marker tells the run's records from others.
     for acks in NAMES:
         with connect(address) as client:
             count = client.partition_count(topic)
@@ -198,6 +200,8 @@ def _tell(found: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    # "in doubt" and "lost" are separate columns: an unanswered write may be stored, only an
+    # acknowledged one that is absent breaks a promise.
     print_table(
         (
             "acks",

@@ -59,6 +59,7 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
     ):
         bar = progress.add_task("produce    ", total=FLIGHTS)
         for event in read_events(data_set, totals):
+            # A full queue is back-pressure, not a failure: serve deliveries until it has room.
             while True:
                 try:
                     producer.produce(topic, event.value, event.key, on_delivery=on_delivery)

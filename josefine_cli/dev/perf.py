@@ -41,6 +41,8 @@ def perf(
         after, took = samples_of(ask_text(url, "/metrics")), time.monotonic() - began
     except ValueError as error:
         raise UserError(f"{url}/metrics is not what a broker answers") from error
+    # Two samples, because a broker's counters only grow: their difference is the rate now, not the
+    # mean since its start.
     between = Between(before, after, took)
     whole, apis = between.whole(), between.apis()
     if as_json:

@@ -202,6 +202,7 @@ def delete(
     josefine journal delete accounts alice --to 100
     josefine journal delete accounts alice --all --yes
     """
+    # Deleting everything has to be said: a forgotten --to must not mean "all".
     if (to is None) != everything:
         raise UsageError("give either --to NUMBER or --all")
     which = "all events" if to is None else f"the events up to {to}"

@@ -46,6 +46,8 @@ def move(
     """
     check_store(store)
     where = checked_addresses(bootstrap_of(bootstrap))
+    # Tests kill the move at named places through this variable; a misspelt one must not pass as a
+    # run without failures.
     try:
         at = armed(os.environ.get("JOSEFINE_FAIL"), MOVE_PLACES)
     except ValueError as error:

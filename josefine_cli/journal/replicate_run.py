@@ -80,6 +80,7 @@ async def replicate_all(bootstrap: str, prefix: str, asked: Asked) -> int | None
             tellings.append(telling)
             return work
 
+        # One topic's failure must not end the others: `Sharing` tries it again later.
         def tell_failed(topic: str, error: Exception) -> None:
             note(f"topic {topic} failed: {error}")
             if metrics is not None:

@@ -62,6 +62,8 @@ async def _status(
         delta = DeltaStore(store, topic, log.topic_id, partition_count=len(partitions))
         snapshot = await asyncio.to_thread(delta.snapshot, partitions)
         taken_back = await asyncio.to_thread(delta.taken_back, partitions)
+        # The store is read before the topic's ends: a commit in between makes the lag too large for
+        # a moment, never negative.
         ends = await log.end_offsets(partitions)
         starts = await log.start_offsets(partitions)
         stored_ends = {p: snapshot.replicated(p) or 0 for p in partitions}

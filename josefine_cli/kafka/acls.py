@@ -106,6 +106,7 @@ def add(
             "a rule names --user, --operation and one of --topic, --group, --transactional-id,"
             " --cluster"
         )
+    # One request for all operations, after all are parsed: a misspelt one adds no rule at all.
     acls = [
         Acl(
             kind,

@@ -126,6 +126,8 @@ def _run(
         latest = {tp: at.offset for tp, at in _listed(client, tps, LATEST).items()}
         starts = resolve(client, first, earliest, latest)
         ends = latest if last is None else resolve(client, last, earliest, latest)
+        # Without --follow the ends are those at the start: records that arrive meanwhile would keep
+        # the command from ending.
         positions = Positions()
         for tp in tps:
             begin = _begin(tp, starts[tp], earliest[tp], latest[tp], follow)
@@ -254,6 +256,8 @@ def _copy(
                         left -= 1
                         if left == 0:
                             return
+                # By batches, not by what was written: a marker or a compacted record has nothing to
+                # write, and the end after it would never be reached.
                 positions.advance(tp, part.records)
         if flush_each:
             sys.stdout.flush()

@@ -72,6 +72,7 @@ def upgrade(
             print("all features are at the highest level that all brokers support")
             return
         shown = _shown(levels, known)
+        # Only a permanent change asks; --dry-run changes nothing and must work without a terminal.
         if LASTING in levels and not dry_run:
             agree(f"{shown}: {LASTING} cannot be lowered again; continue?", yes, "raising it")
         client.run(

@@ -72,6 +72,7 @@ def list_groups(
     types = [_parse_type(each) for each in group_type or ()]
     with connect(bootstrap_of(bootstrap)) as client:
         found = client.run(lambda s, t, d: group_admin.list_groups(s, state or (), t, d, types))
+    # JSON has what brokers send, empty texts included; "-" is for the eye only.
     if as_json:
         print_json(
             [

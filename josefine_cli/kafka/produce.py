@@ -142,6 +142,7 @@ def produce(
     parse = _parser(input_format, key_separator)
     extra = parse_headers(header)
     with connect(bootstrap_of(bootstrap)) as client, _Source(file) as source, StopSignals() as stop:
+        # Asked only for its error: an unknown topic is reported before the first input is read.
         client.partition_count(topic)
         producer = BlockingProducer(
             client,

@@ -84,6 +84,8 @@ def set_quota(
         CONSUMER: consumer_byte_rate,
         REQUEST: request_percentage,
     }
+    # An absent option leaves its bound unchanged: AlterClientQuotas (KIP-546) alters only the keys
+    # that the request has.
     bounds = {key: float(value) for key, value in given.items() if value is not None}
     if not bounds:
         raise UsageError(f"name what to set: {', '.join(map(_option, KEYS))}")

@@ -74,6 +74,8 @@ def create(
         parse_configs(config),
     )
     with connect(bootstrap_of(bootstrap)) as client:
+        # An existing topic keeps its partition count: the output has the real one, not the
+        # requested one.
         created = True
         try:
             client.create_topics([topic])
@@ -166,6 +168,8 @@ def alter(
     if partitions is None and not changes:
         raise UsageError("nothing to alter: give --partitions, --config or --reset-config")
     with connect(bootstrap_of(bootstrap)) as client:
+        # Checked here: a broker accepts the reset of any name. Configurations go first, because
+        # partitions that were added before a refused one could not be taken away again.
         if reset_config:
             check_known(reset_config, client.describe_configs([name])[name], "--reset-config ")
         if changes:

@@ -81,6 +81,8 @@ def set_password(
     josefine users set alice --password-from file:alice.password
     """
     password = _password(password_from)
+    # The salt is chosen here: the request carries the salted password (KIP-554), so that the plain
+    # one never leaves this machine.
     salt = secrets.token_bytes(SALT_BYTES)
     with connect(bootstrap_of(bootstrap)) as client:
         client.run(

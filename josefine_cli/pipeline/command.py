@@ -41,6 +41,7 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     from pipelines.inspect.plan import plan as build
     from pipelines.run.session import session_of
 
+    # Spark's errors may quote settings, and so secrets.
     with hiding(pipeline):
         try:
             with session_of(pipeline) as spark:

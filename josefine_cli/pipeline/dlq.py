@@ -66,6 +66,7 @@ def show(
 
     with hiding(pipeline):
         found = read_summary(pipeline, many, every=every, env=os.environ)
+    # Only if the table cannot be read without a JVM: Spark takes seconds to start.
     if found is None:
         found = _read_with_spark(pipeline, many, every=every, as_json=as_json)
     counts, letters = found.counts, found.newest
@@ -121,6 +122,7 @@ def replay(
     josefine pipeline dlq replay orders.yaml --execute
     """
     pipeline = _read(file, environment, as_json)
+    # Refused before Spark starts, which takes seconds.
     for name in sink or ():
         if name not in pipeline.sinks:
             known = ", ".join(pipeline.sinks)

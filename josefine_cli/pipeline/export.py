@@ -48,6 +48,7 @@ def export(
     made = exported(examined.pipeline, has_secrets="${secret:" in text)
     if not made.files:
         raise RunError(f"{file}: no sink of it maps:\n" + "\n".join(made.missing))
+    # All are checked before the first is written: a refused export leaves no half of a pipeline.
     for name in made.files:
         if (sdp / name).exists():
             raise UsageError(f"{sdp / name} is there already: delete it, or choose another folder")

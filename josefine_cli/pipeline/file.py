@@ -127,6 +127,7 @@ def graph(
     from pipelines.inspect import graph as graphs
 
     draw = graphs.as_dot if dot else graphs.as_svg if svg else graphs.as_mermaid
+    # Without secrets: a graph shows none, and must be possible where they are not available.
     variables = Variables(env=os.environ, with_secrets=False)
     examined = examine(read_text(file), str(file), variables, environment)
     if examined.problems:

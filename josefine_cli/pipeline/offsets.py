@@ -118,6 +118,7 @@ def set_offsets(
     if (to is None) == (shift_by is None):
         raise UsageError("where to? Give one of --to and --shift-by")
     pipeline = pipeline_file.read(file, environment, as_json)
+    # Imported only here: reading the tables' logs is slow to import, and a usage error needs none.
     from josefine_cli.pipeline.sink_offsets import set_sinks, target_of
 
     target = target_of(to, shift_by, topic or ())

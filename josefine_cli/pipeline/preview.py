@@ -55,6 +55,7 @@ def preview(
     from pipelines.run.session import session_of
 
     with hiding(pipeline):
+        # Its error for an unknown node comes before Spark starts, which takes seconds.
         input_of(pipeline, node)
         try:
             with session_of(pipeline) as spark:

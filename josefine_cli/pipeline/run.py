@@ -124,6 +124,7 @@ def run(
         said = wishes(pipeline, side, rename or (), new_chain or (), on_data_loss is not None)
         refuse_unwritable(pipeline, os.environ)
         result = _run(pipeline, said)
+        # If only some sinks failed, the totals of the others are printed before the error.
         failure = together(result.failures.values())
         if failure is not None and len(result.failures) == len(pipeline.sinks):
             raise failure

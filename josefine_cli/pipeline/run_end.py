@@ -69,6 +69,7 @@ def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
             },
         )
         return
+    # Counts of 0 are left out below: the lines are for an operator, who looks for what is unusual.
     tell = partial(say, pipeline)
     how = "stopped on request" if result.interrupted else "done"
     if result.failures:

@@ -107,6 +107,7 @@ def set_sinks(
 ) -> bool:
     """Print the move of each sink's end, do it with `execute`; returns whether all are possible."""
     found = _look(pipeline, names)
+    # All are planned before the first is done: the moves are those of one look at the tables.
     planned = {each.sink.name: _moved(pipeline, each, target) for each in found}
     done = _do(pipeline, found, planned) if execute else {}
     report = []

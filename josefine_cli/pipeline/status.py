@@ -59,5 +59,6 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
             if each.unknown:
                 lines.append(f"    not known: {each.unknown}")
         print(hidden("\n".join(lines), pipeline.secrets))
+    # The exit status is for monitoring: unknown counts as bad, because silence is not health.
     if any(each.stops or each.unknown or each.failed for each in found):
         raise typer.Exit(EXIT_FAILED)

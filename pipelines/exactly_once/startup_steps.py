@@ -54,6 +54,8 @@ def opening(
     the two steps would lose its offset otherwise. `reconcile` accepts both states as equal.
     """
     tip, anchor, passes, start = settled.tip, None, None, settled
+    # `tip` moves along with each commit planned here: the next one has the transaction version
+    # after it.
     if lost:
         known = tip.reached.ends if tip else {}
         if at.ends.keys() - known.keys():

@@ -66,6 +66,9 @@ def stopped_at_start(
     said = f"committed {offsets(committed.end.ends if committed else None)}"
     said += f", planned {offsets(planned.end.ends if planned else None)}"
     lines.append(f"  checkpoint {folder}: {said if checkpoint else 'there is none'}")
+    # The way out that comes first is the only one offered: a shorter topic is mostly a broker that
+    # has not recovered, and skipping records for it could lose them. A state has no second copy, so
+    # the general ways out would destroy it.
     if stop.verdict is Verdict.TOPIC_SHORTER:
         return _of(table, "\n".join([*lines, "Run again when the brokers are well."]))
     if stateful:

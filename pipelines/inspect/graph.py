@@ -75,6 +75,8 @@ def graph_of(pipeline: Pipeline, live: Mapping[str, str] = NOTHING_LIVE) -> Grap
                 column=column,
             )
         )
+    # All sinks are in one last column, however deep their transforms: one sees at a glance where
+    # the pipeline ends.
     last = max(columns.values(), default=0) + 1
     for sink in pipeline.sinks.values():
         told = f"{_mode(sink)} {sink.told or '?'}"
@@ -192,6 +194,8 @@ def as_svg(graph: Graph) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
     ]
+    # Edges first: SVG paints in document order, so a line that skips a column passes behind the
+    # boxes in between.
     for one, other in graph.edges:
         (x1, y1), (x2, y2) = places[one], places[other]
         x1, y1, y2 = x1 + _WIDTH, y1 + tall // 2, y2 + tall // 2

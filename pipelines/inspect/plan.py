@@ -58,6 +58,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
     compiled = compile_plan(pipeline.with_rows({}))
     for of in compiled.sinks.values():
         sink = of.sink
+        # A session per sink: transforms are temporary views, which another sink must not see.
         try:
             session = spark.newSession()
             good = good_of(compiled, sink.input, partial(dataframes.empty_source, session))

@@ -144,6 +144,8 @@ def _topics(client: BlockingClient, plan: PipelinePlan, source: Source) -> Sourc
             troubles[name] = f"no partition {', '.join(absent)}"
             continue
         partitions = _read(source, topic)
+        # A partition without a leader is an outage, not an error of the file: it is reported apart,
+        # and its topic is not probed, because that would only wait.
         unled = [tp for tp in partitions if topic.partitions[tp.partition].leader < 0]
         leaderless += unled
         why = "" if unled else _why_unread(client, partitions)

@@ -63,6 +63,8 @@ class SparkReplicator:
         self._bury = bury
         self._empty_commit_ms = empty_commit_ms
         self._at = at
+        # Partition -> the end of what was read beyond its stored end and needed no row. In memory
+        # only, and cleared after an error: the store's offsets are the truth.
         self._looked: dict[int, int] = {}
         self._committed_ms: int | None = None
 

@@ -111,6 +111,8 @@ def prepare(
         run.wishes,
     )
 
+    # Handed to `settle`, which alone has the metadata of the sink's last commit before this start
+    # makes another one.
     def fits(said: Mapping[str, Any]) -> None:
         _refuse_other_state(pipeline, sink, said, seen.state)
         opened.fit(wants, said)

@@ -78,6 +78,7 @@ class Settling:
         self._wishes = wishes
         self.warnings: list[str] = []
         """The losses that this start skipped by the user's options."""
+        # A table, not an `if` per step: `startup_steps` decides which are taken, in which order.
         self._take: Mapping[Step, Callable[[Opening], None]] = {
             Step.RECORD: self._record,
             Step.ANCHOR: self._anchor,
@@ -257,6 +258,7 @@ class Settling:
         if isinstance(found, (Tip, Unreadable)):
             return found
         others = chain.others()
+        # A state belongs to the checkpoint of its own name, so a stateful sink takes no chain over.
         stays = self._of.stateful is not None and chain is self._chain
         outcome = begins(
             chain.link.name,
@@ -338,6 +340,7 @@ class Settling:
                     )
                 )
             self.warnings.append(verdict_messages.letters_left_out(dead.path))
+        # With `--trust` the dead letters follow the sink's new start, not their own last commit.
         follows = found
         if trust is not Trust.NEITHER:
             follows = trusted(found, start.tip, self._topics.latest.topic_ids)

@@ -231,6 +231,8 @@ def _name(data, pos, end, inside, schema):
     size = pos - 1 - start
     if pos < 0 or escaped or size > NAME_BYTES_MAX:
         return -1, _ANY
+    # A name with an escape or over the limit may still be a field's. -1 gives the row up to the
+    # decoder in Python, which can unescape it.
     field = _ANY
     if inside >= 0:
         first, count = (
@@ -309,6 +311,7 @@ def _literal_end(data, pos, end, literal, size):
 def _text_field(data, pos, end, row, rows, field, schema, out):
     start = pos + 1
     stop, escaped = text(data, pos, end)
+    # A text outside the schema only has to be valid JSON: nothing of it is stored.
     if stop < 0 or field < 0:
         return stop
     kind, slot = (

@@ -32,6 +32,7 @@ def json_text(value: Any, kind: pa.DataType) -> str:
         return "{" + ",".join(entries) + "}"
     if pa.types.is_list(kind):
         return "[" + ",".join(json_text(each, kind.value_type) for each in value) + "]"
+    # Before `is_temporal`, which has these as well: only a time with a zone is written in UTC.
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return _quoted(value.astimezone(UTC).isoformat().replace("+00:00", "Z"))
     if pa.types.is_temporal(kind):

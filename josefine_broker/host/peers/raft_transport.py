@@ -102,6 +102,8 @@ class RaftTransport:
         """Inbound connections of strangers, the oldest first."""
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Peers retry for ever and strangers send anything: without a limit these events would fill
+        # the log.
         seconds = time.monotonic
         self._log_silent = RateLimitedLog(
             log, "raft connection closed: silent", seconds, logging.INFO
