@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from josefine_spark.base.topic_offsets import nested
 from pipelines.base import failpoints
+from pipelines.base.quoting import quoted
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
 from pipelines.exactly_once.reconcile import Unreadable
@@ -230,8 +231,10 @@ class DeltaChain:
             _RESET: "true",
             _METADATA: metadata,
         }
-        inserted: dict[str, str | Column] = {f"`{c}`": f"s.`{c}`" for c in how.columns}
-        same = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in how.keys)
+        inserted: dict[str, str | Column] = {
+            quoted(name): f"s.{quoted(name)}" for name in how.columns
+        }
+        same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in how.keys)
         condition = how.on or same
 
         def write() -> None:
@@ -245,7 +248,7 @@ class DeltaChain:
             merge: Any = target.merge(failpoints.disturbed(rows).alias("s"), condition)
             if how.delete_when is not None:
                 merge = merge.whenMatchedDelete(how.delete_when)
-            changed: dict[str, str | Column] = {f"`{c}`": sql for c, sql in updated.items()}
+            changed: dict[str, str | Column] = {quoted(c): sql for c, sql in updated.items()}
             if changed:
                 merge = merge.whenMatchedUpdate(how.update_when, changed)
             merge = merge.whenNotMatchedInsert(how.insert_when, inserted)

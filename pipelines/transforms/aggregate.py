@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Aggregate, Sink
 
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ def partials(frame: DataFrame, sink: Sink) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = [F.expr(_expression(aggregate)) for aggregate in sink.aggregates]
-    return frame.groupBy(*[F.col(f"`{key}`") for key in sink.keys]).agg(*columns)
+    return frame.groupBy(*[F.col(quoted(key)) for key in sink.keys]).agg(*columns)
 
 
 def _expression(aggregate: Aggregate) -> str:
-    argument = f"`{aggregate.argument}`" if aggregate.argument else "*"
-    return f"{aggregate.function}({argument}) AS `{aggregate.column}`"
+    argument = quoted(aggregate.argument) if aggregate.argument else "*"
+    return f"{aggregate.function}({argument}) AS {quoted(aggregate.column)}"
 
 
 def fold(sink: Sink) -> Merge:
     """The MERGE that adds partials to the table."""
-    merged = {a.column: _MERGED[a.function].format(c=f"`{a.column}`") for a in sink.aggregates}
+    merged = {a.column: _MERGED[a.function].format(c=quoted(a.column)) for a in sink.aggregates}
     return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)
