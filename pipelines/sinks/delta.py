@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
+from pipelines.base.quoting import delta_table
 from pipelines.config.output_paths import local_folder
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
 from pipelines.model.pipeline import Mode, Pipeline, Sink
-from pipelines.model.schema_evolution import Steps, fit, other_rows
+from pipelines.model.schema_evolution import NO_STEPS, other_rows
+from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks import loss_table
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
@@ -26,12 +31,13 @@ from pipelines.sinks.delta_tables import (
     cluster,
     ensure_table,
     folder_of,
+    has_setting,
     layout_of,
+    schema_fields,
 )
 from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import complaint, refusal
-from pipelines.transforms import dataframes
 from pipelines.transforms.aggregate import Merge, fold, partials
 from pipelines.transforms.analysis_errors import (
     refuse_flag,
@@ -39,15 +45,16 @@ from pipelines.transforms.analysis_errors import (
     refuse_own,
     refuse_twice,
 )
+from pipelines.transforms.dataframes import types
 from pipelines.transforms.deduplicate import Span, new_rows, without_copies
 from pipelines.transforms.scd2 import history, identity, versions
+from pipelines.transforms.table_types import as_typed
 from pipelines.transforms.upsert import latest_rows, upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-NO_STEPS = Steps()
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
@@ -60,25 +67,33 @@ class OpenDelta:
         self._sink = sink
         self._run = run
         self._constraints = constraints
-        self._steps = NO_STEPS
+        self._fitting = Fitting()
 
-    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+    def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Compare the columns with the table's. Raises RunError."""
-        sink = self._sink
-        due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
-        if not due:
-            table = self._run.session().read.format("delta").load(self.chain.path)
-            there = said.get("columns", ())
-            due = fit(dataframes.columns(table), wants, there, sink.evolution, merges=sink.merges)
-        if isinstance(due, str):
-            raise RunError(f"sink `{sink.name}`: {sink.told} {due}")
-        self._steps = due
-        return due == NO_STEPS
+        sink, chain, spark = self._sink, self.chain, self._run.session()
+        found: Fitting | str = other_rows(said, sink.mode.value, _row_keys(sink))
+        found = found or fitting(
+            schema_fields(spark, chain.path),
+            wants,
+            said,
+            sink.evolution,
+            merges=sink.merges,
+            table=delta_table(chain.path),
+            has=partial(has_setting, spark, chain.path),
+        )
+        if isinstance(found, str):
+            raise RunError(f"sink `{sink.name}`: {sink.told} {found}")
+        self._fitting = found
+        if found.removed:
+            facts = {**chain.link.facts, "removed": [*found.removed]}
+            chain.link = replace(chain.link, facts=facts)
+        return found.steps == NO_STEPS
 
     def change(self) -> None:
         """Change columns first: a constraint may use a new one."""
         spark, sink, path = self._run.session(), self._sink, self.chain.path
-        change_columns(spark, path, self._steps)
+        change_columns(spark, path, self._fitting.steps)
         constrain(spark, sink, path, self._constraints)
         if sink.cluster_by:
             cluster(spark, path, sink.cluster_by)
@@ -97,6 +112,9 @@ class OpenDelta:
 
         sink, chain = self._sink, self.chain
         how = _merge_of(sink, rows.schema, span)
+        if how is not None and sink.mode is Mode.UPSERT:
+            nulls = dict.fromkeys(self._fitting.removed, "null")
+            how = replace(how, update={**nulls, **how.update})
         try:
             if how is None:
                 entry = chain.append(rows, commit, batch_id, more)
@@ -136,7 +154,7 @@ class DeltaTarget:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self._changed: Mapping[str, str] | None = None
+        self._stored: tuple[StructType, Mapping[str, str]] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """With scd2 the keys and the columns of `order_by`."""
@@ -147,23 +165,30 @@ class DeltaTarget:
         return _table_rows(pipeline, self.sink, made)
 
     def as_stored(self, made: DataFrame) -> DataFrame:
-        """The rows with their keys as the table stores them. Looks at the table once."""
-        copies = self.sink.deduplicate
-        keys = copies.keys if copies is not None else self.sink.keys
-        if not keys:
-            return made
-        if self._changed is None:
-            path = self.sink.path or folder_of(made.sparkSession, str(self.sink.table))
-            fields, partitioned_by = layout_of(made.sparkSession, path)
-            self._changed = changes(fields, partitioned_by, keys)
-        return as_stored(made, self._changed)
+        """The rows with the table's types, and their keys as it stores them. Looks at the table
+        once. Of a merged table only the keys are columns of the rows."""
+        sink, spark = self.sink, made.sparkSession
+        keys = sink.deduplicate.keys if sink.deduplicate is not None else sink.keys
+        if self._stored is None:
+            path = sink.path or folder_of(spark, str(sink.table))
+            schema = spark.read.format("delta").load(path).schema
+            stored_as = changes(*layout_of(spark, path), keys) if keys else {}
+            self._stored = schema, stored_as
+        schema, changed = self._stored
+        only = {key.lower() for key in keys} if sink.merges else None
+        return as_stored(as_typed(made, schema, only), changed)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
-        """Creates a missing table. Raises RunError if a constraint's name is taken there."""
+        """Creates a missing table. Raises RunError if the table cannot take the rows, or a
+        constraint's name is taken there."""
         spark, sink = run.session(), self.sink
         path = ensure_table(spark, sink.path, sink.table, stored.schema)
         chain = DeltaChain(spark, path, run.link, run.on_retry)
-        return OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+        opened = OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+        tip = chain.load()
+        # Compared here too, so that a refusal comes before the dead letters' table is created.
+        opened.fit(types(stored), tip.said if isinstance(tip, Tip) else {})
+        return opened
 
     def open(self, run: TargetRun) -> OpenDelta:
         """Looks up the path in the catalog if the file has a name only."""

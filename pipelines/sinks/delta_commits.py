@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"columns", "dead_letters", "judged_by", "keys", "letters", "mode", "state"}
+FACTS = {
+    "columns", "dead_letters", "fields", "judged_by", "keys", "letters", "mode", "removed", "state",
+}  # fmt: skip
 """The keys that `Link.facts` may have."""
 NO_BATCH = -1
 """The batch id of a commit that a start makes, before any query runs."""
@@ -239,16 +241,11 @@ class DeltaChain:
 
         def write() -> None:
             target = DeltaTable.forPath(session, self.path).alias("t")
-            updated = dict(how.update)
-            if how.replaces_rows:
-                there = {name.lower() for name in updated}
-                others = [name for name in target.toDF().columns if name.lower() not in there]
-                updated |= dict.fromkeys(others, "null")
             rows = how.source(frame, target.toDF()) if how.source else frame
             merge: Any = target.merge(failpoints.disturbed(rows).alias("s"), condition)
             if how.delete_when is not None:
                 merge = merge.whenMatchedDelete(how.delete_when)
-            changed: dict[str, str | Column] = {quoted(c): sql for c, sql in updated.items()}
+            changed: dict[str, str | Column] = {quoted(c): sql for c, sql in how.update.items()}
             if changed:
                 merge = merge.whenMatchedUpdate(how.update_when, changed)
             merge = merge.whenNotMatchedInsert(how.insert_when, inserted)

@@ -25,9 +25,8 @@ class Merge:
     A row whose key the table has (`on`, or None: equal in all of `keys`, nulls too) is deleted
     where `delete_when` (None: none is), else changed by `update` (empty: none is) where
     `update_when` (None: each is). Another is inserted where `insert_when` (None: each is) with
-    `columns`. `replaces_rows`: columns that only the table has become null in rows that are
-    changed. `source`: makes the merged rows from the batch and from the table at the time of the
-    attempt; None: the batch's rows are merged.
+    `columns`; the table fills its other columns. `source`: makes the merged rows from the batch and
+    from the table at the time of the attempt; None: the batch's rows are merged.
     """
 
     keys: tuple[str, ...]
@@ -37,7 +36,6 @@ class Merge:
     update_when: str | None = None
     delete_when: str | None = None
     insert_when: str | None = None
-    replaces_rows: bool = False
     source: Callable[[DataFrame, DataFrame], DataFrame] | None = field(default=None, compare=False)
 
 

@@ -76,7 +76,6 @@ def upsert(sink: Sink, schema: StructType) -> Merge:
         update_when=later,
         delete_when=f"s.`{HIDDEN}` AND {later}" if removes else None,
         insert_when=f"NOT s.`{HIDDEN}`" if removes else None,
-        replaces_rows=True,
     )
 
 
