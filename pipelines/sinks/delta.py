@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
 from pipelines.base.quoting import delta_table
@@ -21,8 +22,9 @@ from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
 from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks import loss_table
-from pipelines.sinks.delta_commits import DeltaChain
+from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
+from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
 from pipelines.sinks.delta_end_offsets import FolderFiles
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_maintenance import Keeper, keeper_of
@@ -38,6 +40,7 @@ from pipelines.sinks.delta_tables import (
 from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import complaint, refusal
+from pipelines.spark.files import HadoopFiles
 from pipelines.transforms.aggregate import Merge, fold, partials
 from pipelines.transforms.analysis_errors import (
     refuse_flag,
@@ -49,10 +52,10 @@ from pipelines.transforms.dataframes import types
 from pipelines.transforms.deduplicate import Span, new_rows, without_copies
 from pipelines.transforms.scd2 import history, identity, versions
 from pipelines.transforms.table_types import as_typed
-from pipelines.transforms.upsert import latest_rows, upsert
+from pipelines.transforms.upsert import HIDDEN, flag_of, latest_rows, upsert
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
@@ -130,6 +133,24 @@ class OpenDelta:
             rows=sum(entry.metrics.get(name, 0) for name in names), version=entry.version
         )
 
+    def write_nothing(self, stored: DataFrame, path: str) -> None:
+        """Make the changes that are due to the table at `path`, an empty copy, and commit zero
+        rows to it."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        sink, spark = self._sink, self._run.session()
+        chain = DeltaChain(spark, path, self._run.link)
+        copy = OpenDelta(sink, chain, self._run, self._constraints)
+        copy._fitting = self._fitting
+        copy.change()
+        chain.load()
+        removes = sink.latest is not None and flag_of(sink) == HIDDEN
+        rows = stored.withColumn(HIDDEN, F.lit(False)) if removes else stored
+        typed = as_typed(rows, spark.read.format("delta").load(path).schema)
+        commit = Commit(start={}, end=TopicOffsets(), txn_version=1)
+        span = Span(rows=0) if sink.deduplicate else None
+        copy.commit(typed.where("false"), commit, NO_BATCH, {}, span)
+
     def half_write(self, rows: DataFrame) -> None:
         """Write files that no log entry names."""
         self.chain.half_write(rows)
@@ -179,15 +200,23 @@ class DeltaTarget:
         return as_stored(as_typed(made, schema, only), changed)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
-        """Creates a missing table. Raises RunError if the table cannot take the rows, or a
-        constraint's name is taken there."""
+        """Creates a missing table. Raises RunError if the table cannot take the rows, by a dry
+        write of none; nothing is created or changed then."""
         spark, sink = run.session(), self.sink
-        path = ensure_table(spark, sink.path, sink.table, stored.schema)
+        is_new = not _is_there(spark, sink)
+        if is_new and _needs_proof(sink):
+            dry_write(spark, sink, partial(_first_commit, sink, run, stored))
+        with in_one_sentence(sink, "no table was created"):
+            path = ensure_table(spark, sink.path, sink.table, stored.schema)
         chain = DeltaChain(spark, path, run.link, run.on_retry)
         opened = OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+        if is_new:
+            return opened
         tip = chain.load()
-        # Compared here too, so that a refusal comes before the dead letters' table is created.
-        opened.fit(types(stored), tip.said if isinstance(tip, Tip) else {})
+        said = tip.said if isinstance(tip, Tip) else {}
+        is_fit = opened.fit(types(stored), said)
+        if not (said and is_fit):
+            dry_write(spark, sink, partial(opened.write_nothing, stored), like=path)
         return opened
 
     def open(self, run: TargetRun) -> OpenDelta:
@@ -233,6 +262,28 @@ class DeltaTarget:
         if sink.table is None:
             return TableAt(path=f"{sink.path}_lost")
         return TableAt(table=f"{sink.path or sink.table}_lost")
+
+
+def _needs_proof(sink: Sink) -> bool:
+    """Whether the first commit does more than to create a table and append, which its creation
+    proves: Delta refuses that before it makes a folder."""
+    is_plain = sink.mode is Mode.APPEND and sink.deduplicate is None
+    return not is_plain or bool(sink.constraints or sink.cluster_by)
+
+
+def _is_there(spark: SparkSession, sink: Sink) -> bool:
+    if sink.path is None:
+        return bool(spark.catalog.tableExists(str(sink.table)))
+    return DeltaLogReader(HadoopFiles(spark), sink.path, "").versions() != []
+
+
+def _first_commit(sink: Sink, run: TargetRun, stored: DataFrame, path: str) -> None:
+    """Make a table at `path` as a run makes it, and commit zero rows."""
+    spark = run.session()
+    ensure_table(spark, path, None, stored.schema)
+    constraints = tuple((name, condition.text) for name, condition in sink.constraints.items())
+    opened = OpenDelta(sink, DeltaChain(spark, path, run.link), run, constraints)
+    opened.write_nothing(stored, path)
 
 
 def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:

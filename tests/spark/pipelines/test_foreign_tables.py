@@ -200,6 +200,29 @@ def test_a_table_that_cannot_take_the_rows_is_told_before_anything_is_made(
         assert lab.table().count() == 1
 
 
+@pytest.mark.parametrize(
+    ("mode", "select", "told"),
+    [
+        (f"{UPSERT}, cluster_by: tags", "value.*, array(1) as tags", "CLUSTER BY is not supported"),
+        (APPEND, "value.*, make_dt_interval(1) as took", "DayTimeIntervalType"),
+    ],
+    ids=["cluster", "type"],
+)
+def test_of_a_table_that_cannot_be_made_as_the_file_has_it_no_folder_is_left(
+    spark: SparkSession, tmp_path: Path, mode: str, select: str, told: str
+) -> None:
+    lab = lab_of(spark, tmp_path, "id INT", mode, select)
+    lab.add("ev", '{"id":1}')
+
+    with pytest.raises(RunError) as refused:
+        lab.run()
+
+    assert str(refused.value).startswith(f"sink `out`: {tmp_path}/lake cannot take the rows, ")
+    assert told in str(refused.value)
+    assert not Path(tmp_path, "lake").exists()
+    assert not Path(tmp_path, "dead").exists()
+
+
 NAMES = {
     "upsert": "mode: upsert, keys: ['a b'], order_by: ['d.o', _offset], "
     "cluster_by: ['b`t', 'd.o'], constraints: { good: '`b``t` > 0' }",
