@@ -156,7 +156,8 @@ def _value(word: Word, is_part: bool) -> dict[str, Any]:
         case Kind.SETTINGS:
             return {"type": "object", "additionalProperties": _SETTING}
         case Kind.AGGREGATES:
-            pattern = r"^(count\(\s*\*\s*\)|(count|sum|min|max)\(\s*[A-Za-z_]\w*\s*\))$"
+            name = r"([^\s\d`()*][^\s`()*]*|`([^`]|``)+`)"
+            pattern = rf"^(count\(\s*\*\s*\)|(count|sum|min|max)\(\s*{name}\s*\))$"
             one = {"anyOf": [{"type": "string", "pattern": pattern}, _REFERENCE]}
             return {"type": "object", "minProperties": 1, "additionalProperties": one}
         case Kind.OFFSETS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from pipelines.base.quoting import quoted, unquoted
 from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
 from pipelines.config.loader import Scalar
@@ -21,7 +22,8 @@ from pipelines.model.schema_evolution import Evolution
 
 CLUSTERING_MAX = 4
 _FUNCTIONS = ("count", "sum", "min", "max")
-_CALL = re.compile(r"(\w+)\(\s*(\*|[A-Za-z_]\w*)\s*\)")
+_CALL = re.compile(r"(\w+)\(\s*(\*|[^\W\d]\w*|`(?:[^`]|``)+`)\s*\)")
+_SOME_CALL = re.compile(r"(\w+)\(\s*([^`]+?)\s*\)")
 
 
 def sink_of(name: str, reader: Reader) -> Sink:
@@ -178,7 +180,7 @@ def _aggregates(reader: Reader, keys: tuple[str, ...]) -> tuple[Aggregate, ...]:
             continue
         if column in keys:
             reader.problem(node.place, node.path, f"`{column}` is a key already")
-        argument = None if match[2] == "*" else match[2]
+        argument = None if match[2] == "*" else unquoted(match[2])
         aggregates.append(
             Aggregate(column=column, function=function, argument=argument, place=node.place)
         )
@@ -192,6 +194,8 @@ def _hint(text: str) -> str:
     if re.match(r"(avg|mean)\(", text, re.IGNORECASE):
         return ": averages cannot be added up, keep a sum and a count"
     match = _CALL.fullmatch(text)
+    if match is None and (other := _SOME_CALL.fullmatch(text)) and other[1].lower() in _FUNCTIONS:
+        return f"; did you mean `{other[1]}({quoted(other[2])})`, a name in backticks?"
     if match is None or match[2] == "*":
         return ""
     close = nearest_word(match[1].lower(), _FUNCTIONS, 0.7)

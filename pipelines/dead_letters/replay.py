@@ -21,6 +21,7 @@ from pipelines.dead_letters.replay_plan import Look, Outlook
 from pipelines.dead_letters.replay_table import RECORD, ReplayTable
 from pipelines.dead_letters.routing import Letter
 from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Action, Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, compile_plan
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError
@@ -102,7 +103,7 @@ class Replay:
             target = target_of(sink)
             made = target.as_stored(nodes.rows[sink.input])
             rows = target.rows(self._pipeline, made)
-            self._refuse_other_columns(opened, sink, dataframes.columns(dataframes.stored(rows)))
+            self._refuse_other_columns(opened, sink, dataframes.types(dataframes.stored(rows)))
             how = sink.deduplicate
             commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
             span = span_of(made, how) if how else None
@@ -112,7 +113,7 @@ class Replay:
             parsed.unpersist()
 
     def _refuse_other_columns(
-        self, opened: OpenTarget, sink: Sink, columns: Mapping[str, str]
+        self, opened: OpenTarget, sink: Sink, columns: Mapping[str, Type]
     ) -> None:
         found = self._of_name(sink, sink.name).chain.load()
         said = found.said if isinstance(found, Tip) else {}

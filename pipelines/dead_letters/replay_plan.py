@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.ids import TopicPartition
+from pipelines.base.quoting import quoted
 from pipelines.dead_letters.replay_table import RECORD, ReplayTable
 from pipelines.dead_letters.routing import Due, Letter, Reads, Way, checks_in, due, reads_of, way
 from pipelines.exactly_once.decode_fingerprint import judgement
@@ -182,7 +183,7 @@ class Look:
             rows = made[self._pipeline.checks[name].on]
             columns = checking.record_columns(rows.columns)
             if len(columns) == len(checking.RECORD):
-                place = [rows[f"`{columns[each]}`"].alias(each) for each in checking.RECORD]
+                place = [rows[quoted(columns[each])].alias(each) for each in checking.RECORD]
                 again = rows.select(*place).groupBy(*checking.RECORD).count().where("count > 1")
                 found |= {(row[0], row[1], row[2]) for row in again.collect()}
         return {each for each in known if each.checks and (*each.partition, each.offset) in found}

@@ -17,10 +17,11 @@ from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, SinkPlan, SourcePlan
 from pipelines.model.retry_policy import Retry
-from pipelines.model.schema_evolution import Steps
+from pipelines.model.schema_evolution import Steps, fields_of
 from pipelines.run.batch_input import Decoded, SparkReader
 from pipelines.run.consumer_group_offsets import Advice
 from pipelines.run.options import Wishes
@@ -90,7 +91,7 @@ def prepare(
     settled before columns change, so a refused start leaves the table's schema alone."""
     pipeline, sink = run.plan.pipeline, of.sink
     seen = _look(run, of)
-    wants = dataframes.columns(seen.stored)
+    wants = dataframes.types(seen.stored)
     target = target_of(sink)
     facts = _facts(of, target, wants, pipeline.dead_letters)
     link = _link(run, sink.name, of.source, {**facts, STATE: seen.state} if seen.state else facts)
@@ -246,7 +247,7 @@ def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
 
 
 def _facts(
-    plan: SinkPlan, target: SinkTarget, columns: Mapping[str, str], dead_letters: str | None
+    plan: SinkPlan, target: SinkTarget, columns: Mapping[str, Type], dead_letters: str | None
 ) -> dict[str, Any]:
     """The metadata about the table's rows that the next run needs."""
     said: dict[str, Any] = {
@@ -254,6 +255,8 @@ def _facts(
         "mode": plan.sink.mode.value,
         "keys": [*target.keys()],
     }
+    if fields := fields_of(columns):
+        said["fields"] = fields
     if plan.lettered:
         said["dead_letters"] = dead_letters
     return said
@@ -313,6 +316,7 @@ def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> 
     assert where or name
     path = ensure_table(spark, where, name, letters.schema)
     there = spark.read.format("delta").load(path).columns
-    new = [(name, kind) for name, kind in dataframes.columns(letters).items() if name not in there]
+    kinds = dataframes.columns(letters)
+    new = [((name,), kind) for name, kind in kinds.items() if name not in there]
     change_columns(spark, path, Steps(add=tuple(new)))
     return path

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
+from pipelines.base.quoting import delta_table
 from pipelines.config.output_paths import local_folder
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
 from pipelines.model.pipeline import Mode, Pipeline, Sink
-from pipelines.model.schema_evolution import Steps, fit, other_rows
+from pipelines.model.schema_evolution import NO_STEPS, other_rows
+from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks import loss_table
-from pipelines.sinks.delta_commits import DeltaChain
+from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
+from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
 from pipelines.sinks.delta_end_offsets import FolderFiles
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_maintenance import Keeper, keeper_of
@@ -26,12 +33,14 @@ from pipelines.sinks.delta_tables import (
     cluster,
     ensure_table,
     folder_of,
+    has_setting,
     layout_of,
+    schema_fields,
 )
 from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import complaint, refusal
-from pipelines.transforms import dataframes
+from pipelines.spark.files import HadoopFiles
 from pipelines.transforms.aggregate import Merge, fold, partials
 from pipelines.transforms.analysis_errors import (
     refuse_flag,
@@ -39,15 +48,16 @@ from pipelines.transforms.analysis_errors import (
     refuse_own,
     refuse_twice,
 )
+from pipelines.transforms.dataframes import types
 from pipelines.transforms.deduplicate import Span, new_rows, without_copies
 from pipelines.transforms.scd2 import history, identity, versions
-from pipelines.transforms.upsert import latest_rows, upsert
+from pipelines.transforms.table_types import as_typed
+from pipelines.transforms.upsert import HIDDEN, flag_of, latest_rows, upsert
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-NO_STEPS = Steps()
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
@@ -60,25 +70,33 @@ class OpenDelta:
         self._sink = sink
         self._run = run
         self._constraints = constraints
-        self._steps = NO_STEPS
+        self._fitting = Fitting()
 
-    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+    def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Compare the columns with the table's. Raises RunError."""
-        sink = self._sink
-        due: Steps | str = other_rows(said, sink.mode.value, _row_keys(sink))
-        if not due:
-            table = self._run.session().read.format("delta").load(self.chain.path)
-            there = said.get("columns", ())
-            due = fit(dataframes.columns(table), wants, there, sink.evolution, merges=sink.merges)
-        if isinstance(due, str):
-            raise RunError(f"sink `{sink.name}`: {sink.told} {due}")
-        self._steps = due
-        return due == NO_STEPS
+        sink, chain, spark = self._sink, self.chain, self._run.session()
+        found: Fitting | str = other_rows(said, sink.mode.value, _row_keys(sink))
+        found = found or fitting(
+            schema_fields(spark, chain.path),
+            wants,
+            said,
+            sink.evolution,
+            merges=sink.merges,
+            table=delta_table(chain.path),
+            has=partial(has_setting, spark, chain.path),
+        )
+        if isinstance(found, str):
+            raise RunError(f"sink `{sink.name}`: {sink.told} {found}")
+        self._fitting = found
+        if found.removed:
+            facts = {**chain.link.facts, "removed": [*found.removed]}
+            chain.link = replace(chain.link, facts=facts)
+        return found.steps == NO_STEPS
 
     def change(self) -> None:
         """Change columns first: a constraint may use a new one."""
         spark, sink, path = self._run.session(), self._sink, self.chain.path
-        change_columns(spark, path, self._steps)
+        change_columns(spark, path, self._fitting.steps)
         constrain(spark, sink, path, self._constraints)
         if sink.cluster_by:
             cluster(spark, path, sink.cluster_by)
@@ -97,6 +115,9 @@ class OpenDelta:
 
         sink, chain = self._sink, self.chain
         how = _merge_of(sink, rows.schema, span)
+        if how is not None and sink.mode is Mode.UPSERT:
+            nulls = dict.fromkeys(self._fitting.removed, "null")
+            how = replace(how, update={**nulls, **how.update})
         try:
             if how is None:
                 entry = chain.append(rows, commit, batch_id, more)
@@ -111,6 +132,24 @@ class OpenDelta:
         return Written(
             rows=sum(entry.metrics.get(name, 0) for name in names), version=entry.version
         )
+
+    def write_nothing(self, stored: DataFrame, path: str) -> None:
+        """Make the changes that are due to the table at `path`, an empty copy, and commit zero
+        rows to it."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        sink, spark = self._sink, self._run.session()
+        chain = DeltaChain(spark, path, self._run.link)
+        copy = OpenDelta(sink, chain, self._run, self._constraints)
+        copy._fitting = self._fitting
+        copy.change()
+        chain.load()
+        removes = sink.latest is not None and flag_of(sink) == HIDDEN
+        rows = stored.withColumn(HIDDEN, F.lit(False)) if removes else stored
+        typed = as_typed(rows, spark.read.format("delta").load(path).schema)
+        commit = Commit(start={}, end=TopicOffsets(), txn_version=1)
+        span = Span(rows=0) if sink.deduplicate else None
+        copy.commit(typed.where("false"), commit, NO_BATCH, {}, span)
 
     def half_write(self, rows: DataFrame) -> None:
         """Write files that no log entry names."""
@@ -136,7 +175,7 @@ class DeltaTarget:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self._changed: Mapping[str, str] | None = None
+        self._stored: tuple[StructType, Mapping[str, str]] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """With scd2 the keys and the columns of `order_by`."""
@@ -147,23 +186,38 @@ class DeltaTarget:
         return _table_rows(pipeline, self.sink, made)
 
     def as_stored(self, made: DataFrame) -> DataFrame:
-        """The rows with their keys as the table stores them. Looks at the table once."""
-        copies = self.sink.deduplicate
-        keys = copies.keys if copies is not None else self.sink.keys
-        if not keys:
-            return made
-        if self._changed is None:
-            path = self.sink.path or folder_of(made.sparkSession, str(self.sink.table))
-            fields, partitioned_by = layout_of(made.sparkSession, path)
-            self._changed = changes(fields, partitioned_by, keys)
-        return as_stored(made, self._changed)
+        """The rows with the table's types, and their keys as it stores them. Looks at the table
+        once. Of a merged table only the keys are columns of the rows."""
+        sink, spark = self.sink, made.sparkSession
+        keys = sink.deduplicate.keys if sink.deduplicate is not None else sink.keys
+        if self._stored is None:
+            path = sink.path or folder_of(spark, str(sink.table))
+            schema = spark.read.format("delta").load(path).schema
+            stored_as = changes(*layout_of(spark, path), keys) if keys else {}
+            self._stored = schema, stored_as
+        schema, changed = self._stored
+        only = {key.lower() for key in keys} if sink.merges else None
+        return as_stored(as_typed(made, schema, only), changed)
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
-        """Creates a missing table. Raises RunError if a constraint's name is taken there."""
+        """Creates a missing table. Raises RunError if the table cannot take the rows, by a dry
+        write of none; nothing is created or changed then."""
         spark, sink = run.session(), self.sink
-        path = ensure_table(spark, sink.path, sink.table, stored.schema)
+        is_new = not _is_there(spark, sink)
+        if is_new and _needs_proof(sink):
+            dry_write(spark, sink, partial(_first_commit, sink, run, stored))
+        with in_one_sentence(sink, "no table was created"):
+            path = ensure_table(spark, sink.path, sink.table, stored.schema)
         chain = DeltaChain(spark, path, run.link, run.on_retry)
-        return OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+        opened = OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+        if is_new:
+            return opened
+        tip = chain.load()
+        said = tip.said if isinstance(tip, Tip) else {}
+        is_fit = opened.fit(types(stored), said)
+        if not (said and is_fit):
+            dry_write(spark, sink, partial(opened.write_nothing, stored), like=path)
+        return opened
 
     def open(self, run: TargetRun) -> OpenDelta:
         """Looks up the path in the catalog if the file has a name only."""
@@ -208,6 +262,28 @@ class DeltaTarget:
         if sink.table is None:
             return TableAt(path=f"{sink.path}_lost")
         return TableAt(table=f"{sink.path or sink.table}_lost")
+
+
+def _needs_proof(sink: Sink) -> bool:
+    """Whether the first commit does more than to create a table and append, which its creation
+    proves: Delta refuses that before it makes a folder."""
+    is_plain = sink.mode is Mode.APPEND and sink.deduplicate is None
+    return not is_plain or bool(sink.constraints or sink.cluster_by)
+
+
+def _is_there(spark: SparkSession, sink: Sink) -> bool:
+    if sink.path is None:
+        return bool(spark.catalog.tableExists(str(sink.table)))
+    return DeltaLogReader(HadoopFiles(spark), sink.path, "").versions() != []
+
+
+def _first_commit(sink: Sink, run: TargetRun, stored: DataFrame, path: str) -> None:
+    """Make a table at `path` as a run makes it, and commit zero rows."""
+    spark = run.session()
+    ensure_table(spark, path, None, stored.schema)
+    constraints = tuple((name, condition.text) for name, condition in sink.constraints.items())
+    opened = OpenDelta(sink, DeltaChain(spark, path, run.link), run, constraints)
+    opened.write_nothing(stored, path)
 
 
 def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:

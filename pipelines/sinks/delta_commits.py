@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from josefine_spark.base.topic_offsets import nested
 from pipelines.base import failpoints
+from pipelines.base.quoting import quoted
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
 from pipelines.exactly_once.reconcile import Unreadable
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {"columns", "dead_letters", "judged_by", "keys", "letters", "mode", "state"}
+FACTS = {
+    "columns", "dead_letters", "fields", "judged_by", "keys", "letters", "mode", "removed", "state",
+}  # fmt: skip
 """The keys that `Link.facts` may have."""
 NO_BATCH = -1
 """The batch id of a commit that a start makes, before any query runs."""
@@ -230,22 +233,19 @@ class DeltaChain:
             _RESET: "true",
             _METADATA: metadata,
         }
-        inserted: dict[str, str | Column] = {f"`{c}`": f"s.`{c}`" for c in how.columns}
-        same = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in how.keys)
+        inserted: dict[str, str | Column] = {
+            quoted(name): f"s.{quoted(name)}" for name in how.columns
+        }
+        same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in how.keys)
         condition = how.on or same
 
         def write() -> None:
             target = DeltaTable.forPath(session, self.path).alias("t")
-            updated = dict(how.update)
-            if how.replaces_rows:
-                there = {name.lower() for name in updated}
-                others = [name for name in target.toDF().columns if name.lower() not in there]
-                updated |= dict.fromkeys(others, "null")
             rows = how.source(frame, target.toDF()) if how.source else frame
             merge: Any = target.merge(failpoints.disturbed(rows).alias("s"), condition)
             if how.delete_when is not None:
                 merge = merge.whenMatchedDelete(how.delete_when)
-            changed: dict[str, str | Column] = {f"`{c}`": sql for c, sql in updated.items()}
+            changed: dict[str, str | Column] = {quoted(c): sql for c, sql in how.update.items()}
             if changed:
                 merge = merge.whenMatchedUpdate(how.update_when, changed)
             merge = merge.whenNotMatchedInsert(how.insert_when, inserted)

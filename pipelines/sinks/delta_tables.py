@@ -1,14 +1,21 @@
-"""Delta tables without their chains: create, find, change columns and settings."""
+"""Delta tables without their chains: create, find, read, change columns and settings."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pipelines.base.quoting import delta_table, quoted, unquoted
 from pipelines.model.pipeline import Pipeline
-from pipelines.model.schema_evolution import Steps
+from pipelines.model.schema_evolution import Steps, alterations, settings_for
+from pipelines.model.table_columns import Fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+FEATURE = "delta.feature."
+"""The prefix of the settings that add a table feature."""
 
 
 def ensure_table(spark: SparkSession, path: str | None, table: str | None, schema: Any) -> str:
@@ -17,6 +24,10 @@ def ensure_table(spark: SparkSession, path: str | None, table: str | None, schem
     from pyspark.errors import PySparkException
 
     builder = DeltaTable.createIfNotExists(spark).addColumns(schema)
+    columns = (((field["name"],), field["type"]) for field in schema.jsonValue()["fields"])
+    for name, value in settings_for(columns):
+        if not name.startswith(FEATURE):  # a new table has the features that its columns need
+            builder = builder.property(name, value)
     if path is None:
         builder.tableName(str(table)).execute()
         return folder_of(spark, str(table))
@@ -33,14 +44,23 @@ def ensure_table(spark: SparkSession, path: str | None, table: str | None, schem
 
 def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
     """Change the table's columns. After a crash the next start finds the rest due."""
-    table = f"delta.`{path}`"
-    if steps.add:
-        columns = ", ".join(f"`{name}` {kind}" for name, kind in steps.add)
-        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({columns})")
-    if steps.widen:
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-    for name, kind in steps.widen:
-        spark.sql(f"ALTER TABLE {table} ALTER COLUMN `{name}` TYPE {kind}")
+    for statement in alterations(delta_table(path), steps):
+        spark.sql(statement)
+
+
+def schema_fields(spark: SparkSession, path: str) -> Fields:
+    """The fields of the table's schema with all of their metadata, which a DataFrame of the table
+    lacks in part: that a column is generated, or may not be null."""
+    from py4j.protocol import Py4JError
+
+    table = spark.read.format("delta").load(path)  # it also renews the snapshot that Delta caches
+    with suppress(Py4JError, TypeError):  # TypeError: another version of Delta may lack the class
+        jvm: Any = spark._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+        text = log.unsafeVolatileSnapshot().metadata().schemaString()
+        fields: Fields = json.loads(text)["fields"]
+        return fields
+    return list(table.schema.jsonValue()["fields"])
 
 
 def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
@@ -49,10 +69,10 @@ def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:
 
     detail = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
     assert detail is not None
-    there = [name.lower() for name in detail[0] or ()]
+    there = [unquoted(name).lower() for name in detail[0] or ()]
     if there != [name.lower() for name in columns]:
-        names = ", ".join(f"`{name}`" for name in columns)
-        spark.sql(f"ALTER TABLE delta.`{path}` CLUSTER BY ({names})")
+        names = ", ".join(quoted(name) for name in columns)
+        spark.sql(f"ALTER TABLE {delta_table(path)} CLUSTER BY ({names})")
 
 
 def layout_of(spark: SparkSession, path: str) -> tuple[list[dict[str, Any]], list[str]]:
@@ -75,9 +95,20 @@ def settings_of(spark: SparkSession, path: str) -> dict[str, str]:
     return dict(detail[0] or {})
 
 
+def has_setting(spark: SparkSession, path: str, name: str, value: str) -> bool:
+    """Whether the table has this setting, which may be a table feature."""
+    from delta.tables import DeltaTable
+
+    if name.startswith(FEATURE):
+        detail = DeltaTable.forPath(spark, path).detail().select("tableFeatures").first()
+        assert detail is not None
+        return name.removeprefix(FEATURE) in (detail[0] or ())
+    return settings_of(spark, path).get(name) == value
+
+
 def constrain(spark: SparkSession, path: str, name: str, condition: str) -> None:
     """Add a CHECK constraint to the table. Raises Spark's error if a row violates it."""
-    spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT `{name}` CHECK ({condition})")
+    spark.sql(f"ALTER TABLE {delta_table(path)} ADD CONSTRAINT {quoted(name)} CHECK ({condition})")
 
 
 def letters_folder(spark: SparkSession, pipeline: Pipeline) -> str | None:

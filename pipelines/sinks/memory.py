@@ -17,6 +17,7 @@ from pipelines.exactly_once.data_loss import LostRange, unrecorded
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
 from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
 from pipelines.sinks.delta_log import LogEntry
@@ -151,7 +152,7 @@ class OpenMemory:
     place: MemoryPlace
     sink: Sink
 
-    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+    def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Raises RunError if a column has another type."""
         wrong = [n for n, kind in wants.items() if self.place.columns.get(n, kind) != kind]
         if wrong:

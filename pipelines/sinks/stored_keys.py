@@ -14,6 +14,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines.base.quoting import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -34,7 +36,7 @@ def changes(
         name = field["name"].lower()
         if name not in wanted:
             continue
-        sql = column = f"`{field['name']}`"
+        sql = column = quoted(field["name"])
         declared = str(field.get("metadata", {}).get(_DECLARED, field["type"]))
         if name in parts and field["type"] == "string":
             sql = f"nullif({sql}, '')"

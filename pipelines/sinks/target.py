@@ -16,6 +16,7 @@ from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
 from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.retry_policy import Retry
 from pipelines.sinks.delta_commits import Link
@@ -125,7 +126,7 @@ class OpenTarget(Protocol):
     @property
     def chain(self) -> SinkChain: ...
 
-    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+    def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Find the changes that rows with these columns (name → type) need; whether there are none.
         `said`: the metadata of the last commit. Raises RunError if the rows cannot fit."""
 
@@ -178,7 +179,8 @@ class SinkTarget(Protocol):
         """The rows for the target, made from the sink's input. Raises ConfigError."""
 
     def as_stored(self, made: DataFrame) -> DataFrame:
-        """The sink's input with its keys as the target, which exists, will store them."""
+        """The sink's input with its types and its keys as the target, which exists, will store
+        them."""
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenTarget:
         """Open it for a run; create a table that is missing. `stored`: an empty frame with the

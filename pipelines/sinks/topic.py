@@ -13,6 +13,7 @@ from pipelines.base.finding import ABSENT, ERROR, OK, TROUBLES, Finding, reason_
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn
 from pipelines.exactly_once.other_chains import ChainName
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.topic import SinkTopic, sink_id
 from pipelines.sinks import loss_table
@@ -36,7 +37,7 @@ class OpenTopic:
     chain: TopicChain
     run: TargetRun
 
-    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+    def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Every row fits: it is a key and a value."""
         return True
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Aggregate, Sink
 
 if TYPE_CHECKING:
@@ -24,9 +25,8 @@ class Merge:
     A row whose key the table has (`on`, or None: equal in all of `keys`, nulls too) is deleted
     where `delete_when` (None: none is), else changed by `update` (empty: none is) where
     `update_when` (None: each is). Another is inserted where `insert_when` (None: each is) with
-    `columns`. `replaces_rows`: columns that only the table has become null in rows that are
-    changed. `source`: makes the merged rows from the batch and from the table at the time of the
-    attempt; None: the batch's rows are merged.
+    `columns`; the table fills its other columns. `source`: makes the merged rows from the batch and
+    from the table at the time of the attempt; None: the batch's rows are merged.
     """
 
     keys: tuple[str, ...]
@@ -36,7 +36,6 @@ class Merge:
     update_when: str | None = None
     delete_when: str | None = None
     insert_when: str | None = None
-    replaces_rows: bool = False
     source: Callable[[DataFrame, DataFrame], DataFrame] | None = field(default=None, compare=False)
 
 
@@ -54,15 +53,15 @@ def partials(frame: DataFrame, sink: Sink) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = [F.expr(_expression(aggregate)) for aggregate in sink.aggregates]
-    return frame.groupBy(*[F.col(f"`{key}`") for key in sink.keys]).agg(*columns)
+    return frame.groupBy(*[F.col(quoted(key)) for key in sink.keys]).agg(*columns)
 
 
 def _expression(aggregate: Aggregate) -> str:
-    argument = f"`{aggregate.argument}`" if aggregate.argument else "*"
-    return f"{aggregate.function}({argument}) AS `{aggregate.column}`"
+    argument = quoted(aggregate.argument) if aggregate.argument else "*"
+    return f"{aggregate.function}({argument}) AS {quoted(aggregate.column)}"
 
 
 def fold(sink: Sink) -> Merge:
     """The MERGE that adds partials to the table."""
-    merged = {a.column: _MERGED[a.function].format(c=f"`{a.column}`") for a in sink.aggregates}
+    merged = {a.column: _MERGED[a.function].format(c=quoted(a.column)) for a in sink.aggregates}
     return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)

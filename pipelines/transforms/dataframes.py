@@ -16,6 +16,7 @@ from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base.errors import RunError
 from pipelines.formats import decode
 from pipelines.formats.decode import Reading
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Action, Source, Transform
 from pipelines.model.plan import Lineage, PipelinePlan, SinkPlan, SourcePlan
 from pipelines.sources.columns import columns_ddl
@@ -295,3 +296,8 @@ def fail_on_bad(parsed: DataFrame, source: Source, reading: Reading | None) -> N
 def columns(frame: DataFrame) -> dict[str, str]:
     """Column → its type as in SQL."""
     return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def types(frame: DataFrame) -> dict[str, Type]:
+    """Column → its type, with all of its parts."""
+    return {field["name"]: field["type"] for field in frame.schema.jsonValue()["fields"]}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Deduplicate
 from pipelines.transforms.aggregate import Merge
 from pipelines.transforms.ordering import ranked
@@ -40,7 +41,7 @@ def span_of(rows: DataFrame, how: Deduplicate) -> Span:
     """The span of a batch, by one pass over its rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    time = F.unix_millis(F.col(f"`{how.time}`")) if how.time else F.lit(None)
+    time = F.unix_millis(F.col(quoted(how.time))) if how.time else F.lit(None)
     found = rows.agg(F.count(F.lit(1)), F.min(time), F.max(time)).first()
     assert found is not None
     return Span(rows=found[0], first_ms=found[1], last_ms=found[2])
@@ -52,15 +53,15 @@ def without_copies(rows: DataFrame, how: Deduplicate) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    keys = [F.col(f"`{key}`") for key in how.keys]
+    keys = [F.col(quoted(key)) for key in how.keys]
     order = [F.expr(sql) for sql in _order(rows.schema, how)]
     window = Window.partitionBy(*keys).orderBy(*order)
     if how.time is None:
         is_first = F.col(_EARLIER) == 1
         earlier = F.row_number().over(window)
     else:
-        earlier = F.lag(F.col(f"`{how.time}`")).over(window)
-        far = F.expr(f"`{how.time}` - {_interval(how)}")
+        earlier = F.lag(F.col(quoted(how.time))).over(window)
+        far = F.expr(f"{quoted(how.time)} - {_interval(how)}")
         is_first = F.col(_EARLIER).isNull() | (F.col(_EARLIER) < far)
     for key in keys:
         is_first |= key.isNull()
@@ -69,9 +70,9 @@ def without_copies(rows: DataFrame, how: Deduplicate) -> DataFrame:
 
 def new_rows(how: Deduplicate, schema: StructType, span: Span) -> Merge:
     """The MERGE that inserts rows of which the table has no copy."""
-    same = [f"t.`{key}` = s.`{key}`" for key in how.keys]
+    same = [f"t.{quoted(key)} = s.{quoted(key)}" for key in how.keys]
     if how.time is not None:
-        time, within = f"`{how.time}`", _interval(how)
+        time, within = quoted(how.time), _interval(how)
         same.append(f"t.{time} BETWEEN s.{time} - {within} AND s.{time} + {within}")
         same += _bounds(how, span)
     return Merge(keys=how.keys, columns=tuple(schema.names), update={}, on=" AND ".join(same))
@@ -79,12 +80,12 @@ def new_rows(how: Deduplicate, schema: StructType, span: Span) -> Merge:
 
 def _bounds(how: Deduplicate, span: Span) -> list[str]:
     """The same once more for the whole batch, as literals: Delta reads no file beyond them."""
-    if span.first_ms is None or span.last_ms is None or how.within_ms is None:
+    if span.first_ms is None or span.last_ms is None or how.within_ms is None or not how.time:
         return []
     first, last = span.first_ms - how.within_ms, span.last_ms + how.within_ms + 1
     told = ((first, ">="), (last, "<="))
     return [
-        f"t.`{how.time}` {sign} TIMESTAMP '{_text(ms)}'"
+        f"t.{quoted(how.time)} {sign} TIMESTAMP '{_text(ms)}'"
         for ms, sign in told
         if _FIRST_MS <= ms <= _LAST_MS
     ]
@@ -103,7 +104,7 @@ def _interval(how: Deduplicate) -> str:
 def _order(schema: StructType, how: Deduplicate) -> list[str]:
     first = [name for name in (how.time, _offset(schema)) if name]
     lower = {name.lower() for name in (*first, *how.keys)}
-    return [*(f"`{name}`" for name in first), *ranked(schema, lower)]
+    return [*(quoted(name) for name in first), *ranked(schema, lower)]
 
 
 def _offset(schema: StructType) -> str | None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
@@ -17,7 +19,7 @@ def ranked(schema: StructType, but: Collection[str], side: str = "") -> Iterator
     """
     for each in schema.fields:
         if each.name.lower() not in but:
-            name = f"{side}`{each.name}`"
+            name = f"{side}{quoted(each.name)}"
             yield name if _is_ordered(each.dataType) else f"to_json({name})"
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Sink
 from pipelines.transforms.aggregate import Merge
 from pipelines.transforms.ordering import ranked
@@ -49,7 +50,7 @@ def history(sink: Sink, schema: StructType) -> Merge:
     return Merge(
         keys=names,
         columns=tuple(schema.names),
-        update={name: f"s.`{name}`" for name in schema.names if name.lower() not in but},
+        update={n: f"s.{quoted(n)}" for n in schema.names if n.lower() not in but},
         update_when=f"NOT ({new} <=> {old})",
         source=lambda frame, table: _with_table(frame, table, sink),
     )
@@ -59,9 +60,9 @@ def _with_table(frame: DataFrame, table: DataFrame, sink: Sink) -> DataFrame:
     """All versions of the batch's keys, from the batch and the table."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = [f"`{name}`" for name in frame.columns if name not in OWN]
-    keys = frame.select(*[F.col(f"`{key}`").alias(f"_key_{n}") for n, key in enumerate(sink.keys)])
-    same = [table[f"`{key}`"].eqNullSafe(F.col(f"_key_{n}")) for n, key in enumerate(sink.keys)]
+    columns = [quoted(name) for name in frame.columns if name not in OWN]
+    keys = frame.select(*[F.col(quoted(key)).alias(f"_key_{n}") for n, key in enumerate(sink.keys)])
+    same = [table[quoted(key)].eqNullSafe(F.col(f"_key_{n}")) for n, key in enumerate(sink.keys)]
     there = table.join(keys.distinct(), reduce(lambda one, other: one & other, same), "left_semi")
     return _held(frame.select(*columns).unionByName(there.select(*columns)), sink)
 
@@ -73,8 +74,8 @@ def _held(frame: DataFrame, sink: Sink) -> DataFrame:
 
     assert sink.latest is not None
     each = latest_of(frame, replace(sink, keys=identity(sink)))
-    order = [F.col(f"`{name}`") for name in sink.latest.columns]
-    window = Window.partitionBy(*[F.col(f"`{key}`") for key in sink.keys]).orderBy(*order)
+    order = [F.col(quoted(name)) for name in sink.latest.columns]
+    window = Window.partitionBy(*[F.col(quoted(key)) for key in sink.keys]).orderBy(*order)
     is_last = F.lead(F.lit(1)).over(window).isNull()
     is_there = ~F.col(MARK) if MARK in frame.columns else F.lit(True)
     return each.select(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Sink
 from pipelines.model.topic import SinkTopic
 from pipelines.spark.errors import refusal
@@ -43,7 +44,7 @@ def _key_of(sink: Sink, target: SinkTopic, rows: DataFrame) -> Column | None:
     if isinstance(kind, (ArrayType, MapType, StructType, VariantType)):
         message = f"`{name}` is {kind.simpleString().upper()}: expected one value, such as a number"
         raise refusal(target.key_place, path, message)
-    column = F.col(f"`{name}`")
+    column = F.col(quoted(name))
     return (column if _is_bytes(kind) else column.cast("string")).alias("key")
 
 
@@ -54,12 +55,12 @@ def _value_of(sink: Sink, target: SinkTopic, rows: DataFrame) -> Column:
     name = _named(VALUE, rows)
     if name is None:
         key = _named(target.key, rows) if target.key else None
-        others = [F.col(f"`{each}`") for each in rows.columns if each != key]
+        others = [F.col(quoted(each)) for each in rows.columns if each != key]
         if not others:
             message = f"`{sink.input}` has no column but the key: a record needs a value"
             raise refusal(sink.place, f"sinks.{sink.name}", message)
         return F.to_json(F.struct(*others), _NULLS).alias(VALUE)
-    kind, column = rows.schema[name].dataType, F.col(f"`{name}`")
+    kind, column = rows.schema[name].dataType, F.col(quoted(name))
     if _is_bytes(kind):
         return column.alias(VALUE)
     if isinstance(kind, (ArrayType, MapType, StructType)):

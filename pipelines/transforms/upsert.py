@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Sink
 from pipelines.transforms.aggregate import Merge
 from pipelines.transforms.ordering import ranked
@@ -57,7 +58,7 @@ def latest_of(frame: DataFrame, sink: Sink) -> DataFrame:
 
     # Descending, nulls last: the reverse of how SQL compares structs, where null is the least.
     order = [F.expr(sql).desc_nulls_last() for sql in _ranking(sink, frame.schema, "")]
-    window = Window.partitionBy(*[F.col(f"`{key}`") for key in sink.keys]).orderBy(*order)
+    window = Window.partitionBy(*[F.col(quoted(key)) for key in sink.keys]).orderBy(*order)
     ranked = frame.withColumn(_RANK, F.row_number().over(window))
     return ranked.where(f"{_RANK} = 1").drop(_RANK)
 
@@ -71,11 +72,10 @@ def upsert(sink: Sink, schema: StructType) -> Merge:
     return Merge(
         keys=sink.keys,
         columns=columns,
-        update={column: f"s.`{column}`" for column in columns},
+        update={column: f"s.{quoted(column)}" for column in columns},
         update_when=later,
         delete_when=f"s.`{HIDDEN}` AND {later}" if removes else None,
         insert_when=f"NOT s.`{HIDDEN}`" if removes else None,
-        replaces_rows=True,
     )
 
 
@@ -84,7 +84,7 @@ def _ranking(sink: Sink, schema: StructType, side: str) -> Iterator[str]:
     assert sink.latest is not None
     flag = flag_of(sink)
     for column in sink.latest.columns:
-        yield f"{side}`{column}`"
+        yield f"{side}{quoted(column)}"
     if flag == HIDDEN and side == "t.":
         yield "false"
     elif flag:

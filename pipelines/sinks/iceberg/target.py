@@ -10,8 +10,9 @@ from pipelines.base.finding import ERROR, OK, Finding
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn
 from pipelines.exactly_once.other_chains import ChainName
+from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
-from pipelines.model.schema_evolution import Steps, fit, other_rows
+from pipelines.model.schema_evolution import NO_STEPS, Steps, fit, other_rows
 from pipelines.sinks import loss_table
 from pipelines.sinks.delta_commits import Link
 from pipelines.sinks.delta_maintenance import Keeper
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-NO_STEPS = Steps()
-
 
 class OpenIceberg:
     """A table that is open for commits. Mutable: the column changes that are due."""
@@ -50,7 +49,7 @@ class OpenIceberg:
         self._schema = schema
         self._steps = NO_STEPS
 
-    def fit(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> bool:
+    def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Compare the table's columns. Raises RunError."""
         sink = self._sink
         due: Steps | str = other_rows(said, sink.mode.value, sink.keys)
@@ -60,7 +59,7 @@ class OpenIceberg:
         self._steps = due
         return due == NO_STEPS
 
-    def _columns_due(self, wants: Mapping[str, str], said: Mapping[str, Any]) -> Steps | str:
+    def _columns_due(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> Steps | str:
         table = self.chain.refresh()
         required = required_columns(table.schema())
         if required:
@@ -68,11 +67,11 @@ class OpenIceberg:
         if table.spec().fields:
             return "is partitioned, which is not supported: write to a new table"
         have, there = spark_columns(table.schema()), said.get("columns", ())
-        return fit(have, wants, there, self._sink.evolution, merges=False)
+        return fit(have, wants, there, self._sink.evolution, merges=False, exact=True)
 
     def change(self) -> None:
         """Add columns, and remove files of runs that died before their commit."""
-        names = [name for name, _ in self._steps.add]
+        names = [path[0] for path, _ in self._steps.add]
         for _ in range(CONFLICTS_MAX):
             try:
                 self._add(self.chain.refresh(), names)

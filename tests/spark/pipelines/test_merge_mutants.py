@@ -61,7 +61,10 @@ MUTANTS = {
         upserts(lambda m: replace(m, delete_when=f"s.`{HIDDEN}`")),
     ),
     "nothing is removed": (REMOVED, upserts(lambda m: replace(m, delete_when=None))),
-    "columns of others stay": (REMOVED, upserts(lambda m: replace(m, replaces_rows=False))),
+    "columns of others go": (
+        REMOVED,
+        upserts(lambda m: replace(m, update={**m.update, "note": "null"})),
+    ),
     "time is not asked for": (
         COPIES,
         comes_in(lambda m: replace(m, on=str(m.on).split(" AND t.`at`")[0])),

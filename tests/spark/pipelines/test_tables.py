@@ -108,6 +108,7 @@ def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
     }
     lab.write_file(**changed)
     lab.produce(10)
+    table = f"delta.`{lab.table('rows')}`"
 
     with pytest.raises(RunError) as stopped:
         lab.run()
@@ -115,7 +116,10 @@ def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
         f"sink `rows`: {lab.table('rows')} has other columns: id is int, the pipeline has bigint, "
         "note is not there, the pipeline has string, v is written no more (columns come and go "
         "with `schema_evolution: add`; those that go are null in new rows; types grow with "
-        "`schema_evolution: widen`)"
+        "`schema_evolution: widen`). Set it in the file, or change the table:\n"
+        f"  ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true');\n"
+        f"  ALTER TABLE {table} ALTER COLUMN `id` TYPE bigint;\n"
+        f"  ALTER TABLE {table} ADD COLUMNS (`note` string);"
     )
     lab.write_file(**changed, **{"mode: append": "mode: append, schema_evolution: widen"})
     lab.lose_checkpoint()

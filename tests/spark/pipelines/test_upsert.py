@@ -198,7 +198,7 @@ def test_the_latest_row_is_the_same_whatever_batches_the_rows_come_in(spark, tmp
 
 
 def test_a_removed_key_comes_back_only_by_a_row(spark, tmp_path):
-    """And the column of somebody else is null in the row that took a row's place."""
+    """And the column of somebody else keeps its value where a row stays."""
     chain, sink = _chain(spark, str(tmp_path / "t")), _sink(marks=False)
     one = ("a", 1, None, None, False)
     _upsert(spark, chain, sink, [one, ("b", 1, None, None, False)], (0, 2))
@@ -207,10 +207,10 @@ def test_a_removed_key_comes_back_only_by_a_row(spark, tmp_path):
 
     gone, later = ("a", 2, None, None, True), ("b", 3, None, None, False)
     _upsert(spark, chain, sink, [gone, later, ("c", 1, None, None, True)], (0, 3))
-    assert _found(spark, chain) == [("b", 3, None)]
+    assert _found(spark, chain) == [("b", 3, "theirs")]
     _upsert(spark, chain, sink, [("a", 1, None, None, False), ("b", 2, None, None, True)], (0, 2))
 
-    assert _found(spark, chain) == [("a", 1, None), ("b", 3, None)]
+    assert _found(spark, chain) == [("a", 1, None), ("b", 3, "theirs")]
 
 
 def _chain(spark, path: str) -> DeltaChain:

@@ -186,6 +186,12 @@ SINK_CASES = {
         "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
         "max(x); found `mx(id)`; did you mean `max(id)`?",
     ),
+    "an aggregate of a name without backticks": (
+        (SINK, MERGE.replace("max(id)", "max(total amount)")),
+        "f.yaml:20:36: sinks.lake.aggregate.top: expected count(*), count(x), sum(x), min(x) or "
+        "max(x); found `max(total amount)`; did you mean `max(`total amount`)`, a name in "
+        "backticks?",
+    ),
     "a variable without its end": (
         ("path: /lake", 'path: "${LAKE:-/lake"'),
         "f.yaml:14:48: sinks.lake.path: ${LAKE:-/lake: no } ends it; $${ is a literal ${",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pipelines.base.errors import ConfigError
@@ -28,6 +30,17 @@ def test_a_good_file_becomes_a_pipeline():
         ("top", "max", "id"),
     ]
     assert pipeline.every_ms is None
+
+
+@pytest.mark.parametrize(
+    ("said", "column"),
+    [("sum(`total amount`)", "total amount"), ("max( `b``t` )", "b`t"), ("min(größe)", "größe")],
+)
+def test_an_aggregate_is_of_a_column_of_any_name(said, column):
+    text = GOOD.replace(SINK, MERGE.replace("max(id)", json.dumps(said, ensure_ascii=False)))
+
+    sink = validate(load(text, "f.yaml", {})).sinks["lake"]
+    assert sink.aggregates[1].argument == column
 
 
 def test_an_upsert_has_its_order_and_its_deletes():

@@ -54,7 +54,7 @@ def test_versions_that_are_there_are_changed_only_where_they_differ():
         "struct(t.`name` AS c0, to_json(t.`more`) AS c1, t.`_deleted` AS c2, "
         "t.`_valid_from` AS c3, t.`_valid_to` AS c4, t.`_current` AS c5))"
     )
-    assert (merge.insert_when, merge.delete_when, merge.replaces_rows) == (None, None, False)
+    assert (merge.insert_when, merge.delete_when) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_row_takes_the_place_of_an_earlier_one_whole():
     merge = merge_of(deletes=False)
 
     assert merge.update_when == later("?.`at`", "?.`_offset`", "?.`name`")
-    assert (merge.delete_when, merge.insert_when, merge.replaces_rows) == (None, None, True)
+    assert (merge.delete_when, merge.insert_when) == (None, None)
     assert merge.columns == ("id", "at", "_offset", "name")
     assert merge.update["name"] == "s.`name`"
 
