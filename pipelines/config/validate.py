@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pipelines.base.errors import ConfigError, Place, Problem
 from pipelines.base.variables import Variables
+from pipelines.config.change_positions import with_positions
 from pipelines.config.checks import checks_of
 from pipelines.config.gaps import Gaps, gaps_of
 from pipelines.config.keywords import WORDS
@@ -155,6 +156,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(lookup_problems(pipeline, tree))
     problems.extend(watermark_problems(pipeline, tree, gaps_of(problems)))
     problems.extend(path_problems(pipeline, tree))
+    pipeline = with_positions(pipeline, problems)
     return replace(pipeline, cases=cases_of(top, pipeline))
 
 

@@ -1,17 +1,32 @@
 """The Debezium format: envelopes to a struct with the row, and the reason for each bad one.
 
 The row of an operation is `after`, or for a delete `before`. A truncate contains no row and is bad,
-as is an envelope without the row that its operation requires.
+as is an envelope without the row that its operation requires. If the pipeline uses the position,
+an envelope without one is bad, too: null would lose against every other change of the row.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.debezium.envelope import DELETE, DELETED, OPERATIONS, ROW, TRUNCATE
+from josefine_arrow.formats.debezium.position import (
+    ABSENT,
+    CONNECTORS,
+    NO_CONNECTOR,
+    POSITION,
+    SEPARATOR,
+    Part,
+    malformed,
+    missing,
+    unknown_connector,
+)
 from pipelines.formats.json import JsonValues
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
@@ -49,17 +64,21 @@ class EnvelopeInJson:
 
 
 class DebeziumValues:
-    """`format: debezium`. `inner`: the format of the envelopes; `names`: their columns."""
+    """`format: debezium`. `inner`: the format of the envelopes; `names`: their columns; `source`:
+    the fields of their `source` if there is a column with the position, else None."""
 
-    def __init__(self, inner: Values, names: list[str]) -> None:
+    def __init__(
+        self, inner: Values, names: list[str], source: Collection[str] | None = None
+    ) -> None:
         self._inner = inner
         self._names = names
+        self._source = source
 
     def parse(self, data: Column) -> Column:
         return self._inner.parse(data)
 
     def is_good(self, data: Column, parsed: Column) -> Column:
-        return self._inner.is_good(data, parsed) & _wrong(self._inner.result(parsed)).isNull()
+        return self._inner.is_good(data, parsed) & self._wrong(parsed).isNull()
 
     def result(self, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
@@ -67,18 +86,29 @@ class DebeziumValues:
         envelope = self._inner.result(parsed)
         is_delete = envelope.getField("op") == DELETE
         row = F.when(is_delete, envelope.getField("before")).otherwise(envelope.getField("after"))
-        columns = (envelope.getField(name).alias(name) for name in self._names)
+        columns = [envelope.getField(name).alias(name) for name in self._names]
+        if self._source is not None:
+            found = position(envelope.getField("source"), self._source)
+            columns.append(found.alias(POSITION))
         return F.struct(row.alias(ROW), is_delete.alias(DELETED), *columns)
 
     def reason(self, data: Column, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
-        wrong = _wrong(self._inner.result(parsed))
         said = self._inner.reason(data, parsed)
-        return F.when(self._inner.is_good(data, parsed), wrong).otherwise(said)
+        return F.when(self._inner.is_good(data, parsed), self._wrong(parsed)).otherwise(said)
+
+    def _wrong(self, parsed: Column) -> Column:
+        """Why an envelope is bad; null if it is good."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        envelope = self._inner.result(parsed)
+        if self._source is None:
+            return _no_row(envelope)
+        return F.coalesce(_no_row(envelope), why_none(envelope.getField("source"), self._source))
 
 
-def _wrong(envelope: Column) -> Column:
+def _no_row(envelope: Column) -> Column:
     """Why an envelope contains no row; null if it contains one."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -92,4 +122,59 @@ def _wrong(envelope: Column) -> Column:
         .when(~op.isin(*OPERATIONS), F.concat(told, F.lit(": expected c, r, u or d")))
         .when(is_delete & before.isNull(), "op d without `before`")
         .when(~is_delete & after.isNull(), F.concat(told, F.lit(" without `after`")))
+    )
+
+
+def position(source: Column, names: Collection[str]) -> Column:
+    """The position, null if there is none: the twin of `position_of`, over the same table.
+    `names`: the fields of `source`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    connector = source.getField("connector")
+    cases = [
+        (connector == name, F.concat_ws(SEPARATOR, *[_padded(source, names, p) for p in parts]))
+        for name, parts in CONNECTORS.items()
+    ]
+    found = reduce(lambda one, case: one.when(*case), cases[1:], F.when(*cases[0]))
+    # concat_ws leaves out null, so that a missing part would make a shorter text.
+    return F.when(why_none(source, names).isNull(), found)
+
+
+def why_none(source: Column, names: Collection[str]) -> Column:
+    """The reason why there is no position; null if there is one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    connector = source.getField("connector")
+    before, after = unknown_connector("\0").split("\0")
+    reason = F.when(connector.isNull(), NO_CONNECTOR)
+    for name, parts in CONNECTORS.items():
+        reason = reason.when(
+            connector == name, F.coalesce(*[_wrong_part(source, names, part) for part in parts])
+        )
+    return reason.otherwise(F.concat(F.lit(before), connector, F.lit(after)))
+
+
+def _text(source: Column, names: Collection[str], part: Part) -> Column:
+    """The first field of a part that is there, as a text."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    there = [source.getField(name).cast("string") for name in part.fields if name in names]
+    said = [F.when(~F.lower(each).isin(*ABSENT), each) for each in there]
+    return F.coalesce(*said, F.lit(part.default).cast("string"))
+
+
+def _padded(source: Column, names: Collection[str], part: Part) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    number = F.regexp_extract(_text(source, names, part), part.pattern, 1)
+    return F.lpad(F.lower(number), part.width, "0")
+
+
+def _wrong_part(source: Column, names: Collection[str], part: Part) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = _text(source, names, part)
+    before, after = malformed(part)
+    return F.when(text.isNull(), missing(part)).when(
+        ~text.rlike(part.pattern), F.concat(F.lit(before), text, F.lit(after))
     )

@@ -20,13 +20,23 @@ from pipelines.config.source_positions import place_at
 from pipelines.config.spelling import correct
 from pipelines.config.topic import columns_named, record_columns
 from pipelines.config.validate import Examined, examine, read_text
+from pipelines.lint.change_order import text_order_problems, with_origins
 from pipelines.lint.expectations import expectation_problems
 from pipelines.lint.parameters import parameter_problems
 from pipelines.lint.row_by_row import row_by_row_findings
 from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
 from pipelines.lint.warnings import notices
 from pipelines.model.lineage import lineage
-from pipelines.model.pipeline import Check, Deduplicate, Mode, Pipeline, Placed, Sink, Source
+from pipelines.model.pipeline import (
+    Check,
+    Deduplicate,
+    Format,
+    Mode,
+    Pipeline,
+    Placed,
+    Sink,
+    Source,
+)
 from pipelines.model.watermark import Watermark
 from pipelines.transforms.checks import why_no_letters, why_not_steady
 from pipelines.transforms.join_bounds import why_unbounded
@@ -136,6 +146,8 @@ def columns_of_source(source: Source) -> Columns:
     for column, how in (("value", source.decode), ("key", source.decode_key)):
         has_columns = how is not None and how.schema.text
         names[column] = columns_of_ddl(how.schema.text) if how and has_columns else SCALAR
+        if how is not None and how.format is Format.DEBEZIUM:
+            names[column] = with_origins(columns_of_ddl(how.schema.text), how.schema.text)
     if source.headers:
         names["headers"] = Columns({"key": SCALAR, "value": SCALAR})
     return Columns(names)
@@ -154,6 +166,7 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
     if sink.latest:
         for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
             yield from _missing(name, columns, sink, place, f"{path}.order_by")
+        yield from text_order_problems(sink, columns)
         yield from _condition_problems(sink.latest.delete_when, sink.input, columns)
     if sink.deduplicate:
         yield from _deduplicate_problems(sink, sink.deduplicate, columns)

@@ -39,12 +39,19 @@ _ALIKE = (exp.Select, exp.SetOperation, exp.Subquery)
 class Columns:
     """Lower-case name → its type, if that has fields; `is_open`: there may be other columns.
 
-    A type is None where it is not known, and `SCALAR` where it has no fields.
+    A type is None where it is not known, and `SCALAR` where it has no fields. `origin`: the field
+    of a source whose value a scalar is, if somebody asks for it.
     """
 
     names: Mapping[str, Columns | None] = field(default_factory=dict)
     is_open: bool = False
     twice: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it certainly has no fields."""
+        return not self.names and not self.is_open
 
 
 SCALAR = Columns()
@@ -246,7 +253,7 @@ class _Query:
         kind, wrong = _resolved([part.name for part in parts], scopes)
         if wrong is not None:
             self._note(parts[wrong.part], wrong.message)
-        elif isinstance(column.this, exp.Star) and kind == SCALAR:
+        elif isinstance(column.this, exp.Star) and kind is not None and kind.is_scalar:
             name = parts[-1].name
             self._note(parts[-1], f"`{name}` has no fields, so no `{name}.*`")
 
@@ -367,6 +374,9 @@ def _type(node: exp.Expr, scope: _Scope) -> Columns | None:
         return _resolved([part.name for part in node.parts], (scope,))[0]
     if isinstance(node, exp.Paren):
         return _type(node.this, scope)
+    if isinstance(node, exp.Coalesce):
+        kinds = [_type(each, scope) for each in (node.this, *node.expressions)]
+        return next((kind for kind in kinds if kind is not None and kind.origin), None)
     return None
 
 

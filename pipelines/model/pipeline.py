@@ -96,6 +96,8 @@ class Decode:
     """The Avro reader schema."""
     row: str = ""
     """The columns of the row in Debezium's JSON envelopes; empty for Avro envelopes."""
+    position: bool = False
+    """Debezium's envelopes get the column `position`, and one without a position is bad."""
     descriptors: bytes = field(default=b"", repr=False)
     """A FileDescriptorSet that contains the Protobuf `message`."""
     message: str = ""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.avro.schema import parse_record
-from josefine_arrow.formats.debezium.envelope import wide_of
+from josefine_arrow.formats.debezium.envelope import SOURCE_NAMES, source_names, wide_of
 from josefine_arrow.formats.json.options import JsonOptions
 from pipelines.formats.avro import AvroValues
 from pipelines.formats.confluent_framed import FramedValues
@@ -76,12 +76,15 @@ def _changes(how: Decode, registry: str | None) -> Values:
     """Debezium's envelopes, in Avro or JSON."""
     _schema(how.schema)
     if how.avro:
-        names = [each.name for each in parse_record(how.avro).fields]
-        return DebeziumValues(AvroValues(how.avro, registry), names)
+        record = parse_record(how.avro)
+        names = [each.name for each in record.fields]
+        fields = source_names(record) if how.position else None
+        return DebeziumValues(AvroValues(how.avro, registry), names, fields)
     wide = _schema(replace(how.schema, text=wide_of(how.row)))
     json = EnvelopeInJson(wide, _json_options(how))
     names = [name for name in wide.names if name != "payload"]
-    return DebeziumValues(FramedValues(json) if how.framed else json, names)
+    inner = FramedValues(json) if how.framed else json
+    return DebeziumValues(inner, names, SOURCE_NAMES if how.position else None)
 
 
 def _json_options(how: Decode) -> JsonOptions:

@@ -6,6 +6,7 @@ Source: "Data change events" of Debezium's connectors (PostgreSQL, MySQL, SQL Se
 from __future__ import annotations
 
 from josefine_arrow.formats.avro.schema import SchemaError, Type, one_branch
+from josefine_arrow.formats.debezium.position import POSITION
 
 OPERATIONS = ("c", "r", "u", "d")
 """The operations: insert (c), snapshot read (r), update (u), delete (d)."""
@@ -18,10 +19,12 @@ SOURCE = (
     "connector STRING, db STRING, `schema` STRING, `table` STRING, `snapshot` STRING, "
     "ts_ms BIGINT, `sequence` STRING, txId STRING, lsn BIGINT, `file` STRING, pos BIGINT, "
     "`row` INT, gtid STRING, commit_lsn STRING, change_lsn STRING, event_serial_no BIGINT, "
-    "scn STRING, commit_scn STRING"
+    "scn STRING, commit_scn STRING, ord BIGINT, `collection` STRING"
 )
 """The position of a change in its database, as connectors write it in JSON; fields of other
 connectors are null. A txId is a number in PostgreSQL and a text in Oracle."""
+
+SOURCE_NAMES = tuple(word.split()[0].strip("`") for word in SOURCE.split(", "))
 
 
 def envelope_of(row: str) -> str:
@@ -41,6 +44,17 @@ def columns_of(envelope: str, row: str) -> str:
     """The columns for the pipeline's SQL: the row, whether it is deleted, and the envelope's.
     `row`: the SQL type of the row."""
     return f"`{ROW}` {row}, `{DELETED}` BOOLEAN, {envelope}"
+
+
+def with_position(columns: str) -> str:
+    """These columns with that of the position."""
+    return f"{columns}, `{POSITION}` STRING"
+
+
+def source_names(envelope: Type) -> tuple[str, ...]:
+    """The fields of `source` in the Avro schema of an envelope; none if it is no record."""
+    kinds = [_bare(each.type, each.name) for each in envelope.fields if each.name == "source"]
+    return tuple(each.name for kind in kinds for each in kind.fields)
 
 
 def row_of(envelope: Type) -> Type:

@@ -217,9 +217,16 @@ def _chain(spark, path: str) -> DeltaChain:
     return DeltaChain(spark, path, Link(pipeline="p", sink="s", run="r"))
 
 
-def _upsert(spark, chain: DeltaChain, sink: Sink, rows: list[Any], cuts: tuple[int, ...]) -> None:
+def _upsert(
+    spark,
+    chain: DeltaChain,
+    sink: Sink,
+    rows: list[Any],
+    cuts: tuple[int, ...],
+    schema: str = SCHEMA,
+) -> None:
     for start, end in itertools.pairwise(cuts):
-        frame = latest_rows(spark.createDataFrame(rows[start:end], SCHEMA), sink)
+        frame = latest_rows(spark.createDataFrame(rows[start:end], schema), sink)
         if chain.tip is None:
             ensure_table(spark, chain.path, None, stored(frame).schema)
             chain.load()
