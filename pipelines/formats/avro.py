@@ -17,25 +17,29 @@ from josefine_arrow.formats.avro.schema import (
     sql_of,
 )
 from josefine_arrow.formats.confluent.framing import OFFLINE, FramingError, split
-from josefine_arrow.formats.confluent.schema_registry import NoSchemaError
+from josefine_arrow.formats.confluent.schema_references import NoSchemaError, Schema
 from josefine_arrow.formats.confluent.schema_registry_http import registry_at
-from pipelines.formats.python_values import OWN, Decode, PythonValues, TextBy
+from pipelines.formats.python_values import OWN, Decode, PythonValues
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+SchemaBy = Callable[[int], Schema]
+"""Lookup of a writer schema by its id. Raises NoSchemaError, RegistryError."""
+
+
 class Decoder:
-    """The decoder of one reader schema: bytes to (value, reason). `text_by`: lookup of the writer
+    """The decoder of one reader schema: bytes to (value, reason). `written`: lookup of the writer
     schemas; None: the records are not framed and were written with the reader schema.
 
     If a writer schema does not match the reader schema, each of its records gets that reason.
     """
 
-    def __init__(self, schema: str, text_by: TextBy | None = None) -> None:
+    def __init__(self, schema: str, written: SchemaBy | None = None) -> None:
         self._reader = parse_record(schema)
-        self._text_by = text_by
-        self._plain = None if text_by else reader_of(self._reader, self._reader)
+        self._written = written
+        self._plain = None if written else reader_of(self._reader, self._reader)
         self._made: dict[int, Callable[[bytes], Any] | str] = {}
 
     def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
@@ -53,10 +57,11 @@ class Decoder:
 
     def _read_by(self, number: int) -> Callable[[bytes], Any] | str:
         if number not in self._made:
-            assert self._text_by is not None
-            text = self._text_by(number)
+            assert self._written is not None
+            schema = self._written(number)
             try:
-                self._made[number] = reader_of(parse(text), self._reader)
+                writer = parse(schema.text, schema.referenced)
+                self._made[number] = reader_of(writer, self._reader)
             except (SchemaError, AvroError) as error:
                 self._made[number] = f"schema {number}: {error}"
         return self._made[number]
@@ -69,22 +74,22 @@ _decoders: dict[tuple[str, str | None], Decoder] = {}
 def decoder_of(schema: str, registry: str | None) -> Decoder:
     """The cached decoder of this process. `registry`: its address, OWN or None."""
     if (schema, registry) not in _decoders:
-        text_by: TextBy | None = None
+        written: SchemaBy | None = None
         if registry == OWN:
-            text_by = _own(schema)
+            written = _own(schema)
         elif registry is not None:
-            text_by = registry_at(registry).text
-        _decoders[schema, registry] = Decoder(schema, text_by)
+            written = registry_at(registry).schema
+        _decoders[schema, registry] = Decoder(schema, written)
     return _decoders[schema, registry]
 
 
-def _own(schema: str) -> TextBy:
-    def text_by(number: int) -> str:
+def _own(schema: str) -> SchemaBy:
+    def written(number: int) -> Schema:
         if number != OFFLINE:
             raise NoSchemaError(f"schema {number}: records of the file itself have {OFFLINE}")
-        return schema
+        return Schema(schema)
 
-    return text_by
+    return written
 
 
 def arrow_of(kind: Type) -> pa.DataType:

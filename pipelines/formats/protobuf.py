@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_arrow.formats.confluent.framing import OFFLINE, FramingError, indexes, split
-from josefine_arrow.formats.confluent.schema_registry import PROTOBUF, NoSchemaError
+from josefine_arrow.formats.confluent.schema_references import NoSchemaError
+from josefine_arrow.formats.confluent.schema_registry import PROTOBUF
 from josefine_arrow.formats.confluent.schema_registry_http import registry_at
 from josefine_arrow.formats.protobuf.descriptors import (
     TIMESTAMP,
