@@ -56,6 +56,8 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
         if how.avro and how.framed:
             # Earlier versions refused a record whose schema refers to others.
             said += ["references"]
+    if how.record_type or how.skips_other_types:
+        said += ["type", how.record_type, how.skips_other_types]
     if how.format is Format.JSON and how.framed:
         said += ["framed"]
     if how.format in _AS_SENT:

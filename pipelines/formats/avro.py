@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_arrow.formats.avro.primitives import AvroError
-from josefine_arrow.formats.avro.reader import reader_of
+from josefine_arrow.formats.avro.reader import OtherTypeError, reader_of
 from josefine_arrow.formats.avro.schema import (
     SchemaError,
     Type,
@@ -31,15 +31,24 @@ SchemaBy = Callable[[int], Schema]
 
 class Decoder:
     """The decoder of one reader schema: bytes to (value, reason). `written`: lookup of the writer
-    schemas; None: the records are not framed and were written with the reader schema.
+    schemas; None: the records are not framed and were written with `schema`.
 
+    `record_type`: the full name of the record that is read; records of other types are bad, or left
+    out with `skips`. "": that of the schema itself, and names are not compared.
     If a writer schema does not match the reader schema, each of its records gets that reason.
     """
 
-    def __init__(self, schema: str, written: SchemaBy | None = None) -> None:
-        self._reader = parse_record(schema)
-        self._written = written
-        self._plain = None if written else reader_of(self._reader, self._reader)
+    def __init__(
+        self,
+        schema: str,
+        written: SchemaBy | None = None,
+        *,
+        record_type: str = "",
+        skips: bool = False,
+    ) -> None:
+        self._reader = parse_record(schema, record_type)
+        self._written, self._by_name, self._skips = written, bool(record_type), skips
+        self._plain = None if written else self._reader_of(parse(schema))
         self._made: dict[int, Callable[[bytes], Any] | str] = {}
 
     def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
@@ -52,8 +61,13 @@ class Decoder:
             number, data = split(data)
             read = self._read_by(number)
             return (None, read) if isinstance(read, str) else (read(data), None)
+        except OtherTypeError as error:
+            return None, None if self._skips else str(error)
         except (AvroError, FramingError, NoSchemaError) as error:
             return None, str(error)
+
+    def _reader_of(self, writer: Type) -> Callable[[bytes], Any]:
+        return reader_of(writer, self._reader, by_name=self._by_name)
 
     def _read_by(self, number: int) -> Callable[[bytes], Any] | str:
         if number not in self._made:
@@ -61,26 +75,29 @@ class Decoder:
             schema = self._written(number)
             try:
                 writer = parse(schema.text, schema.referenced)
-                self._made[number] = reader_of(writer, self._reader)
+                self._made[number] = self._reader_of(writer)
             except (SchemaError, AvroError) as error:
                 self._made[number] = f"schema {number}: {error}"
         return self._made[number]
 
 
-_decoders: dict[tuple[str, str | None], Decoder] = {}
+_decoders: dict[tuple[str, str | None, str, bool], Decoder] = {}
 """One cache per process: Spark reuses a Python worker for many batches."""
 
 
-def decoder_of(schema: str, registry: str | None) -> Decoder:
+def decoder_of(
+    schema: str, registry: str | None, record_type: str = "", *, skips: bool = False
+) -> Decoder:
     """The cached decoder of this process. `registry`: its address, OWN or None."""
-    if (schema, registry) not in _decoders:
+    key = (schema, registry, record_type, skips)
+    if key not in _decoders:
         written: SchemaBy | None = None
         if registry == OWN:
             written = _own(schema)
         elif registry is not None:
             written = registry_at(registry).schema
-        _decoders[schema, registry] = Decoder(schema, written)
-    return _decoders[schema, registry]
+        _decoders[key] = Decoder(schema, written, record_type=record_type, skips=skips)
+    return _decoders[key]
 
 
 def _own(schema: str) -> SchemaBy:
@@ -121,17 +138,21 @@ def arrow_of(kind: Type) -> pa.DataType:
 
 
 class AvroValues(PythonValues):
-    """`format: avro`. `registry`: as of `decoder_of`."""
+    """`format: avro`. Arguments: as of `decoder_of`."""
 
-    def __init__(self, schema: str, registry: str | None) -> None:
+    def __init__(
+        self, schema: str, registry: str | None, record_type: str = "", *, skips: bool = False
+    ) -> None:
         self._schema = schema
         self._registry = registry
+        self._record_type, self._skips = record_type, skips
 
     def sql(self) -> str:
-        return sql_of(parse_record(self._schema))
+        return sql_of(parse_record(self._schema, self._record_type))
 
     def arrow(self) -> pa.DataType:
-        return arrow_of(parse_record(self._schema))
+        return arrow_of(parse_record(self._schema, self._record_type))
 
     def decoder(self) -> Callable[[], Decode]:
-        return partial(decoder_of, self._schema, self._registry)
+        of = (self._schema, self._registry, self._record_type)
+        return partial(decoder_of, *of, skips=self._skips)

@@ -45,6 +45,7 @@ def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading
             null_is_good=how.tombstones or is_change or column == "key",
             leaves_out_null=is_change and not how.tombstones,
             null_for_bad=how.on_error is OnError.NULL,
+            skips=how.skips_other_types,
         )
         sides.append(side)
     return tuple(sides) or None
@@ -59,10 +60,12 @@ def _values(how: Decode, *, offline: bool) -> Values:
             return CsvValues(_schema(how.schema), separator=how.separator)
         case Format.AVRO:
             _schema(how.schema)  # refuses names that differ only in case
-            return AvroValues(how.avro, registry)
+            skips = how.skips_other_types
+            return AvroValues(how.avro, registry, how.record_type, skips=skips)
         case Format.PROTOBUF:
             _schema(how.schema)
-            return ProtobufValues(how.descriptors, how.message, registry)
+            skips = how.skips_other_types
+            return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
             json = JsonValues(_schema(how.schema), strict=how.strict)
             return FramedValues(json) if how.framed else json

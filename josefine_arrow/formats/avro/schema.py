@@ -70,9 +70,17 @@ def _json(text: str) -> Any:
         raise SchemaError("types within types too deeply") from error
 
 
-def parse_record(text: str) -> Type:
-    """As `parse`, for records only: no other type has columns."""
-    found = parse(text)
+def parse_record(text: str, name: str = "") -> Type:
+    """As `parse`, for records only: no other type has columns. `name`: the full name of a record
+    that the schema declares anywhere, as a branch of a union; "": the schema itself."""
+    parser = _Parser()
+    found = parser.type(_json(text), "", 0)
+    if name:
+        records = {each.name: each for each in parser.named.values() if each.kind == "record"}
+        if name not in records:
+            there = ", ".join(sorted(records)) or "none"
+            raise SchemaError(f"it declares no record `{name}`; its records: {there}")
+        return records[name]
     if found.kind != "record":
         raise SchemaError(f"expected a record, found {found.kind}")
     return found
