@@ -67,7 +67,9 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
     strict = reader.flag("strict")
-    tombstones = reader.section == "decode value" and reader.flag("tombstones")
+    is_value = reader.section == "decode value"
+    tombstones = is_value and reader.flag("tombstones")
+    explodes = is_value and reader.flag("explode")
     if said == "raw":
         # Only now: the keys of a raw value are checked like those of any other format.
         return None
@@ -78,6 +80,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         separator=separator or ",",
         strict=strict,
         tombstones=tombstones,
+        explodes=explodes,
         avro=avro,
         record_type=record_type,
         skips_other_types=skips_other_types(reader, said, avro),

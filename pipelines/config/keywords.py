@@ -110,6 +110,9 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "decode value": {
         **_DECODED,
         "tombstones": Word(expected="true or false", kind=Kind.FLAG),
+        "explode": Word(
+            expected="true or false: whether a value is a JSON array of rows", kind=Kind.FLAG
+        ),
         "type": Word(
             expected="the full name of the Avro record that is read, such as com.shop.Order",
             kind=Kind.TEXT,
@@ -398,7 +401,7 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(
-        required=("schema",), allowed=("registry", "strict", "on_error", "tombstones")
+        required=("schema",), allowed=("registry", "strict", "explode", "on_error", "tombstones")
     ),
     "csv": ModeWords(required=("schema",), allowed=("separator", "on_error", "tombstones")),
     "avro": ModeWords(

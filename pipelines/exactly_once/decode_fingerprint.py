@@ -58,6 +58,8 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
             said += ["references"]
     if how.record_type or how.skips_other_types:
         said += ["type", how.record_type, how.skips_other_types]
+    if how.explodes:
+        said += ["explode"]
     if how.format is Format.JSON and how.framed:
         said += ["framed"]
     if how.format in _AS_SENT:

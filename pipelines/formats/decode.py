@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pipelines.formats.json import JsonValues
+from pipelines.formats.json_array import PIECE, exploded
 from pipelines.formats.python_values import PythonValues
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Side:
     `null_is_good`: a record without one is good; with `leaves_out_null` it also makes no row.
     `null_for_bad`: a record that does not match the format is good, with null.
     `skips`: a record of another type is good, and makes no row; `values` are PythonValues.
+    `explodes`: a value is a JSON array, and each of its elements a row; `framed`: after a frame.
     """
 
     column: str
@@ -61,6 +63,8 @@ class Side:
     null_for_bad: bool = False
     leaves_out_null: bool = False
     skips: bool = False
+    explodes: bool = False
+    framed: bool = False
     made: dict[str, tuple[object, Column]] = field(default_factory=dict, compare=False, repr=False)
     """The cached columns of this side by purpose, each with its Spark context (`_once`)."""
 
@@ -75,6 +79,9 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
     from pyspark.sql import functions as F  # noqa: N812
 
     good = F.lit(True)
+    for side in reading:
+        if side.explodes:
+            frame = exploded(frame, side.column, framed=side.framed)
     for side in reading:
         is_read = _is_read(frame, side)
         made = _once(side, f"made {is_read}", partial(_made, side, is_read))
@@ -160,7 +167,7 @@ def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
         if side.skips:
             frame = frame.where(~F.col(SKIPPED))
         frame = frame.withColumn(side.column, _once(side, "decoded", partial(_decoded, side)))
-    return frame.drop("_good", SKIPPED, UNREADABLE, *(_name(side) for side in reading))
+    return frame.drop("_good", SKIPPED, UNREADABLE, *PIECE, *(_name(side) for side in reading))
 
 
 def _decoded(side: Side) -> Column:

@@ -70,6 +70,8 @@ class Decode:
     """The separator of CSV fields."""
     strict: bool = False
     """Values that Spark's JSON reader would silently change are bad."""
+    explodes: bool = False
+    """A JSON value is an array, and each of its elements a row."""
     tombstones: bool = False
     """A record without a value is a good row, whose `value` is null."""
     avro: str = ""

@@ -251,7 +251,7 @@ def _objects(source: Source) -> dict[str, str]:
     from josefine_spark.read.json_schema import unreadable
 
     how = source.decode
-    if how is None or how.format is not Format.JSON or how.framed or how.strict:
+    if how is None or how.format is not Format.JSON or how.framed or how.strict or how.explodes:
         return {}
     schema = StructType.fromDDL(how.schema.text)
     assert isinstance(schema, StructType)

@@ -13,6 +13,7 @@ from pipelines.formats.confluent_framed import FramedValues
 from pipelines.formats.debezium_rows import DebeziumValues, EnvelopeInJson
 from pipelines.formats.decode import Reading, Side, Values
 from pipelines.formats.json import JsonValues
+from pipelines.formats.json_elements import ElementValues
 from pipelines.formats.protobuf import ProtobufValues
 from pipelines.formats.python_values import OWN
 from pipelines.formats.text import CsvValues, TextValues
@@ -46,6 +47,8 @@ def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading
             leaves_out_null=is_change and not how.tombstones,
             null_for_bad=how.on_error is OnError.NULL,
             skips=how.skips_other_types,
+            explodes=how.explodes,
+            framed=how.framed,
         )
         sides.append(side)
     return tuple(sides) or None
@@ -67,7 +70,8 @@ def _values(how: Decode, *, offline: bool) -> Values:
             skips = how.skips_other_types
             return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
-            json = JsonValues(_schema(how.schema), strict=how.strict)
+            json: Values = JsonValues(_schema(how.schema), strict=how.strict)
+            json = ElementValues(json) if how.explodes else json
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
             return _changes(how, registry)

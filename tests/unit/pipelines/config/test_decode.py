@@ -280,3 +280,23 @@ def test_another_type_and_another_way_with_the_rest_are_another_judgement():
 
     assert len(set(said)) == 3
     assert digest(value) == digest(value.replace(" }", ", other_types: dead_letter }"))
+
+
+def test_explode_is_of_json_values():
+    how, _ = decoded("{ format: json, schema: 'id INT', explode: true }")
+
+    assert how is not None
+    assert how.explodes
+    assert digest("{ format: json, schema: 'id INT', explode: true }") != digest(
+        "{ format: json, schema: 'id INT' }"
+    )
+    with pytest.raises(ConfigError, match="explode"):
+        pipeline("{ format: csv, schema: 'id INT', explode: true }")
+
+
+def test_a_check_sends_no_dead_letters_of_exploded_records():
+    file = text("{ format: json, schema: 'id INT', explode: true }")
+    file += "checks: { sound: { on: raw, expr: value.id > 0, action: dead_letter } }\n"
+
+    with pytest.raises(ConfigError, match=r"each record of `raw` makes several rows \(`explode`\)"):
+        validate(load(file, "f.yaml", {}))
