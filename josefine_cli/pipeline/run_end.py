@@ -48,6 +48,7 @@ def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
                 "rows": totals.rows,
                 "dead_letters": totals.dead_letters,
                 "copies": totals.copies,
+                "skipped": totals.skipped,
                 "late": totals.late,
                 "checks": {check: each.to_json() for check, each in totals.checked.items()},
                 "batches": totals.batches,
@@ -84,6 +85,8 @@ def summary(pipeline: Pipeline, result: RunResult, as_json: bool) -> None:
         tell(line + (", failed" if name in result.failures else ""))
         if totals.copies:
             tell(f"    {counted(totals.copies, 'row')} left out, whose keys were there")
+        if totals.skipped:
+            tell(f"    {counted(totals.skipped, 'record')} of other types skipped")
         if totals.late:
             tell(f"    {counted(totals.late, 'late row')} left out, after the watermark")
         for told in checks_told(pipeline.checks, totals.checked):

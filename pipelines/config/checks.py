@@ -7,6 +7,7 @@ from pipelines.config.gaps import gaps_of
 from pipelines.config.keywords import WORDS
 from pipelines.config.loader import Scalar
 from pipelines.config.section import Reader, nearest
+from pipelines.model.lineage import lineage
 from pipelines.model.pipeline import Action, Check, Pipeline
 
 DEAD_LETTER = "dead_letter"
@@ -23,7 +24,21 @@ def checks_of(top: Reader, pipeline: Pipeline) -> dict[str, Check]:
             + WORDS[""][DEAD_LETTER].expected
         )
         top.problem(sends[0].place, f"checks.{sends[0].name}", message)
+    for check in sends:
+        _refuse_elements(top, check, pipeline)
     return checks
+
+
+def _refuse_elements(top: Reader, check: Check, pipeline: Pipeline) -> None:
+    """A check's dead letter is a whole record, while rows of its other elements are in tables."""
+    sources, _ = lineage(pipeline, check.on)
+    for source in (pipeline.sources[name] for name in sources):
+        if source.decode is not None and source.decode.explodes:
+            message = (
+                f"each record of `{source.name}` makes several rows (`explode`), and a dead letter "
+                "of this check would be the record with all of them: expected warn, drop or fail"
+            )
+            top.problem(check.place, f"checks.{check.name}", message)
 
 
 def _check(name: str, reader: Reader, pipeline: Pipeline) -> Check:

@@ -16,6 +16,7 @@ from josefine_arrow.formats.protobuf import descriptors as protobuf_schema
 from josefine_arrow.schema.ddl import TYPES as COLUMN_TYPES
 from josefine_arrow.schema.ddl import names_twice, unknown_types
 from pipelines.config.keywords import FORMATS, WORDS
+from pipelines.config.record_types import names_types, record_type, skips_other_types
 from pipelines.config.section import Reader, nearest
 from pipelines.model.pipeline import Decode, Format, OnError, Placed
 
@@ -54,11 +55,11 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     for word in own.required:
         if not reader.has(word):
             reader.missing(word)
-    avro, descriptors, message, row = "", b"", "", ""
+    avro, descriptors, message, row, record_type = "", b"", "", "", ""
     if said == "debezium":
         schema, avro, row = _debezium(reader)
     elif said == "avro":
-        schema, avro = _avro(reader)
+        schema, avro, record_type = _avro(reader)
     elif said == "protobuf":
         schema, descriptors, message = _protobuf(reader)
     else:
@@ -67,7 +68,9 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
     strict = reader.flag("strict")
-    tombstones = reader.section == "decode value" and reader.flag("tombstones")
+    is_value = reader.section == "decode value"
+    tombstones = is_value and reader.flag("tombstones")
+    explodes = is_value and reader.flag("explode")
     if said == "raw":
         # Only now: the keys of a raw value are checked like those of any other format.
         return None
@@ -79,7 +82,10 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         strict=strict,
         accept=_accepted(reader),
         tombstones=tombstones,
+        explodes=explodes,
         avro=avro,
+        record_type=record_type,
+        skips_other_types=skips_other_types(reader, said, avro),
         row=row,
         descriptors=descriptors,
         message=message,
@@ -109,18 +115,21 @@ def _registry(reader: Reader) -> str | None:
     return url
 
 
-def _avro(reader: Reader) -> tuple[Placed, str]:
-    """(the columns, the text of the Avro schema)."""
+def _avro(reader: Reader) -> tuple[Placed, str, str]:
+    """(the columns, the text of the Avro schema, the name of its record if names count)."""
     text: str | None = reader.text("schema") or ""
     columns = ""
     if text and text.endswith(".avsc"):
         text = _file(reader, text)
+    name = ""
     if text:
         try:
-            columns = columns_of(parse_record(text))
+            record = parse_record(text, record_type(reader))
+            columns, name = columns_of(record), record.name
         except SchemaError as error:
             reader.wrong_at("schema", f"not a valid Avro schema: {error}")
-    return _placed(reader, columns), text if text and columns else ""
+    named = name if names_types(reader) else ""
+    return _placed(reader, columns), text if text and columns else "", named
 
 
 def _debezium(reader: Reader) -> tuple[Placed, str, str]:

@@ -113,7 +113,22 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a mapping with format, schema, on_error", kind=Kind.SECTION, of="decode key"
         ),
     },
-    "decode value": {**_DECODED, "tombstones": Word(expected="true or false", kind=Kind.FLAG)},
+    "decode value": {
+        **_DECODED,
+        "tombstones": Word(expected="true or false", kind=Kind.FLAG),
+        "explode": Word(
+            expected="true or false: whether a value is a JSON array of rows", kind=Kind.FLAG
+        ),
+        "type": Word(
+            expected="the full name of the Avro record that is read, such as com.shop.Order",
+            kind=Kind.TEXT,
+        ),
+        "other_types": Word(
+            expected="dead_letter or skip: what becomes of records of other types",
+            kind=Kind.CHOICE,
+            choices=("dead_letter", "skip"),
+        ),
+    },
     "decode key": {
         **_DECODED,
         "format": Word(
@@ -392,14 +407,19 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(
-        required=("schema",), allowed=("registry", "strict", "accept", "on_error", "tombstones")
+        required=("schema",),
+        allowed=("registry", "strict", "accept", "explode", "on_error", "tombstones"),
     ),
     "csv": ModeWords(
         required=("schema",), allowed=("separator", "accept", "on_error", "tombstones")
     ),
-    "avro": ModeWords(required=("schema",), allowed=("registry", "on_error", "tombstones")),
+    "avro": ModeWords(
+        required=("schema",),
+        allowed=("registry", "on_error", "tombstones", "type", "other_types"),
+    ),
     "protobuf": ModeWords(
-        required=("schema", "message"), allowed=("registry", "on_error", "tombstones")
+        required=("schema", "message"),
+        allowed=("registry", "on_error", "tombstones", "other_types"),
     ),
     "debezium": ModeWords(
         required=("schema",), allowed=("registry", "strict", "accept", "on_error", "tombstones")

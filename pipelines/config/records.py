@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.avro.schema import parse, parse_record
 from josefine_arrow.formats.avro.writer import UnfitError, encoded
 from josefine_arrow.formats.confluent.framing import FIRST, OFFLINE, framed
 from pipelines.config.loader import Items, Node, Scalar, Table
@@ -45,7 +45,7 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
     node = reader.table.nodes.get(word)
     if isinstance(node, Table) and how is not None and how.avro:
         try:
-            data = encoded(parse_record(how.avro), plain(node))
+            data = _avro(how, plain(node))
         except UnfitError as error:
             reader.wrong_at(word, str(error))
             return None
@@ -63,6 +63,16 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
     data = text.encode()
     is_framed = how is not None and how.framed and not isinstance(node, Scalar)
     return framed(OFFLINE, data) if is_framed else data
+
+
+def _avro(how: Decode, value: Any) -> bytes:
+    """A record of the schema; of a union, of its first branch that fits. Raises UnfitError."""
+    try:
+        return encoded(parse(how.avro), value)
+    except UnfitError:
+        # The error of a union names none of its branches: that of the wanted record is clearer.
+        encoded(parse_record(how.avro, how.record_type), value)
+        raise
 
 
 def plain(node: Node) -> Any:

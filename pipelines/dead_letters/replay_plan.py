@@ -103,7 +103,7 @@ class Look:
         letters = waiting.where(~unreadable)
         if without_records := waiting.where(unreadable).count():
             outlook.held[HAS_NO_RECORDS] = without_records
-        some = letters.orderBy(*RECORD[:3]).limit(LETTERS_MAX).persist()
+        some = self._first(letters).persist()
         try:
             made, bad = self.judged(some)
             known = {
@@ -130,6 +130,14 @@ class Look:
         finally:
             some.unpersist()
         return outlook
+
+    def _first(self, letters: DataFrame) -> DataFrame:
+        """The dead letters of one replay, always all of a record: a record with `explode` has one
+        for each bad element, and they are replayed together."""
+        first = letters.orderBy(*RECORD[:3]).limit(LETTERS_MAX)
+        if self._source.decode is None or not self._source.decode.explodes:
+            return first
+        return letters.join(first.select(*RECORD).distinct(), [*RECORD], "left_semi")
 
     def _where_to(
         self, letter: Letter, wrote: Reads, chains: Mapping[str, Reads], several: Collection[Letter]

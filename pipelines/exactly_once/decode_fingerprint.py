@@ -53,6 +53,13 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
         said += [how.format.value, how.separator, how.on_error is OnError.NULL]
     if how.format in (Format.AVRO, Format.DEBEZIUM):
         said += [how.avro, how.framed]
+        if how.avro and how.framed:
+            # Earlier versions refused a record whose schema refers to others.
+            said += ["references"]
+    if how.record_type or how.skips_other_types:
+        said += ["type", how.record_type, how.skips_other_types]
+    if how.explodes:
+        said += ["explode"]
     if how.format is Format.JSON and how.framed:
         said += ["framed"]
     if how.format in _AS_SENT:

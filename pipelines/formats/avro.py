@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_arrow.formats.avro.primitives import AvroError
-from josefine_arrow.formats.avro.reader import reader_of
+from josefine_arrow.formats.avro.reader import OtherTypeError, reader_of
 from josefine_arrow.formats.avro.schema import (
     SchemaError,
     Type,
@@ -17,25 +17,38 @@ from josefine_arrow.formats.avro.schema import (
     sql_of,
 )
 from josefine_arrow.formats.confluent.framing import OFFLINE, FramingError, split
-from josefine_arrow.formats.confluent.schema_registry import NoSchemaError
+from josefine_arrow.formats.confluent.schema_references import NoSchemaError, Schema
 from josefine_arrow.formats.confluent.schema_registry_http import registry_at
-from pipelines.formats.python_values import OWN, Decode, PythonValues, TextBy
+from pipelines.formats.python_values import OWN, Decode, PythonValues
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Decoder:
-    """The decoder of one reader schema: bytes to (value, reason). `text_by`: lookup of the writer
-    schemas; None: the records are not framed and were written with the reader schema.
+SchemaBy = Callable[[int], Schema]
+"""Lookup of a writer schema by its id. Raises NoSchemaError, RegistryError."""
 
+
+class Decoder:
+    """The decoder of one reader schema: bytes to (value, reason). `written`: lookup of the writer
+    schemas; None: the records are not framed and were written with `schema`.
+
+    `record_type`: the full name of the record that is read; records of other types are bad, or left
+    out with `skips`. "": that of the schema itself, and names are not compared.
     If a writer schema does not match the reader schema, each of its records gets that reason.
     """
 
-    def __init__(self, schema: str, text_by: TextBy | None = None) -> None:
-        self._reader = parse_record(schema)
-        self._text_by = text_by
-        self._plain = None if text_by else reader_of(self._reader, self._reader)
+    def __init__(
+        self,
+        schema: str,
+        written: SchemaBy | None = None,
+        *,
+        record_type: str = "",
+        skips: bool = False,
+    ) -> None:
+        self._reader = parse_record(schema, record_type)
+        self._written, self._by_name, self._skips = written, bool(record_type), skips
+        self._plain = None if written else self._reader_of(parse(schema))
         self._made: dict[int, Callable[[bytes], Any] | str] = {}
 
     def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
@@ -48,43 +61,52 @@ class Decoder:
             number, data = split(data)
             read = self._read_by(number)
             return (None, read) if isinstance(read, str) else (read(data), None)
+        except OtherTypeError as error:
+            return None, None if self._skips else str(error)
         except (AvroError, FramingError, NoSchemaError) as error:
             return None, str(error)
 
+    def _reader_of(self, writer: Type) -> Callable[[bytes], Any]:
+        return reader_of(writer, self._reader, by_name=self._by_name)
+
     def _read_by(self, number: int) -> Callable[[bytes], Any] | str:
         if number not in self._made:
-            assert self._text_by is not None
-            text = self._text_by(number)
+            assert self._written is not None
+            schema = self._written(number)
             try:
-                self._made[number] = reader_of(parse(text), self._reader)
+                writer = parse(schema.text, schema.referenced)
+                self._made[number] = self._reader_of(writer)
             except (SchemaError, AvroError) as error:
                 self._made[number] = f"schema {number}: {error}"
         return self._made[number]
 
 
-_decoders: dict[tuple[str, str | None], Decoder] = {}
+_decoders: dict[tuple[str, str | None, str, bool], Decoder] = {}
 """One cache per process: Spark reuses a Python worker for many batches."""
 
 
-def decoder_of(schema: str, registry: str | None) -> Decoder:
+def decoder_of(
+    schema: str, registry: str | None, record_type: str = "", *, skips: bool = False
+) -> Decoder:
     """The cached decoder of this process. `registry`: its address, OWN or None."""
-    if (schema, registry) not in _decoders:
-        text_by: TextBy | None = None
+    key = (schema, registry, record_type, skips)
+    if key not in _decoders:
+        written: SchemaBy | None = None
         if registry == OWN:
-            text_by = _own(schema)
+            written = _own(schema)
         elif registry is not None:
-            text_by = registry_at(registry).text
-        _decoders[schema, registry] = Decoder(schema, text_by)
-    return _decoders[schema, registry]
+            written = registry_at(registry).schema
+        _decoders[key] = Decoder(schema, written, record_type=record_type, skips=skips)
+    return _decoders[key]
 
 
-def _own(schema: str) -> TextBy:
-    def text_by(number: int) -> str:
+def _own(schema: str) -> SchemaBy:
+    def written(number: int) -> Schema:
         if number != OFFLINE:
             raise NoSchemaError(f"schema {number}: records of the file itself have {OFFLINE}")
-        return schema
+        return Schema(schema)
 
-    return text_by
+    return written
 
 
 def arrow_of(kind: Type) -> pa.DataType:
@@ -116,17 +138,21 @@ def arrow_of(kind: Type) -> pa.DataType:
 
 
 class AvroValues(PythonValues):
-    """`format: avro`. `registry`: as of `decoder_of`."""
+    """`format: avro`. Arguments: as of `decoder_of`."""
 
-    def __init__(self, schema: str, registry: str | None) -> None:
+    def __init__(
+        self, schema: str, registry: str | None, record_type: str = "", *, skips: bool = False
+    ) -> None:
         self._schema = schema
         self._registry = registry
+        self._record_type, self._skips = record_type, skips
 
     def sql(self) -> str:
-        return sql_of(parse_record(self._schema))
+        return sql_of(parse_record(self._schema, self._record_type))
 
     def arrow(self) -> pa.DataType:
-        return arrow_of(parse_record(self._schema))
+        return arrow_of(parse_record(self._schema, self._record_type))
 
     def decoder(self) -> Callable[[], Decode]:
-        return partial(decoder_of, self._schema, self._registry)
+        of = (self._schema, self._registry, self._record_type)
+        return partial(decoder_of, *of, skips=self._skips)

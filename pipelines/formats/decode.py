@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pipelines.formats.json import JsonValues
+from pipelines.formats.json_array import PIECE, exploded
+from pipelines.formats.python_values import PythonValues
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,6 +25,9 @@ OBJECTS, REASONS = "json", "json_reason"
 UNREADABLE = "unreadable_batch"
 """An optional column of the josefine source. In a row with the bytes of an unreadable record batch
 it identifies that batch; in the row of a record it is null."""
+
+SKIPPED = "_skipped"
+"""The flag of a good record of another type, in the parsed rows of a source that skips those."""
 
 UNREADABLE_REASON = "unreadable batch, offsets "
 """Prefix of the reason of such a row. No reason of a format starts like this."""
@@ -48,6 +53,8 @@ class Side:
 
     `null_is_good`: a record without one is good; with `leaves_out_null` it also makes no row.
     `null_for_bad`: a record that does not match the format is good, with null.
+    `skips`: a record of another type is good, and makes no row; `values` are PythonValues.
+    `explodes`: a value is a JSON array, and each of its elements a row; `framed`: after a frame.
     """
 
     column: str
@@ -55,6 +62,9 @@ class Side:
     null_is_good: bool = False
     null_for_bad: bool = False
     leaves_out_null: bool = False
+    skips: bool = False
+    explodes: bool = False
+    framed: bool = False
     made: dict[str, tuple[object, Column]] = field(default_factory=dict, compare=False, repr=False)
     """The cached columns of this side by purpose, each with its Spark context (`_once`)."""
 
@@ -69,6 +79,9 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
     from pyspark.sql import functions as F  # noqa: N812
 
     good = F.lit(True)
+    for side in reading:
+        if side.explodes:
+            frame = exploded(frame, side.column, framed=side.framed)
     for side in reading:
         if _is_read(frame, side):
             made = _once(side, "read", partial(_read, side))
@@ -85,7 +98,19 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
     if UNREADABLE in frame.columns:
         # The formats text and raw would accept the batch's bytes as a value.
         good &= F.col(UNREADABLE).isNull()
-    return frame.withColumn("_good", good).drop(OBJECTS, REASONS)
+    frame = frame.withColumn("_good", good).drop(OBJECTS, REASONS)
+    for side in reading:
+        if side.skips:
+            frame = frame.withColumn(SKIPPED, _once(side, "skipped", partial(_is_skipped, side)))
+    return frame
+
+
+def _is_skipped(side: Side) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    assert isinstance(side.values, PythonValues)
+    data = F.col(side.column)
+    return F.coalesce(side.values.is_skipped(data, _parsed(side)), F.lit(False)) & F.col("_good")
 
 
 def _is_read(frame: DataFrame, side: Side) -> bool:
@@ -134,8 +159,10 @@ def good_rows(frame: DataFrame, reading: Reading) -> DataFrame:
     for side in reading:
         if side.leaves_out_null:
             frame = frame.where(F.col(side.column).isNotNull())
+        if side.skips:
+            frame = frame.where(~F.col(SKIPPED))
         frame = frame.withColumn(side.column, _once(side, "decoded", partial(_decoded, side)))
-    return frame.drop("_good", UNREADABLE, *(_name(side) for side in reading))
+    return frame.drop("_good", SKIPPED, UNREADABLE, *PIECE, *(_name(side) for side in reading))
 
 
 def _decoded(side: Side) -> Column:

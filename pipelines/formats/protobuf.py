@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_arrow.formats.confluent.framing import OFFLINE, FramingError, indexes, split
-from josefine_arrow.formats.confluent.schema_registry import PROTOBUF, NoSchemaError
+from josefine_arrow.formats.confluent.schema_references import NoSchemaError
+from josefine_arrow.formats.confluent.schema_registry import PROTOBUF
 from josefine_arrow.formats.confluent.schema_registry_http import registry_at
 from josefine_arrow.formats.protobuf.descriptors import (
     TIMESTAMP,
@@ -37,13 +38,19 @@ class MessageError(ValueError):
     """Why bytes are not a valid message; the text is the reason of a dead letter."""
 
 
+class OtherTypeError(MessageError):
+    """A record is another message than the wanted one."""
+
+
 class Decoder:
     """The decoder of one message: bytes to (value, reason). `text_by`: lookup of writer schemas;
-    None: the records are not framed."""
+    None: the records are not framed. `skips`: other messages are left out, not bad."""
 
-    def __init__(self, schema: bytes, name: str, text_by: TextBy | None = None) -> None:
+    def __init__(
+        self, schema: bytes, name: str, text_by: TextBy | None = None, *, skips: bool = False
+    ) -> None:
         """Raises SchemaError."""
-        self._text_by = text_by
+        self._text_by, self._skips = text_by, skips
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
         self._class = message_of(schema, name)
         self.type = type_of(self._class.DESCRIPTOR)
@@ -65,6 +72,8 @@ class Decoder:
             return self._read(message), None
         except DecodeError as error:
             return None, f"no {self._name}: {str(error).rpartition(': ')[2]}"
+        except OtherTypeError as error:
+            return None, None if self._skips else str(error)
         except (MessageError, FramingError, NoSchemaError) as error:
             return None, str(error)
 
@@ -80,25 +89,26 @@ class Decoder:
                 raise NoSchemaError(f"schema {number}: {error}") from error
         found = self._names[number, which]
         if found != self._name:
-            raise MessageError(f"a {found}, expected a {self._name}")
+            raise OtherTypeError(f"a {found}, expected a {self._name}")
         return data
 
 
-_decoders: dict[tuple[bytes, str, str | None], Decoder] = {}
+_decoders: dict[tuple[bytes, str, str | None, bool], Decoder] = {}
 """One cache per process: Spark reuses a Python worker for many batches."""
 
 
-def decoder_of(schema: bytes, name: str, registry: str | None) -> Decoder:
+def decoder_of(schema: bytes, name: str, registry: str | None, *, skips: bool = False) -> Decoder:
     """The cached decoder of this process. `registry`: its address, OWN or None. Raises
     SchemaError."""
-    if (schema, name, registry) not in _decoders:
+    key = (schema, name, registry, skips)
+    if key not in _decoders:
         text_by: TextBy | None = None
         if registry == OWN:
             text_by = _own
         elif registry is not None:
             text_by = registry_at(registry, PROTOBUF).text
-        _decoders[schema, name, registry] = Decoder(schema, name, text_by)
-    return _decoders[schema, name, registry]
+        _decoders[key] = Decoder(schema, name, text_by, skips=skips)
+    return _decoders[key]
 
 
 def _own(number: int) -> str:
@@ -209,11 +219,14 @@ def _arrow_of_field(field: Field) -> pa.DataType:
 
 
 class ProtobufValues(PythonValues):
-    """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: a message in it; `registry`: as in
-    `decoder_of`."""
+    """`format: protobuf`. `schema`: a FileDescriptorSet; `name`: a message in it; `registry`,
+    `skips`: as in `decoder_of`."""
 
-    def __init__(self, schema: bytes, name: str, registry: str | None) -> None:
+    def __init__(
+        self, schema: bytes, name: str, registry: str | None, *, skips: bool = False
+    ) -> None:
         self._schema, self._name, self._registry = schema, name, registry
+        self._skips = skips
 
     def sql(self) -> str:
         return self._type().sql
@@ -222,7 +235,8 @@ class ProtobufValues(PythonValues):
         return arrow_of(self._type())
 
     def decoder(self) -> Callable[[], Decode]:
-        return partial(decoder_of, self._schema, self._name, self._registry)
+        of = (self._schema, self._name, self._registry)
+        return partial(decoder_of, *of, skips=self._skips)
 
     def _type(self) -> Type:
         return type_of(message_of(self._schema, self._name).DESCRIPTOR)

@@ -25,7 +25,8 @@ TextBy = Callable[[int], str]
 """Lookup of a schema by its id. Raises NoSchemaError, RegistryError."""
 
 Decode = Callable[[bytes], tuple[Any, str | None]]
-"""Bytes to (value, reason). Raises RegistryError."""
+"""Bytes to (value, reason). (None, None): a record of another type, which is skipped. Raises
+RegistryError."""
 
 DecodeColumn = Callable[["pa.Array"], tuple["pa.Array", "pa.Array"]]
 """A column of bytes to (values, reasons). Raises RegistryError."""
@@ -74,6 +75,10 @@ class ArrowValues(ABC):
 
     def result(self, parsed: Column) -> Column:
         return parsed.getField(_VALUE)
+
+    def is_skipped(self, data: Column, parsed: Column) -> Column:
+        """Whether a record is of another type, and makes neither a row nor a dead letter."""
+        return self.is_good(data, parsed) & parsed.getField(_VALUE).isNull()
 
     def reason(self, data: Column, parsed: Column) -> Column:
         return parsed.getField(_WHY)

@@ -103,8 +103,8 @@ def _client(bootstrap: str, settings: Mapping[str, str]) -> BlockingClient:
 
 def _registries(source: Source) -> dict[str, str]:
     """Address → why it returns no schemas; the request is for a schema id that does not exist."""
+    from josefine_arrow.formats.confluent.schema_references import NoSchemaError
     from josefine_arrow.formats.confluent.schema_registry import (
-        NoSchemaError,
         RegistryError,
         address_of,
         schema_in,
@@ -117,7 +117,7 @@ def _registries(source: Source) -> dict[str, str]:
     for registry in map(address_of, [] if source.is_in_file else dict.fromkeys(texts)):
         why = ""
         try:
-            schema_in(ask(registry, "/schemas/ids/0"), registry, 0)
+            schema_in(ask(registry, "/schemas/ids/0"), registry, "schema 0")
         except OSError as error:
             why = unreached(registry, error)
         except RegistryError as error:

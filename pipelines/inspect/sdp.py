@@ -72,6 +72,8 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
             return f"source `{source.name}` is {how.format.value.capitalize()}"
         if how is not None and how.framed:
             return f"source `{source.name}` is in a registry's frame"
+        if how is not None and how.explodes:
+            return f"source `{source.name}` has an array in each value"
     for name in lineage(pipeline, sink.input)[1]:
         if pipeline.transforms[name].function is not None:
             return f"transform `{name}` is Python"

@@ -90,10 +90,16 @@ class Decode:
     """A JSON key that only its letter case keeps from a column is bad."""
     accept: tuple[str, ...] = ()
     """Exceptions from the rule that a value is stored as it was sent (`json.accept.ACCEPT`)."""
+    explodes: bool = False
+    """A JSON value is an array, and each of its elements a row."""
     tombstones: bool = False
     """A record without a value is a good row, whose `value` is null."""
     avro: str = ""
     """The Avro reader schema."""
+    record_type: str = ""
+    """The full name of the Avro record that is read, if the topic has several types."""
+    skips_other_types: bool = False
+    """Records of other types are left out; else they are bad."""
     row: str = ""
     """The columns of the row in Debezium's JSON envelopes; empty for Avro envelopes."""
     position: bool = False
@@ -207,6 +213,11 @@ class Source:
     def is_in_file(self) -> bool:
         """Whether its records are in the pipeline file."""
         return self.local is not None and self.local.type == "memory"
+
+    @property
+    def skips(self) -> bool:
+        """Whether records of other types are left out."""
+        return self.decode is not None and self.decode.skips_other_types
 
     def has_on_error(self, what: OnError) -> bool:
         """Whether bad values or bad keys are handled this way. One record is never both a dead

@@ -17,11 +17,12 @@ class BatchDone:
 
     `already_there`: an earlier run had committed it to the sink's table; then there is no `version`
     and `checked` is empty. `checked`: check → its result. `copies`: rows that `deduplicate` left
-    out. `late`: rows of previous batches that arrived after the watermark. `judged`: source →
-    (records that its dead-letter chain passed in this batch, for all its sinks; dead letters among
-    them). `starts` and `ends`: the offset range of the batch, and the end offsets of the table.
-    `seconds`: from its offsets to its last commit; `parts` of it: checks, dead letters, rows, as
-    far as they ran. The first part includes the time to read and decode the records.
+    out. `skipped`: records of other types, by `other_types: skip`. `late`: rows of previous batches
+    that arrived after the watermark. `judged`: source → (records that its dead-letter chain passed
+    in this batch, for all its sinks; dead letters among them). `starts` and `ends`: the offset
+    range of the batch, and the end offsets of the table. `seconds`: from its offsets to its last
+    commit; `parts` of it: checks, dead letters, rows, as far as they ran. The first part includes
+    the time to read and decode the records.
     """
 
     sink: str
@@ -33,6 +34,7 @@ class BatchDone:
     already_there: bool = False
     checked: Mapping[str, Checked] = field(default_factory=dict)
     copies: int = 0
+    skipped: int = 0
     late: int = 0
     judged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     seconds: float = 0.0

@@ -54,6 +54,7 @@ class JsonReporter:
             rows=done.rows,
             dead_letters=done.dead_letters,
             copies=done.copies,
+            skipped=done.skipped,
             late=done.late,
             seconds=round(done.seconds, 3),
             records_per_s=None if pace.rate is None else round(pace.rate, 1),

@@ -26,6 +26,7 @@ ROWS: list[Metric] = [
         ("batches_there", "Batches that a run before had committed: skipped."),
         ("dead_letters", "Records that became dead letters."),
         ("copies", "Rows that `deduplicate` left out."),
+        ("skipped", "Records of other types that `other_types: skip` left out."),
         ("late", "Rows that arrived after a watermark, counted with the next batch: left out."),
         ("commit_retries", "Commits that were tried again."),
         ("restarts", "Restarts of this sink after a failure."),

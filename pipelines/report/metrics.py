@@ -109,6 +109,7 @@ class Metrics(Collector):
         self._of("pipeline_records", sink).inc(done.records)
         self._of("pipeline_rows", sink).inc(done.rows)
         self._of("pipeline_copies", sink).inc(done.copies)
+        self._of("pipeline_skipped", sink).inc(done.skipped)
         self._of("pipeline_batch_seconds", sink).observe(done.seconds)
         self._of("pipeline_commit_version", sink).set(done.version)
         self._of("pipeline_commit_timestamp_seconds", sink).set(self._now_s())

@@ -73,6 +73,8 @@ class LineReporter:
         line = f"sink {done.sink}: batch {done.batch}{what}"
         if done.dead_letters:
             line += f", {counted(done.dead_letters, 'dead letter')}"
+        if done.skipped:
+            line += f", {counted(done.skipped, 'record')} of other types skipped"
         for name, each in done.checked.items():
             line += f", {each.failed:,} failed check {name}" if each.failed else ""
         if not done.already_there:

@@ -25,6 +25,7 @@ class SinkTotals:
     ends: ByPartition = field(default_factory=dict)
     checked: dict[str, Checked] = field(default_factory=dict)
     copies: int = 0
+    skipped: int = 0
     late: int = 0
     path: str = ""
 
@@ -56,6 +57,7 @@ class Tally:
         totals.dead_letters += done.dead_letters
         totals.batches += 1
         totals.copies += done.copies
+        totals.skipped += done.skipped
         totals.late += done.late
         if done.checked:
             totals.checked = added(totals.checked, done.checked)

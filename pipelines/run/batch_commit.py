@@ -80,7 +80,7 @@ class BatchCommit:
         written: Written = {}
         checked: Mapping[str, Checked] = {}
         made: TargetWritten | None = None
-        copies, parts = 0, dict[str, float]()
+        copies, skipped, parts = 0, 0, dict[str, float]()
         rows = of.reader.read(frame, self.batch, own, lettered)
         try:
             # Everything that can refuse the batch comes before its first commit.
@@ -101,6 +101,7 @@ class BatchCommit:
                 made = self._commit(out, own, checked, span)
                 parts["rows"] = time.monotonic() - begun_s
                 copies = span.rows - made.rows if span else 0
+                skipped = rows.skipped()
                 failpoints.hit("mid_commit", 2)
         finally:
             rows.free()
@@ -113,6 +114,7 @@ class BatchCommit:
             already_there=own is None,
             checked=checked,
             copies=copies,
+            skipped=skipped,
             version=made.version if made else None,
             starts=_starts(self.batch),
             parts=parts,

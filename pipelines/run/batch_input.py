@@ -15,7 +15,7 @@ from pipelines.dead_letters.unreadable_batches import is_unreadable_batch, skipp
 from pipelines.dead_letters.writer import Letters, SinkLetters
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Batch, Commit
-from pipelines.formats.decode import Reading
+from pipelines.formats.decode import SKIPPED, Reading
 from pipelines.model.pipeline import Mode, Sink, Source, Transform
 from pipelines.model.plan import PipelinePlan, SinkPlan
 from pipelines.sinks.target import SinkTarget
@@ -173,6 +173,12 @@ class SparkRows:
         out: DataFrame = reader.target.rows(reader.plan.pipeline, made)
         return out, span_of(made, how) if how else None
 
+    def skipped(self) -> int:
+        """One count for each source that skips records. The sources of a state keep no records."""
+        parsed = self.rows_in.parsed.items()
+        skipping = [frame for _, frame in parsed if SKIPPED in frame.columns]
+        return sum(frame.where(SKIPPED).count() for frame in skipping)
+
     def free(self) -> None:
         """Spark caches nothing of the micro-batch for this sink."""
         self.rows_in.free()
@@ -237,7 +243,7 @@ class SparkReader:
             if shared is not None:
                 return shared
         again = sink.sink.deduplicate is not None or sink.sink.mode is Mode.SCD2
-        several = again or bool(sink.failing or sink.checks)
+        several = again or source.skips or bool(sink.failing or sink.checks)
         reading = self.readings[source.name]
         return rows_of_source(frame, source, reading, keeps=several, counts=bool(lettered))
 

@@ -44,6 +44,9 @@ class BatchRows(Protocol):
     def target_rows(self) -> tuple[Any, Span | None]:
         """The rows for the target; with `deduplicate` also the span of the rows before it."""
 
+    def skipped(self) -> int:
+        """The number of records of other types, which make no rows."""
+
     def free(self) -> None:
         """Release the cached rows."""
 

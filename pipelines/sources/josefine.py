@@ -252,7 +252,7 @@ def _objects(source: Source) -> dict[str, str]:
     from pipelines.formats.json import time_zone
 
     how = source.decode
-    if how is None or how.format is not Format.JSON or how.framed:
+    if how is None or how.format is not Format.JSON or how.framed or how.explodes:
         return {}
     schema = StructType.fromDDL(how.schema.text)
     assert isinstance(schema, StructType)

@@ -14,6 +14,7 @@ from pipelines.formats.confluent_framed import FramedValues
 from pipelines.formats.debezium_rows import DebeziumValues, EnvelopeInJson
 from pipelines.formats.decode import Reading, Side, Values
 from pipelines.formats.json import JsonValues, time_zone
+from pipelines.formats.json_elements import ElementValues
 from pipelines.formats.protobuf import ProtobufValues
 from pipelines.formats.python_values import OWN
 from pipelines.formats.text import CsvValues, TextValues
@@ -46,6 +47,9 @@ def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading
             null_is_good=how.tombstones or is_change or column == "key",
             leaves_out_null=is_change and not how.tombstones,
             null_for_bad=how.on_error is OnError.NULL,
+            skips=how.skips_other_types,
+            explodes=how.explodes,
+            framed=how.framed,
         )
         sides.append(side)
     return tuple(sides) or None
@@ -61,12 +65,15 @@ def _values(how: Decode, *, offline: bool) -> Values:
             return CsvValues(csv, separator=how.separator, options=_json_options(how))
         case Format.AVRO:
             _schema(how.schema)  # refuses names that differ only in case
-            return AvroValues(how.avro, registry)
+            skips = how.skips_other_types
+            return AvroValues(how.avro, registry, how.record_type, skips=skips)
         case Format.PROTOBUF:
             _schema(how.schema)
-            return ProtobufValues(how.descriptors, how.message, registry)
+            skips = how.skips_other_types
+            return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
-            json = JsonValues(_schema(how.schema), _json_options(how))
+            json: Values = JsonValues(_schema(how.schema), _json_options(how))
+            json = ElementValues(json) if how.explodes else json
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
             return _changes(how, registry)

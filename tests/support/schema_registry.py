@@ -8,15 +8,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
-_PREFIX = "/api/schemas/ids/"
+_IDS, _SUBJECTS = "/api/schemas/ids/", "/api/subjects/"
+
+Said = str | Mapping[str, object]
+"""A schema's text, or the whole answer: `schema`, `schemaType`, `references`."""
 
 
 class SchemaRegistry:
-    """`seen`: each request's path and its Authorization, "" where it had none."""
+    """`seen`: each request's path and its Authorization, "" where it had none. `subjects`: the
+    schemas that others refer to, by "SUBJECT/versions/VERSION"."""
 
-    def __init__(self, schemas: Mapping[int, str], redirect_to: str = "") -> None:
-        self.schemas = dict(schemas)
+    def __init__(
+        self,
+        schemas: Mapping[int, Said],
+        redirect_to: str = "",
+        subjects: Mapping[str, Said] | None = None,
+    ) -> None:
+        self.schemas, self.subjects = dict(schemas), dict(subjects or {})
         self.seen: list[tuple[str, str]] = []
         registry = self
 
@@ -40,12 +50,18 @@ class SchemaRegistry:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
-    def answer(self, path: str) -> tuple[int, dict[str, object]]:
+    def answer(self, path: str) -> tuple[int, Mapping[str, object]]:
         """(HTTP status, the body's JSON)."""
-        text = self.schemas.get(int(path.removeprefix(_PREFIX)))
-        if text is None:
-            return 404, {"error_code": 40403, "message": "Schema not found"}
-        return 200, {"schema": text}
+        path = path.partition("?")[0]
+        said: Said | None
+        if path.startswith(_SUBJECTS):
+            said = self.subjects.get(unquote(path.removeprefix(_SUBJECTS)))
+            unknown = 40401
+        else:
+            said, unknown = self.schemas.get(int(path.removeprefix(_IDS))), 40403
+        if said is None:
+            return 404, {"error_code": unknown, "message": "Not found"}
+        return 200, {"schema": said} if isinstance(said, str) else said
 
     def url(self, user: str = "") -> str:
         """Its address as a file says it."""
@@ -53,9 +69,13 @@ class SchemaRegistry:
 
 
 @contextmanager
-def serving(schemas: Mapping[int, str], redirect_to: str = "") -> Iterator[SchemaRegistry]:
+def serving(
+    schemas: Mapping[int, Said],
+    redirect_to: str = "",
+    subjects: Mapping[str, Said] | None = None,
+) -> Iterator[SchemaRegistry]:
     """A registry that answers until the end of the block."""
-    registry = SchemaRegistry(schemas, redirect_to)
+    registry = SchemaRegistry(schemas, redirect_to, subjects)
     thread = threading.Thread(target=registry.server.serve_forever, args=(0.02,))
     thread.start()
     try:

@@ -10,7 +10,7 @@ Values: a record is a dict, a map is a list of pairs; primitives.py has the prim
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from josefine_arrow.formats.avro.primitives import AvroError, Read, long_at, plain, subject, texts
@@ -18,9 +18,22 @@ from josefine_arrow.formats.avro.schema import Field, Type, bare
 from josefine_arrow.formats.avro.writer import encoded
 
 
-def reader_of(writer: Type, reader: Type) -> Callable[[bytes], Any]:
-    """The function that reads whole records. Raises AvroError if the schemas do not match."""
-    read = _compiled(writer, reader, "")
+class OtherTypeError(AvroError):
+    """A record is of another type than the reader's."""
+
+
+def reader_of(writer: Type, reader: Type, *, by_name: bool = False) -> Callable[[bytes], Any]:
+    """The function that reads whole records. Raises AvroError if the schemas do not match.
+
+    `by_name`: records of another full name raise OtherTypeError, also as a branch of a union.
+    Without it names do not count, as a reader schema without a namespace is common.
+    """
+    if not by_name:
+        read = _compiled(writer, reader, "")
+    elif writer.kind == "union":
+        read = _of_branches(writer, [_or_other(each, reader) for each in writer.branches], "")
+    else:
+        read = _by_name(writer, reader)
 
     def whole(data: bytes) -> Any:
         try:
@@ -95,8 +108,10 @@ def _fitting_branch(writer: Type, union: Type, path: str) -> Type:
 
 
 def _of_written_union(writer: Type, reader: Type, path: str) -> Read:
-    branches = [_or_refused(each, reader, path) for each in writer.branches]
+    return _of_branches(writer, [_or_refused(each, reader, path) for each in writer.branches], path)
 
+
+def _of_branches(writer: Type, branches: Sequence[Read], path: str) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         index, at = long_at(data, at)
         if not 0 <= index < len(branches):
@@ -111,10 +126,25 @@ def _or_refused(writer: Type, reader: Type, path: str) -> Read:
     try:
         return _compiled(writer, reader, path)
     except AvroError as error:
-        message = str(error)
+        return _refusing(AvroError, str(error))
 
+
+def _by_name(writer: Type, reader: Type) -> Read:
+    if writer.kind == "record" and writer.name == reader.name:
+        return _compiled(writer, reader, "")
+    return _refusing(OtherTypeError, f"a {writer.name or writer.kind}, expected a {reader.name}")
+
+
+def _or_other(writer: Type, reader: Type) -> Read:
+    try:
+        return _by_name(writer, reader)
+    except AvroError as error:
+        return _refusing(AvroError, str(error))
+
+
+def _refusing(kind: type[AvroError], message: str) -> Read:
     def refuse(data: bytes, at: int) -> tuple[Any, int]:
-        raise AvroError(message)
+        raise kind(message)
 
     return refuse
 

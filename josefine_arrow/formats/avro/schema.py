@@ -7,7 +7,7 @@ type is ignored, as the specification requires.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,20 +49,38 @@ class Type:
     scale: int = 0
 
 
-def parse(text: str) -> Type:
-    """Parse the text of a schema. Raises SchemaError."""
+def parse(text: str, referenced: Sequence[tuple[str, str]] = ()) -> Type:
+    """Parse the text of a schema. `referenced`: the (name, text) of the schemas whose types it
+    names, in the order in which they need each other. Raises SchemaError."""
+    parser = _Parser()
+    for name, other in referenced:
+        try:
+            parser.type(_json(other), "", 0)
+        except SchemaError as error:
+            raise SchemaError(f"its reference `{name}`: {error}") from error
+    return parser.type(_json(text), "", 0)
+
+
+def _json(text: str) -> Any:
     try:
-        said = json.loads(text)
+        return json.loads(text)
     except ValueError as error:
         raise SchemaError(f"not JSON: {error}") from error
     except RecursionError as error:
         raise SchemaError("types within types too deeply") from error
-    return _Parser().type(said, "", 0)
 
 
-def parse_record(text: str) -> Type:
-    """As `parse`, for records only: no other type has columns."""
-    found = parse(text)
+def parse_record(text: str, name: str = "") -> Type:
+    """As `parse`, for records only: no other type has columns. `name`: the full name of a record
+    that the schema declares anywhere, as a branch of a union; "": the schema itself."""
+    parser = _Parser()
+    found = parser.type(_json(text), "", 0)
+    if name:
+        records = {each.name: each for each in parser.named.values() if each.kind == "record"}
+        if name not in records:
+            there = ", ".join(sorted(records)) or "none"
+            raise SchemaError(f"it declares no record `{name}`; its records: {there}")
+        return records[name]
     if found.kind != "record":
         raise SchemaError(f"expected a record, found {found.kind}")
     return found

@@ -5,7 +5,11 @@ with an id that the registry does not know, after a second request, is bad. A re
 answer, or refuses this user, stops the batch, because a later attempt would find the same records
 good. No I/O: schema_registry_http.py sends the requests.
 
-Source: `GET /schemas/ids/{id}` of the Schema Registry API.
+A schema may refer to those of other subjects (schema_references.py). They are requested for Avro
+only: of Protobuf, the file has all descriptors, and JSON is read by the columns of the file.
+
+Source: `GET /schemas/ids/{id}`, `GET /subjects/{subject}/versions/{version}` of the Schema Registry
+API.
 """
 
 from __future__ import annotations
@@ -14,7 +18,16 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+from josefine_arrow.formats.confluent.schema_references import (
+    NoSchemaError,
+    Reference,
+    Registered,
+    Schema,
+    references_in,
+    resolved,
+)
 
 ATTEMPTS = 3
 PAUSE_S = 0.5
@@ -24,8 +37,9 @@ UNKNOWN_S = 30.0
 that are not framed name thousands of ids."""
 UNKNOWN_MAX = 10_000
 
-_UNKNOWN_SCHEMA = 40403
-"""The registry's error code. A 404 without it comes from another server at that address."""
+_UNKNOWN = (40401, 40402, 40403)
+"""The registry's error codes for an unknown subject, version or schema. A 404 without one of them
+comes from another server at that address."""
 
 
 class RegistryError(RuntimeError):
@@ -34,10 +48,6 @@ class RegistryError(RuntimeError):
 
 class RegistryAwayError(RegistryError):
     """A temporary failure: the batch is worth another attempt."""
-
-
-class NoSchemaError(ValueError):
-    """Why the schema that a record names cannot be used; the reason of a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +90,29 @@ _QUERY = {AVRO: "", PROTOBUF: "?format=serialized"}
 """The path of a request. For Protobuf it requests serialized descriptors, not source text."""
 
 
-def schema_in(answer: Answer, registry: Address, number: int, wanted: str = AVRO) -> str:
-    """The text of the schema in a response. Raises NoSchemaError, RegistryError."""
+def schema_in(answer: Answer, registry: Address, what: str, wanted: str = AVRO) -> Registered:
+    """The schema in a response to a request for `what`. Raises NoSchemaError, RegistryError."""
     asked = f"the schema registry {registry.url}"
     try:
         said = json.loads(answer.body)
     except ValueError:
         said = None
     said = said if isinstance(said, dict) else {}
-    if answer.status == 404 and said.get("error_code") == _UNKNOWN_SCHEMA:
-        raise NoSchemaError(f"schema {number}: the registry does not know it")
+    if answer.status == 404 and said.get("error_code") in _UNKNOWN:
+        raise NoSchemaError("the registry does not know it")
     if answer.status in (401, 403):
-        raise RegistryError(f"{asked} refuses schema {number} ({answer.status}): see its user")
+        raise RegistryError(f"{asked} refuses {what} ({answer.status}): see its user")
     if answer.status >= 500 or answer.status == 429:
-        raise RegistryAwayError(f"{asked} answers {answer.status} to schema {number}")
-    if answer.status != 200 or not isinstance(said.get("schema"), str):
+        raise RegistryAwayError(f"{asked} answers {answer.status} to {what}")
+    references = references_in(said.get("references"))
+    if answer.status != 200 or not isinstance(said.get("schema"), str) or references is None:
         raise RegistryError(
-            f"{asked} answers {answer.status} to schema {number}, not as a registry does: "
-            "see its address"
+            f"{asked} answers {answer.status} to {what}, not as a registry does: see its address"
         )
-    kind = said.get("schemaType", AVRO)
+    kind = said.get("schemaType") or AVRO
     if kind != wanted:
-        raise NoSchemaError(f"schema {number}: of type {kind}, not {wanted}")
-    if said.get("references") and wanted == AVRO:
-        raise NoSchemaError(f"schema {number}: refers to other schemas, which is not supported")
-    return str(said["schema"])
+        raise NoSchemaError(f"of type {kind}, not {wanted}")
+    return Registered(str(said["schema"]), references)
 
 
 class Registry:
@@ -122,55 +130,72 @@ class Registry:
         """`wanted`: the type of the requested schemas."""
         self.address, self._wanted = address, wanted
         self._ask, self._pause, self._now_s = ask, pause, now_s
-        self._texts: dict[int, str] = {}
+        self._schemas: dict[int, Schema] = {}
         self._unknown: dict[int, tuple[float, str]] = {}
         self._looked_again_at_s: float | None = None
 
     def text(self, number: int) -> str:
-        """A schema's text. Raises NoSchemaError, RegistryError."""
-        if number in self._texts:
-            return self._texts[number]
+        """A schema's own text. Raises NoSchemaError, RegistryError."""
+        return self.schema(number).text
+
+    def schema(self, number: int) -> Schema:
+        """A schema with those that it refers to. Raises NoSchemaError, RegistryError."""
+        if number in self._schemas:
+            return self._schemas[number]
         until_s, why = self._unknown.get(number, (0.0, ""))
         if why and self._now_s() < until_s:
             raise NoSchemaError(why)
         try:
-            text = self._texts[number] = self._looked_for(number)
+            schema = self._schemas[number] = self._looked_for(number)
         except NoSchemaError as error:
             if len(self._unknown) >= UNKNOWN_MAX:
                 self._unknown.clear()
             self._unknown[number] = (self._now_s() + UNKNOWN_S, str(error))
             raise
-        return text
+        return schema
 
-    def _looked_for(self, number: int) -> str:
+    def _looked_for(self, number: int) -> Schema:
         """Request a schema, twice if it is unknown: the answering replica may lag another one."""
         try:
-            return self._asked(number)
+            return self._whole(number)
         except NoSchemaError:
             last_s = self._looked_again_at_s
             if last_s is not None and self._now_s() - last_s < UNKNOWN_S:
                 raise
         self._looked_again_at_s = self._now_s()
         self._pause(PAUSE_S)
-        return self._asked(number)
+        return self._whole(number)
 
-    def _asked(self, number: int) -> str:
+    def _whole(self, number: int) -> Schema:
+        try:
+            found = self._asked(f"/schemas/ids/{number}", f"schema {number}")
+        except NoSchemaError as error:
+            raise NoSchemaError(f"schema {number}: {error}") from error
+        if self._wanted != AVRO:
+            return Schema(found.text)
+        return resolved(number, found, self._referenced)
+
+    def _referenced(self, reference: Reference) -> Registered:
+        path = f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+        return self._asked(path, f"the reference {reference}")
+
+    def _asked(self, path: str, what: str) -> Registered:
         """Send a request, with retries of temporary failures."""
         for attempt in range(ATTEMPTS):
             try:
-                return self._once(number)
+                return self._once(path, what)
             except RegistryAwayError:
                 if attempt == ATTEMPTS - 1:
                     raise
             self._pause(PAUSE_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    def _once(self, number: int) -> str:
+    def _once(self, path: str, what: str) -> Registered:
         try:
-            answer = self._ask(self.address, f"/schemas/ids/{number}{_QUERY[self._wanted]}")
+            answer = self._ask(self.address, path + _QUERY[self._wanted])
         except OSError as error:
             raise RegistryAwayError(unreached(self.address, error)) from error
-        return schema_in(answer, self.address, number, self._wanted)
+        return schema_in(answer, self.address, what, self._wanted)
 
 
 def unreached(registry: Address, error: OSError) -> str:

@@ -92,6 +92,9 @@ class ListRows:
     def target_rows(self) -> tuple[list[Any], None]:
         return [record for record in self.records if not self.is_bad(record)], None
 
+    def skipped(self) -> int:
+        return 0
+
     def free(self) -> None:
         self.frees += 1
 

@@ -7,6 +7,7 @@ import pytest
 from pipelines.base.errors import ConfigError
 from pipelines.config.json_schema import json_schema
 from pipelines.config.loader import load
+from pipelines.config.record_types import SKIP
 from pipelines.config.validate import validate
 from pipelines.exactly_once.decode_fingerprint import judgement
 from pipelines.lint.lint import columns_of_source
@@ -224,3 +225,78 @@ def test_all_that_makes_other_records_good_ones_changes_the_judgement():
 
     assert len(set(said)) == len(said)
     assert digest(VALUE) == digest(VALUE.replace("fail", "dead_letter"))
+
+
+UNION = (
+    '\'[{"type": "record", "name": "com.shop.Order", "fields": [{"name": "id", '
+    '"type": "int"}]}, {"type": "record", "name": "Refund", "fields": [{"name": '
+    '"of", "type": "int"}]}]\''
+)
+
+
+def test_a_source_names_the_type_that_it_reads_of_several():
+    value = f"{{ format: avro, schema: {UNION}, type: com.shop.Order, other_types: {SKIP} }}"
+    how, _ = decoded(value)
+
+    assert how is not None
+    assert (how.record_type, how.skips_other_types) == ("com.shop.Order", True)
+    assert how.schema.text == "`id` INT"
+    assert complaints(text(value)) == []
+
+
+def test_other_types_alone_read_the_record_of_the_schema():
+    how, _ = decoded(f"{{ format: avro, schema: {AVRO}, registry: 'http://r', other_types: skip }}")
+
+    assert how is not None
+    assert (how.record_type, how.skips_other_types) == ("r", True)
+
+
+OF_TYPES = [
+    (f"{{ format: avro, schema: {UNION} }}",
+     "not a valid Avro schema: expected a record, found union"),
+    (f"{{ format: avro, schema: {UNION}, type: Order }}",
+     "not a valid Avro schema: it declares no record `Order`; its records: Refund, com.shop.Order"),
+    (f"{{ format: avro, schema: {AVRO}, other_types: dead_letter }}",
+     "`other_types` needs a `registry`, or a union of records as `schema`: without them, nothing "
+     "in a record names its type"),
+    (f"{{ format: avro, schema: {AVRO}, type: r, other_types: drop }}",
+     "expected dead_letter or skip"),
+    ("{ format: json, schema: 'id INT', other_types: skip }", "`other_types`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "told"), OF_TYPES)
+def test_a_type_that_no_record_can_have_is_refused(value, told):
+    with pytest.raises(ConfigError) as caught:
+        pipeline(value)
+
+    assert told in str(caught.value)
+
+
+def test_another_type_and_another_way_with_the_rest_are_another_judgement():
+    value = f"{{ format: avro, schema: {UNION}, type: com.shop.Order }}"
+    said = [digest(value), digest(value.replace("com.shop.Order", "Refund")),
+            digest(value.replace(" }", ", other_types: skip }"))]  # fmt: skip
+
+    assert len(set(said)) == 3
+    assert digest(value) == digest(value.replace(" }", ", other_types: dead_letter }"))
+
+
+def test_explode_is_of_json_values():
+    how, _ = decoded("{ format: json, schema: 'id INT', explode: true }")
+
+    assert how is not None
+    assert how.explodes
+    assert digest("{ format: json, schema: 'id INT', explode: true }") != digest(
+        "{ format: json, schema: 'id INT' }"
+    )
+    with pytest.raises(ConfigError, match="explode"):
+        pipeline("{ format: csv, schema: 'id INT', explode: true }")
+
+
+def test_a_check_sends_no_dead_letters_of_exploded_records():
+    file = text("{ format: json, schema: 'id INT', explode: true }")
+    file += "checks: { sound: { on: raw, expr: value.id > 0, action: dead_letter } }\n"
+
+    with pytest.raises(ConfigError, match=r"each record of `raw` makes several rows \(`explode`\)"):
+        validate(load(file, "f.yaml", {}))

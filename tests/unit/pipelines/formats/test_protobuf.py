@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from josefine_arrow.formats.confluent.framing import framed
+from josefine_arrow.formats.confluent.schema_references import NoSchemaError
 from josefine_arrow.formats.confluent.schema_registry import (
     PROTOBUF,
     Answer,
-    NoSchemaError,
     Registry,
     RegistryError,
     address_of,
@@ -335,7 +335,8 @@ def test_the_registry_is_asked_once_for_descriptors_and_its_troubles_are_no_bad_
 
     def ask(address, path):
         asked.append(path)
-        said = {"schemaType": "PROTOBUF", "schema": registered(), "references": [{}]}
+        imported = {"name": "money.proto", "subject": "money", "version": 1}
+        said = {"schemaType": "PROTOBUF", "schema": registered(), "references": [imported]}
         return Answer(200 if "7" in path else 500, json.dumps(said).encode())
 
     registry = Registry(address_of("http://r"), ask, lambda _: None, lambda: 0.0, PROTOBUF)
@@ -350,8 +351,8 @@ def test_the_registry_is_asked_once_for_descriptors_and_its_troubles_are_no_bad_
 def test_an_avro_schema_is_none_of_protobuf():
     answer = Answer(200, b'{"schema": "{}"}')
 
-    with pytest.raises(NoSchemaError, match="schema 7: of type AVRO, not PROTOBUF"):
-        schema_in(answer, address_of("http://r"), 7, PROTOBUF)
+    with pytest.raises(NoSchemaError, match="of type AVRO, not PROTOBUF"):
+        schema_in(answer, address_of("http://r"), "schema 7", PROTOBUF)
 
 
 def test_records_of_the_file_are_framed_where_the_source_says_so(tmp_path):

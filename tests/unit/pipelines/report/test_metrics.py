@@ -53,7 +53,14 @@ def read(metrics):
 
 
 def done(**more):
-    counts = {"records": 40, "rows": 36, "dead_letters": 3, "copies": 1, "seconds": 2.0}
+    counts = {
+        "records": 40,
+        "rows": 36,
+        "dead_letters": 3,
+        "copies": 1,
+        "skipped": 2,
+        "seconds": 2.0,
+    }
     of = {"sink": "lake", "batch": 7, "ends": {P0: 50, P1: 60}, "version": 12}
     return BatchDone(**(of | counts | more))
 
@@ -61,7 +68,8 @@ def done(**more):
 def test_what_batches_did_is_added_up(metrics):
     metrics.batch(done(checked={"good": Checked(rows=36, failed=2)}))
     metrics.batch(done(batch=8, version=13))
-    metrics.batch(done(batch=9, already_there=True, version=None, records=0, rows=0, copies=0))
+    nothing = {"records": 0, "rows": 0, "copies": 0, "skipped": 0}
+    metrics.batch(done(batch=9, already_there=True, version=None, **nothing))
 
     values = read(metrics)
     assert {name: values[name, *rest] for name, *rest in values if not rest} == {
@@ -71,6 +79,7 @@ def test_what_batches_did_is_added_up(metrics):
         "batches_there_total": 1,
         "dead_letters_total": 9,
         "copies_total": 2,
+        "skipped_total": 4,
         "late_total": 0,
         "commit_retries_total": 0,
         "restarts_total": 0,

@@ -11,12 +11,12 @@ from josefine_arrow.formats.avro.schema import parse_record
 from josefine_arrow.formats.avro.writer import encoded
 from josefine_arrow.formats.confluent import schema_registry_http
 from josefine_arrow.formats.confluent.framing import FramingError, framed, split
+from josefine_arrow.formats.confluent.schema_references import NoSchemaError, Schema
 from josefine_arrow.formats.confluent.schema_registry import (
     ATTEMPTS,
     UNKNOWN_S,
     Address,
     Answer,
-    NoSchemaError,
     Registry,
     RegistryAwayError,
     RegistryError,
@@ -63,11 +63,11 @@ def test_what_is_no_frame_is_told(data: bytes, expected: str) -> None:
 def test_records_of_two_schemas_become_one_and_each_schema_is_asked_for_once() -> None:
     asked: list[int] = []
 
-    def text_by(number: int) -> str:
+    def written(number: int) -> Schema:
         asked.append(number)
-        return {1: OLD, 2: NEW}[number]
+        return Schema({1: OLD, 2: NEW}[number])
 
-    decode = Decoder(OLD.replace("int", "long"), text_by)
+    decode = Decoder(OLD.replace("int", "long"), written)
     old = framed(1, encoded(parse_record(OLD), {"id": 1}))
     new = framed(2, encoded(parse_record(NEW), {"id": 2, "more": "x"}))
 
@@ -77,7 +77,7 @@ def test_records_of_two_schemas_become_one_and_each_schema_is_asked_for_once() -
 
 
 def test_a_schema_that_does_not_fit_is_the_reason_of_its_records_alone() -> None:
-    decode = Decoder(NEW, lambda number: {1: OLD, 2: NEW}[number])
+    decode = Decoder(NEW, lambda number: Schema({1: OLD, 2: NEW}[number]))
 
     value, why = decode(framed(1, encoded(parse_record(OLD), {"id": 1})))
 
@@ -156,6 +156,8 @@ def test_a_registry_that_is_away_stops_the_batch_without_its_password(
         (Answer(200, b"[]"), "answers 200 to schema 7, not as a registry does: see its address"),
         (Answer(200, b'{"schema": 1}'),
          "answers 200 to schema 7, not as a registry does: see its address"),
+        (Answer(200, b'{"schema": "", "references": [{"name": "a"}]}'),
+         "answers 200 to schema 7, not as a registry does: see its address"),
     ],
 )  # fmt: skip
 def test_a_registry_that_is_none_stops_the_batch_at_once(answer: Answer, told: str) -> None:
@@ -173,15 +175,13 @@ NO_SCHEMAS = {
     "unknown": (UNKNOWN, "the registry does not know it"),
     "another type": (Answer(200, b'{"schema": "", "schemaType": "PROTOBUF"}'),
                      "of type PROTOBUF, not AVRO"),
-    "of several": (Answer(200, b'{"schema": "", "references": [{"name": "a"}]}'),
-                   "refers to other schemas, which is not supported"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NO_SCHEMAS)
 def test_a_number_without_an_avro_schema_is_the_reason_of_its_records(name: str) -> None:
     answer, told = NO_SCHEMAS[name]
-    decode = Decoder(OLD, Desk(_7=answer, _1=good(OLD)).registry.text)
+    decode = Decoder(OLD, Desk(_7=answer, _1=good(OLD)).registry.schema)
 
     assert decode(framed(7, b"")) == (None, f"schema 7: {told}")
     assert decode(framed(1, encoded(parse_record(OLD), {"id": 1}))) == ({"id": 1}, None)
