@@ -53,9 +53,7 @@ def replicate(
         str | None, typer.Option(help="Only these, like 0,2,5; default: all.", metavar="NUMBERS")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all is replicated.")] = False,
-    interval: Annotated[
-        str, typer.Option(help=f"Pause when there are no new records: {FORMS}.")
-    ] = "1s",
+    interval: Annotated[str, typer.Option(help=f"Pause without new records: {FORMS}.")] = "1s",
     lost: Annotated[
         str,
         typer.Option(
@@ -109,8 +107,7 @@ def replicate(
         at=_failpoint(),
         as_json=as_json,
     )
-    # SIGTERM is how a service manager stops a replicator: that is success. Ctrl-C ends with 130, so
-    # that a script around it stops as well.
+    # SIGTERM of a service manager is success; after Ctrl-C a script around this stops as well.
     number = _carry(bootstrap, topic, prefix, asked, spark_conf or () if spark else None)
     if number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + number)

@@ -191,21 +191,23 @@ def _avro_as_written(registry: str) -> Read:
     """Each record by the schema that it was written with."""
     from josefine_arrow.formats.avro.schema import SchemaError
     from josefine_arrow.formats.confluent.framing import FramingError, split
-    from josefine_arrow.formats.confluent.schema_registry import NoSchemaError, address_of
+    from josefine_arrow.formats.confluent.schema_references import NoSchemaError
+    from josefine_arrow.formats.confluent.schema_registry import address_of
     from josefine_arrow.formats.confluent.schema_registry_http import registry_at
 
     try:
         address_of(registry)
     except ValueError as error:
         raise UsageError(f"--registry '{registry}': {error}") from error
-    text_of = registry_at(registry).text
+    schema_of = registry_at(registry).schema
     readers: dict[int, Read] = {}
 
     def read(data: bytes) -> tuple[str | None, str | None]:
         try:
             number, _ = split(data)
             if number not in readers:
-                readers[number] = _avro(text_of(number), registry)
+                # Its own references are found again by its id.
+                readers[number] = _avro(schema_of(number).text, registry)
             return readers[number](data)
         except (FramingError, NoSchemaError, SchemaError, UserError) as error:
             return None, str(error)

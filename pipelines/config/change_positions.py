@@ -30,7 +30,9 @@ def with_positions(pipeline: Pipeline, problems: list[Problem]) -> Pipeline:
     """The pipeline whose sources have the column where its texts use it."""
     sources = {
         name: replace(source, decode=_with_position(source.decode, problems))
-        if source.decode and source.decode.format is Format.DEBEZIUM and _uses(pipeline, source)
+        if source.decode
+        and source.decode.format is Format.DEBEZIUM
+        and _uses(pipeline, source, is_whole=not problems)
         else source
         for name, source in pipeline.sources.items()
     }
@@ -53,18 +55,22 @@ def _with_position(decode: Decode, problems: list[Problem]) -> Decode:
     return replace(decode, position=True, schema=schema)
 
 
-def _uses(pipeline: Pipeline, source: Source) -> bool:
-    texts = [*_texts(pipeline, source)]
+def _uses(pipeline: Pipeline, source: Source, *, is_whole: bool) -> bool:
+    texts = [*_texts(pipeline, source, is_whole=is_whole)]
     if any(_FIELD.search(text) for text in texts):
         return True
     return any(_ALL_FIELDS.search(text) for text in texts) and any(map(_WORD.search, texts))
 
 
-def _texts(pipeline: Pipeline, source: Source) -> Iterator[str]:
-    """The SQL and Python through which a source's rows go, and what sinks name of them."""
+def _texts(pipeline: Pipeline, source: Source, *, is_whole: bool) -> Iterator[str]:
+    """The SQL and Python through which a source's rows go, and what sinks name of them.
+
+    Of a file that has problems (not `is_whole`) every text counts: a misspelt input must not make a
+    second problem of the column.
+    """
     nodes = {source.name}
     for name, transform in pipeline.transforms.items():
-        if source.name in lineage(pipeline, name)[0]:
+        if not is_whole or source.name in lineage(pipeline, name)[0]:
             nodes.add(name)
             yield transform.function.source if transform.function else transform.said.text
     yield from (check.expr.text for check in pipeline.checks.values() if check.on in nodes)

@@ -122,7 +122,8 @@ def _avro(reader: Reader) -> tuple[Placed, str, str]:
     if text and text.endswith(".avsc"):
         text = _file(reader, text)
     name = ""
-    if text:
+    is_known = not reader.has("type") or bool(record_type(reader))
+    if text and is_known:
         try:
             record = parse_record(text, record_type(reader))
             columns, name = columns_of(record), record.name

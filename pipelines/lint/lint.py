@@ -128,7 +128,7 @@ def _schema_paths(name: str) -> Iterator[str]:
     """The paths of what a source's columns are made of."""
     yield f"sources.{name}.schema"
     for column in ("value", "key"):
-        for word in ("format", "schema", "message"):
+        for word in ("format", "schema", "message", "type"):
             yield f"sources.{name}.decode.{column}.{word}"
 
 

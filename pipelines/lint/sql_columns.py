@@ -324,9 +324,9 @@ def _inside(columns: Columns, parts: list[str], at: int) -> tuple[Columns | None
 
 def _no(part: int, what: str, name: str, columns: Columns) -> _Wrong:
     known = list(columns.names)
-    told = ", ".join(f"`{each}`" for each in known[:_TOLD_MAX])
-    told += f" and {len(known) - _TOLD_MAX} more" if len(known) > _TOLD_MAX else ""
-    hint = nearest(name.lower(), known) or (f"; there is {told}" if told else "")
+    listed = ", ".join(f"`{each}`" for each in known[:_TOLD_MAX])
+    listed += f" and {len(known) - _TOLD_MAX} more" if len(known) > _TOLD_MAX else ""
+    hint = nearest(name.lower(), known) or (f"; there is {listed}" if listed else "")
     return _Wrong(part, f"{what} `{name}`{hint}")
 
 
