@@ -55,7 +55,10 @@ class BatchCommit:
                 return self._write(frame, lettered)
             except Exception as error:
                 if not self.of.reader.skips(error):
-                    raise
+                    told = self.of.reader.failed_record(frame, error)
+                    if told is None:
+                        raise
+                    raise RunError(f"sink `{self.of.plan.name}`: {told}") from error
             rest = self._without_unreadable(frame)
             failpoints.hit("mid_loss", 1)
             # The failed attempt may have committed dead letters: ask again what is due.

@@ -221,6 +221,23 @@ class SparkReader:
         """By the error's text: Spark passes on nothing else."""
         return self.is_to_skip and is_unreadable_batch(error)
 
+    def failed_record(self, frame: DataFrame, error: Exception) -> str | None:
+        """Reads and computes the micro-batch again. A state has no rows of single records."""
+        node, several = self.sink.sink.input, len(self.sink.sources) > 1
+        if self.sink.stateful or several or node not in self.sink.build.transforms:
+            return None
+        # Imported here: a batch that does not fail pays nothing for it.
+        from pipelines.run.failed_record import failed_record
+
+        reading = self.readings[self.sink.source.name]
+        good = dataframes.good_rows(dataframes.parse(frame, reading), reading)
+        transforms = [self.plan.pipeline.transforms[name] for name in self.sink.build.transforms]
+
+        def made_of(rows: DataFrame) -> Mapping[str, DataFrame]:
+            return dataframes.nodes_for(self.plan, self.sink, rows).made
+
+        return failed_record(good, made_of, node, transforms, error)
+
     def without_unreadable(
         self, frame: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]
     ) -> DataFrame:

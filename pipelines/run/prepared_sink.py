@@ -66,6 +66,10 @@ class BatchReader(Protocol):
     def skips(self, error: Exception) -> bool:
         """Whether the error is an unreadable record batch and the user skips those."""
 
+    def failed_record(self, frame: Any, error: Exception) -> str | None:
+        """The message that names the record whose value caused the error; None for other errors,
+        and if no single record did."""
+
     def without_unreadable(
         self, frame: Any, batch: Batch, record: Callable[[Sequence[LostRange]], None]
     ) -> Any:

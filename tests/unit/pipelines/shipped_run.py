@@ -121,6 +121,9 @@ class ListReader:
     def skips(self, error: Exception) -> bool:
         return self.readable is not None and isinstance(error, UnreadableError)
 
+    def failed_record(self, frame: Any, error: Exception) -> str | None:
+        return None
+
     def without_unreadable(self, frame: Any, batch: Batch, record: Any) -> Any:
         rest, lost = self.readable
         record(lost)
