@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import sqlglot
@@ -39,12 +39,14 @@ _ALIKE = (exp.Select, exp.SetOperation, exp.Subquery)
 class Columns:
     """Lower-case name → its type, if that has fields; `is_open`: there may be other columns.
 
-    A type is None where it is not known, and `SCALAR` where it has no fields.
+    A type is None where it is not known, and `SCALAR` where it has no fields. `kind` is the name of
+    a type, such as BIGINT, if it is known.
     """
 
     names: Mapping[str, Columns | None] = field(default_factory=dict)
     is_open: bool = False
     twice: tuple[str, ...] = ()
+    kind: str = field(default="", compare=False)
 
 
 SCALAR = Columns()
@@ -118,20 +120,22 @@ def _fields(kind: exp.Expr | None) -> Columns | None:
     """The fields of a type; an array has those of its elements, as in Spark."""
     if not isinstance(kind, exp.DataType):
         return None
+    if isinstance(kind.this, exp.Interval):
+        return Columns(kind="INTERVAL")
     if kind.is_type("struct"):
         fields: dict[str, Columns | None] = {}
         for each in kind.expressions:
             if not isinstance(each, exp.ColumnDef):
                 return None
             fields[each.name.lower()] = _fields(each.args.get("kind"))
-        return Columns(fields)
+        return Columns(fields, kind="STRUCT")
     if kind.is_type("array"):
         element = kind.expressions[0] if kind.expressions else None
         below = _fields(element)
-        return below if below and below.names else None
+        return replace(below if below and below.names else OPEN, kind="ARRAY")
     if kind.is_type("map", "variant", "object"):
-        return None
-    return SCALAR
+        return replace(OPEN, kind=kind.this.value)
+    return Columns(kind=kind.this.value)
 
 
 Sources = dict[str, Columns]
@@ -367,6 +371,10 @@ def _type(node: exp.Expr, scope: _Scope) -> Columns | None:
         return _resolved([part.name for part in node.parts], (scope,))[0]
     if isinstance(node, exp.Paren):
         return _type(node.this, scope)
+    if isinstance(node, exp.Cast):
+        return _fields(node.to)
+    if isinstance(node, (exp.Boolean, exp.Predicate)):
+        return Columns(kind="BOOLEAN")
     return None
 
 
