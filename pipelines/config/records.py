@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from josefine_arrow.formats.avro.schema import parse, parse_record
@@ -14,7 +15,9 @@ from pipelines.config.section import Reader
 from pipelines.config.units import time_ms
 from pipelines.formats import protobuf
 from pipelines.model.pipeline import Decode
-from pipelines.model.test_case import Record
+from pipelines.model.test_case import Record, json_text
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
 def record_of(
@@ -59,7 +62,7 @@ def _bytes(reader: Reader, word: str, how: Decode | None) -> bytes | None:
             return None
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return None
-    text = node.text if isinstance(node, Scalar) else json.dumps(plain(node), ensure_ascii=False)
+    text = node.text if isinstance(node, Scalar) else json_text(exact(node))
     data = text.encode()
     is_framed = how is not None and how.framed and not isinstance(node, Scalar)
     return framed(OFFLINE, data) if is_framed else data
@@ -73,6 +76,18 @@ def _avro(how: Decode, value: Any) -> bytes:
         # The error of a union names none of its branches: that of the wanted record is clearer.
         encoded(parse_record(how.avro, how.record_type), value)
         raise
+
+
+def exact(node: Node) -> Any:
+    """The JSON value of a YAML node, with all digits of a number: a DECIMAL may have more than a
+    float."""
+    if isinstance(node, Items):
+        return [exact(each) for each in node.nodes]
+    if isinstance(node, Table):
+        return {name: exact(each) for name, each in node.nodes.items()}
+    if isinstance(node.value, float) and _NUMBER.fullmatch(node.text):
+        return Decimal(node.text)
+    return node.value
 
 
 def plain(node: Node) -> Any:

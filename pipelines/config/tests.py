@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.base.errors import Place
 from pipelines.config.checks import DEAD_LETTER
 from pipelines.config.gaps import gaps_of
-from pipelines.config.records import plain, record_of
+from pipelines.config.records import exact, record_of
 from pipelines.config.section import Reader, nearest
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.model.test_case import Case, Expectation, Record
@@ -28,7 +28,7 @@ def cases_of(top: Reader, pipeline: Pipeline) -> tuple[Case, ...]:
             for node, each in reader.named_tables("expect").items()
         )
         tables = {
-            name: tuple(map(plain, rows))
+            name: tuple(map(exact, rows))
             for name, rows in reader.named_lists("given").items()
             if name in pipeline.lookups
         }
@@ -82,7 +82,7 @@ def _expectation(node: str, reader: Reader, pipeline: Pipeline) -> Expectation:
     places: dict[str, Place] = {}
     if reader.has("rows"):
         tables = reader.tables("rows")
-        rows = tuple(plain(table) for table in tables)
+        rows = tuple(exact(table) for table in tables)
         for table in tables:
             places = {**table.key_places, **places}
     count = reader.number("count")

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import ConfigError, Place, RunError
@@ -17,11 +18,12 @@ from pipelines.config.checks import DEAD_LETTER
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import OnError, Pipeline, Source
 from pipelines.model.plan import PipelinePlan, compile_plan
-from pipelines.model.test_case import Case, Expectation, Record
+from pipelines.model.test_case import Case, Expectation, Record, json_text
 from pipelines.sinks.targets import target_of
 from pipelines.transforms import checks as checking
 from pipelines.transforms import dataframes
 from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.topic_rows import JSON_TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 TOLD_MAX = 5
 """Maximum of missing rows and of unexpected rows in a report; the others are counted."""
 _BAD_TEXT = "_josefine_bad_text"
+_EXACT = Context(prec=2_000)
+"""More digits than a DOUBLE can have, written out; by default 28 are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,27 +118,29 @@ def _of_topic(frame: DataFrame, expected: Expectation) -> list[str]:
 
 def _record(row: Mapping[str, Any], columns: Iterable[str]) -> str:
     """A record in a comparable form: texts, and JSON objects and lists."""
-    return json.dumps({name: _read(row.get(name)) for name in columns}, sort_keys=True)
+    return json_text({name: _read(row.get(name)) for name in sorted(columns)})
 
 
 def _read(told: Any) -> Any:
     if told is None or isinstance(told, (dict, list)):
         return _plain(told)
     if not isinstance(told, str):
-        return json.dumps(told)  # the form of the record itself
+        return json_text(told)  # the form of the record itself
     try:
-        read = json.loads(told)
+        read = json.loads(told, parse_float=Decimal)
     except ValueError:
         return told
     return _plain(read) if isinstance(read, (dict, list)) else told
 
 
 def _plain(told: Any) -> Any:
-    """`1.0` is `1`."""
+    """`1.0` is `1`, and the keys are in order."""
     if isinstance(told, dict):
-        return {name: _plain(each) for name, each in told.items()}
+        return {name: _plain(told[name]) for name in sorted(told)}
     if isinstance(told, list):
         return [_plain(each) for each in told]
+    if isinstance(told, Decimal):
+        return int(told) if told == told.to_integral_value() else told.normalize(_EXACT)
     return int(told) if isinstance(told, float) and told.is_integer() else told
 
 
@@ -162,10 +168,10 @@ def _typed(frame: DataFrame, rows: tuple[Mapping[str, Any], ...]) -> tuple[list[
 
     wide = StructType([*frame.schema.fields]).add(_BAD_TEXT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD_TEXT}
-    texts = [(number, json.dumps(row)) for number, row in enumerate(rows)]
+    texts = [(number, json_text(row)) for number, row in enumerate(rows)]
     given = frame.sparkSession.createDataFrame(texts, "number INT, text STRING")
     read = given.select("number", "text", F.from_json("text", wide, options).alias("row"))
-    same = F.to_json(F.struct(*[F.col(f"row.`{name}`") for name in frame.columns]), _NULLS)
+    same = F.to_json(F.struct(*[F.col(f"row.`{name}`") for name in frame.columns]), JSON_TEXT)
     told = read.select("number", "text", same, F.col(f"row.{_BAD_TEXT}")).orderBy("number")
     wanted, misfits = [], []
     for _, text, row, bad in told.collect():
@@ -176,13 +182,10 @@ def _typed(frame: DataFrame, rows: tuple[Mapping[str, Any], ...]) -> tuple[list[
     return wanted, misfits
 
 
-_NULLS = {"ignoreNullFields": "false"}
-
-
 def _as_json(frame: DataFrame, columns: list[str]) -> list[str]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = frame.select(F.to_json(F.struct(*_quoted(columns)), _NULLS)).collect()
+    rows = frame.select(F.to_json(F.struct(*_quoted(columns)), JSON_TEXT)).collect()
     return [row[0] for row in rows]
 
 

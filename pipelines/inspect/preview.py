@@ -26,6 +26,7 @@ from pipelines.sources.kinds import options_of as local_options
 from pipelines.sources.local_records import Rate, Records, records_of
 from pipelines.transforms import dataframes
 from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.topic_rows import JSON_TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +93,7 @@ def _as_json(frame: DataFrame, rows: int) -> list[str]:
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = [F.col(f"`{name}`") for name in frame.columns]
-    row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    row = F.to_json(F.struct(*columns), JSON_TEXT)
     return [each[0] for each in frame.limit(rows).select(row).collect()]
 
 

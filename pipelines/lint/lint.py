@@ -21,6 +21,7 @@ from pipelines.config.spelling import correct
 from pipelines.config.topic import columns_named, record_columns
 from pipelines.config.validate import Examined, examine, read_text
 from pipelines.lint.change_order import text_order_problems, with_origins
+from pipelines.lint.delta_refusals import refusals
 from pipelines.lint.expectations import expectation_problems
 from pipelines.lint.parameters import parameter_problems
 from pipelines.lint.row_by_row import row_by_row_findings
@@ -119,8 +120,10 @@ def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
         if any(gaps.touches(f"sinks.{sink.name}.{word}") for word in _SHAPING):
             written[sink.name] = OPEN
             continue
-        written[sink.name] = _columns_of_table(sink, columns)
+        table = written[sink.name] = _columns_of_table(sink, columns)
         yield from _sink_problems(sink, columns)
+        if sink.type == "delta":
+            yield from refusals(pipeline, sink, columns, table)
     yield from expectation_problems(pipeline, made, written, gaps)
 
 
@@ -190,8 +193,8 @@ def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
     if of_records:
         return Columns(dict.fromkeys(of_records, SCALAR))
     if sink.merges:
-        names = (*sink.keys, *(each.column for each in sink.aggregates))
-        return Columns({name.lower(): SCALAR for name in names})
+        names = {key.lower(): columns.names.get(key.lower(), SCALAR) for key in sink.keys}
+        return Columns({**names, **{each.column.lower(): SCALAR for each in sink.aggregates}})
     marks = (MARK,) if sink.latest and sink.latest.marks else ()
     own = (*marks, *(OWN if sink.mode is Mode.SCD2 else ()))
     return replace(columns, names={**columns.names, **dict.fromkeys(own, SCALAR)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import sqlglot
@@ -39,13 +39,15 @@ _ALIKE = (exp.Select, exp.SetOperation, exp.Subquery)
 class Columns:
     """Lower-case name → its type, if that has fields; `is_open`: there may be other columns.
 
-    A type is None where it is not known, and `SCALAR` where it has no fields. `origin`: the field
-    of a source whose value a scalar is, if somebody asks for it.
+    A type is None where it is not known, and `SCALAR` where it has no fields. `kind` is the name of
+    a type, such as BIGINT, if it is known. `origin`: the field of a source whose value a scalar is,
+    if somebody asks for it.
     """
 
     names: Mapping[str, Columns | None] = field(default_factory=dict)
     is_open: bool = False
     twice: tuple[str, ...] = ()
+    kind: str = field(default="", compare=False)
     origin: str = ""
 
     @property
@@ -125,20 +127,22 @@ def _fields(kind: exp.Expr | None) -> Columns | None:
     """The fields of a type; an array has those of its elements, as in Spark."""
     if not isinstance(kind, exp.DataType):
         return None
+    if isinstance(kind.this, exp.Interval):
+        return Columns(kind="INTERVAL")
     if kind.is_type("struct"):
         fields: dict[str, Columns | None] = {}
         for each in kind.expressions:
             if not isinstance(each, exp.ColumnDef):
                 return None
             fields[each.name.lower()] = _fields(each.args.get("kind"))
-        return Columns(fields)
+        return Columns(fields, kind="STRUCT")
     if kind.is_type("array"):
         element = kind.expressions[0] if kind.expressions else None
         below = _fields(element)
-        return below if below and below.names else None
+        return replace(below if below and below.names else OPEN, kind="ARRAY")
     if kind.is_type("map", "variant", "object"):
-        return None
-    return SCALAR
+        return replace(OPEN, kind=kind.this.value)
+    return Columns(kind=kind.this.value)
 
 
 Sources = dict[str, Columns]
@@ -377,6 +381,10 @@ def _type(node: exp.Expr, scope: _Scope) -> Columns | None:
     if isinstance(node, exp.Coalesce):
         kinds = [_type(each, scope) for each in (node.this, *node.expressions)]
         return next((kind for kind in kinds if kind is not None and kind.origin), None)
+    if isinstance(node, exp.Cast):
+        return _fields(node.to)
+    if isinstance(node, (exp.Boolean, exp.Predicate)):
+        return Columns(kind="BOOLEAN")
     return None
 
 

@@ -5,12 +5,12 @@ A frame keeps the table version it was made from, so all steps of a batch see th
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from pipelines.base.errors import RunError
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.lookup import Lookup
+from pipelines.model.test_case import json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +49,6 @@ def _given(wants: DataFrame, lookup: Lookup) -> DataFrame:
 
     if not lookup.rows:
         return wants
-    texts = wants.sparkSession.createDataFrame([(json.dumps(r),) for r in lookup.rows], "t STRING")
+    texts = wants.sparkSession.createDataFrame([(json_text(r),) for r in lookup.rows], "t STRING")
     read = texts.select(F.from_json("t", wants.schema, {"mode": "FAILFAST"}).alias("row"))
     return read.select("row.*")

@@ -1,7 +1,8 @@
 """A topic sink's rows as records: a key and a value, made from columns.
 
 The value is the column `value` if there is one, else a JSON object of all columns but the key's.
-Text and bytes stay as they are; structs, arrays and maps become JSON, with their nulls.
+Text and bytes stay as they are; structs, arrays and maps become JSON, with their nulls and with
+every digit of their times: a source that reads the topic gets equal values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 VALUE = "value"
-_NULLS = {"ignoreNullFields": "false"}
+JSON_TEXT = {
+    "ignoreNullFields": "false",
+    # Spark writes milliseconds by default. XXXXX: the offset of local mean time has seconds.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of `to_json` with which no value loses a digit."""
 
 
 def topic_rows(sink: Sink, target: SinkTopic, rows: DataFrame) -> DataFrame:
@@ -59,12 +66,12 @@ def _value_of(sink: Sink, target: SinkTopic, rows: DataFrame) -> Column:
         if not others:
             message = f"`{sink.input}` has no column but the key: a record needs a value"
             raise refusal(sink.place, f"sinks.{sink.name}", message)
-        return F.to_json(F.struct(*others), _NULLS).alias(VALUE)
+        return F.to_json(F.struct(*others), JSON_TEXT).alias(VALUE)
     kind, column = rows.schema[name].dataType, F.col(quoted(name))
     if _is_bytes(kind):
         return column.alias(VALUE)
     if isinstance(kind, (ArrayType, MapType, StructType)):
-        return F.to_json(column, _NULLS).alias(VALUE)
+        return F.to_json(column, JSON_TEXT).alias(VALUE)
     message = f"column value of `{sink.input}` is {kind.simpleString().upper()}"
     message += ": expected STRING, BINARY, or parts that become JSON"
     raise refusal(sink.place, f"sinks.{sink.name}", message)

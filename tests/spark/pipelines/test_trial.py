@@ -105,3 +105,47 @@ def test_the_tests_of_what_ships_pass(spark, file):
 
     assert outcomes != []
     assert {each.name: each.complaints for each in outcomes if each.complaints} == {}
+
+
+EXACT = """\
+version: 1
+name: exact
+spark: { checkpoint: /ck }
+sources:
+  raw:
+    type: memory
+    records: [{ value: { id: 1 } }]
+    decode: { value: { format: json, schema: "at TIMESTAMP, d DECIMAL(38,18)" } }
+transforms:
+  rows: { inputs: [raw], sql: select value.* from raw }
+sinks:
+  table: { type: delta, inputs: [rows], path: /t/table, mode: append }
+  out: { type: josefine, inputs: [rows], topic: out, bootstrap: "nowhere:1" }
+trigger: { available_now: true }
+tests:
+  - name: equal
+    given: &given
+      raw: [{ value: { at: "2026-01-01T00:00:00.000001Z", d: 12345678901234567890.123456789012345678 } }]
+    expect:
+      table: { rows: [{ at: "2026-01-01T00:00:00.000001Z", d: 12345678901234567890.123456789012345678 }] }
+      out: { rows: [{ value: { at: "2026-01-01T00:00:00.000001Z", d: 12345678901234567890.123456789012345678 } }] }
+  - name: another
+    given: *given
+    expect:
+      table: { rows: [{ at: "2026-01-01T00:00:00.000002Z", d: 12345678901234567890.123456789012345679 }] }
+      out: { rows: [{ value: { at: "2026-01-01T00:00:00.000001Z", d: 12345678901234567890.123456789012345679 } }] }
+"""  # noqa: E501
+
+
+def test_times_are_compared_to_the_microsecond_and_decimals_to_the_last_digit(spark, tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text(EXACT)
+
+    equal, another = run_cases(spark, read_pipeline(file, {}))
+
+    assert equal.complaints == ()
+    assert [each.partition(" {")[0] for each in another.complaints] == [
+        "table: missing", "table: unexpected", "out: missing", "out: unexpected",
+    ]  # fmt: skip
+    assert "00.000002Z" in another.complaints[0]
+    assert "345679" in another.complaints[0]

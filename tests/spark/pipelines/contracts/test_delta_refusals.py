@@ -1,0 +1,83 @@
+"""What lint reports of Delta, Delta does refuse, and of the other types nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipelines.lint.delta_refusals import INDEXED_MAX, NAME_CHARACTERS, REFUSED
+from pipelines.sinks.delta_tables import cluster, ensure_table
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+NULLS = {
+    "MAP": "MAP<STRING, INT>",
+    "ARRAY": "ARRAY<INT>",
+    "STRUCT": "STRUCT<a: INT>",
+    "INTERVAL": "INTERVAL DAY",
+    "DECIMAL": "DECIMAL(10,2)",
+}
+KINDS = ("BOOLEAN", "BINARY", "ARRAY", "MAP", "STRUCT", "VARIANT", "TIME", "INTERVAL",
+         "DECIMAL", "TIMESTAMP_NTZ")  # fmt: skip
+"""Those that are refused, and two of the others, of which none is (once tried with all)."""
+
+
+def test_types_and_names_are_refused_as_the_table_has_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found: dict[str, list[str]] = {"stored": [], "clustered": [], "compared": []}
+    for kind in KINDS:
+        path = str(tmp_path / kind)
+        try:
+            # Spark itself refuses TIME unless a setting allows it.
+            rows = spark.sql(f"select 1 as id, cast(null as {NULLS.get(kind, kind)}) as k")
+            ensure_table(spark, path, None, rows.schema)
+        except PySparkException:
+            found["stored"].append(kind)
+            continue
+        try:
+            cluster(spark, path, ("k",))
+        except PySparkException:
+            found["clustered"].append(kind)
+        try:
+            table = DeltaTable.forPath(spark, path).alias("t")
+            _ = table.toDF().alias("t").join(rows.alias("s"), on=_same(), how="inner").schema
+        except PySparkException:
+            found["compared"].append(kind)
+
+    assert found == {use: sorted(kinds, key=KINDS.index) for use, kinds in REFUSED.items()}
+
+
+def _same():  # type: ignore[no-untyped-def]
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.expr("t.k <=> s.k")
+
+
+def test_names_are_refused_by_their_characters(spark: SparkSession, tmp_path: Path) -> None:
+    refused = ""
+    for number, character in enumerate(NAME_CHARACTERS + "."):
+        rows = spark.range(0).withColumnRenamed("id", f"a{character}b")
+        try:
+            ensure_table(spark, str(tmp_path / str(number)), None, rows.schema)
+        except PySparkException:
+            refused += character
+
+    assert refused == NAME_CHARACTERS
+
+
+def test_the_columns_after_the_first_have_no_statistics(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = [f"id as c{number}" for number in range(INDEXED_MAX + 1)]
+    path = ensure_table(
+        spark, str(tmp_path / "wide"), None, spark.range(0).selectExpr(*columns).schema
+    )
+
+    cluster(spark, path, (f"c{INDEXED_MAX - 1}",))
+    with pytest.raises(PySparkException, match="to have stats"):
+        cluster(spark, path, (f"c{INDEXED_MAX}",))
