@@ -16,6 +16,7 @@ from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.exactly_once.state_chain import STATE
 from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
 from pipelines.model.pipeline import Mode, Pipeline, Sink
@@ -221,6 +222,9 @@ class DeltaTarget:
             return opened
         tip = chain.load()
         said = tip.said if isinstance(tip, Tip) else {}
+        if STATE in said:  # whether the state is the file's comes first, in `settle`
+            return opened
+        # Compared here too, so that a refusal comes before the dead letters' table is created.
         is_fit = opened.fit(types(stored), said)
         if not (said and is_fit):
             dry_write(spark, sink, partial(opened.write_nothing, stored), like=path)
