@@ -16,6 +16,7 @@ from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.reconcile import Unreadable
+from pipelines.exactly_once.state_chain import STATE
 from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
 from pipelines.model.pipeline import Mode, Pipeline, Sink
@@ -51,11 +52,11 @@ from pipelines.transforms.analysis_errors import (
 from pipelines.transforms.dataframes import types
 from pipelines.transforms.deduplicate import Span, new_rows, without_copies
 from pipelines.transforms.scd2 import history, identity, versions
-from pipelines.transforms.table_types import as_typed
+from pipelines.transforms.table_types import as_typed, casts
 from pipelines.transforms.upsert import HIDDEN, flag_of, latest_rows, upsert
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
@@ -175,7 +176,7 @@ class DeltaTarget:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self._stored: tuple[StructType, Mapping[str, str]] | None = None
+        self._stored: tuple[dict[str, Column], Mapping[str, str]] | None = None
 
     def keys(self) -> tuple[str, ...]:
         """With scd2 the keys and the columns of `order_by`."""
@@ -186,18 +187,25 @@ class DeltaTarget:
         return _table_rows(pipeline, self.sink, made)
 
     def as_stored(self, made: DataFrame) -> DataFrame:
-        """The rows with the table's types, and their keys as it stores them. Looks at the table
-        once. Of a merged table only the keys are columns of the rows."""
+        """The rows with the table's types, and their keys as it stores them."""
+        # The same in each batch of a run, so the table is read and compared once.
+        if self._stored is None:
+            self._stored = self._compared(made)
+        typed, changed = self._stored
+        if typed:
+            made = made.withColumns(typed)
+        return as_stored(made, changed) if changed else made
+
+    def _compared(self, made: DataFrame) -> tuple[dict[str, Column], Mapping[str, str]]:
+        """(the columns that get another type, the keys that are stored in another way)."""
         sink, spark = self.sink, made.sparkSession
         keys = sink.deduplicate.keys if sink.deduplicate is not None else sink.keys
-        if self._stored is None:
-            path = sink.path or folder_of(spark, str(sink.table))
-            schema = spark.read.format("delta").load(path).schema
-            stored_as = changes(*layout_of(spark, path), keys) if keys else {}
-            self._stored = schema, stored_as
-        schema, changed = self._stored
+        path = sink.path or folder_of(spark, str(sink.table))
+        table = spark.read.format("delta").load(path).schema
+        # Of a merged table only the keys are columns of these rows; MERGE casts its aggregates.
         only = {key.lower() for key in keys} if sink.merges else None
-        return as_stored(as_typed(made, schema, only), changed)
+        changed = changes(*layout_of(spark, path), keys) if keys else {}
+        return casts(made.schema, table, only), changed
 
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenDelta:
         """Creates a missing table. Raises RunError if the table cannot take the rows, by a dry
@@ -214,6 +222,9 @@ class DeltaTarget:
             return opened
         tip = chain.load()
         said = tip.said if isinstance(tip, Tip) else {}
+        if STATE in said:  # whether the state is the file's comes first, in `settle`
+            return opened
+        # Compared here too, so that a refusal comes before the dead letters' table is created.
         is_fit = opened.fit(types(stored), said)
         if not (said and is_fit):
             dry_write(spark, sink, partial(opened.write_nothing, stored), like=path)

@@ -13,14 +13,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-def as_typed(rows: DataFrame, table: StructType, only: Collection[str] | None = None) -> DataFrame:
-    """Rows with the table's types, where it stores theirs without loss; others stay as they are,
-    for the comparison of the columns to refuse. `only`: these columns, in lower case."""
+def as_typed(rows: DataFrame, table: StructType) -> DataFrame:
+    """Rows with the table's types, as `casts` makes them."""
+    made = casts(rows.schema, table)
+    return rows.withColumns(made) if made else rows
+
+
+def casts(
+    rows: StructType, table: StructType, only: Collection[str] | None = None
+) -> dict[str, Column]:
+    """Column → its value with the table's type, of rows with this schema, where the table stores it
+    without loss. Others stay as they are, for the comparison of the columns to refuse. `only`:
+    these columns, in lower case."""
     from pyspark.sql import functions as F  # noqa: N812
 
     there = {field.name.lower(): field.dataType for field in table.fields}
     made: dict[str, Column] = {}
-    for field in rows.schema.fields:
+    for field in rows.fields:
         lower = field.name.lower()
         to = there.get(lower)
         if to is None or (only is not None and lower not in only):
@@ -28,7 +37,7 @@ def as_typed(rows: DataFrame, table: StructType, only: Collection[str] | None = 
         kind = field.dataType
         if not _is_same(kind, to) and stores(to.jsonValue(), kind.jsonValue()):
             made[field.name] = _cast(F.col(quoted(field.name)), kind, to)
-    return rows.withColumns(made) if made else rows
+    return made
 
 
 def _is_same(kind: DataType, to: DataType) -> bool:
