@@ -227,6 +227,16 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.TEXT,
         ),
         "on_delete": Word(expected="remove or mark", kind=Kind.CHOICE, choices=("remove", "mark")),
+        "unavailable": Word(
+            expected="keep, null or dead_letter: what becomes of a value that a change does not "
+            "have, such as a large unchanged one",
+            kind=Kind.CHOICE,
+            choices=("keep", "null", "dead_letter"),
+        ),
+        "placeholder": Word(
+            expected="the connector's unavailable.value.placeholder, if it is not the default",
+            kind=Kind.TEXT,
+        ),
         "deduplicate": Word(
             expected="a mapping with keys, time, within", kind=Kind.SECTION, of="deduplicate"
         ),
@@ -379,8 +389,13 @@ EXACTLY_ONE: Mapping[str, tuple[str, ...]] = {
 MODES: Mapping[str, ModeWords] = {
     "append": ModeWords(allowed=("deduplicate",)),
     "merge": ModeWords(required=("keys", "aggregate")),
-    "upsert": ModeWords(required=("keys", "order_by"), allowed=("delete_when", "on_delete")),
-    "scd2": ModeWords(required=("keys", "order_by"), allowed=("delete_when",)),
+    "upsert": ModeWords(
+        required=("keys", "order_by"),
+        allowed=("delete_when", "on_delete", "unavailable", "placeholder"),
+    ),
+    "scd2": ModeWords(
+        required=("keys", "order_by"), allowed=("delete_when", "unavailable", "placeholder")
+    ),
 }
 """Mode of a sink → its own keywords; those of other modes are refused."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from josefine_arrow.formats.debezium.unavailable import PLACEHOLDER
 from pipelines.base.quoting import quoted, unquoted
 from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
@@ -17,7 +18,7 @@ from pipelines.config.spelling import nearest_word
 from pipelines.config.topic import target_of
 from pipelines.config.units import batches
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
-from pipelines.model.pipeline import Aggregate, Deduplicate, Latest, Mode, Placed, Sink
+from pipelines.model.pipeline import Aggregate, Deduplicate, Latest, Mode, Placed, Sink, Unavailable
 from pipelines.model.schema_evolution import Evolution
 
 CLUSTERING_MAX = 4
@@ -141,11 +142,15 @@ def _latest(reader: Reader, keys: tuple[str, ...], mode: Mode) -> Latest:
     if reader.has("on_delete") and not has_condition:
         message = "`delete_when` is missing, which selects the deleting rows"
         reader.wrong_at("on_delete", message)
+    said = reader.choice("unavailable")
     return Latest(
         columns=columns,
         places=places,
         delete_when=reader.placed("delete_when") if has_condition else None,
         marks=reader.choice("on_delete") == "mark" or mode is Mode.SCD2,
+        unavailable=Unavailable(said or "keep"),
+        unavailable_place=reader.place_of("unavailable") if said else None,
+        placeholder=reader.text("placeholder") or PLACEHOLDER,
     )
 
 

@@ -32,6 +32,7 @@ from pipelines.config.spelling import nearest_word
 from pipelines.config.start_stop import stop_problems
 from pipelines.config.tests import cases_of
 from pipelines.config.topic import topic_problems, with_brokers
+from pipelines.config.unavailable import with_unavailable
 from pipelines.config.units import batches, pauses_ms
 from pipelines.config.watermark import watermark_problems, watermarks_of
 from pipelines.model.dead_letter_threshold import Threshold
@@ -157,6 +158,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(watermark_problems(pipeline, tree, gaps_of(problems)))
     problems.extend(path_problems(pipeline, tree))
     pipeline = with_positions(pipeline, problems)
+    pipeline = with_unavailable(pipeline, problems)
     return replace(pipeline, cases=cases_of(top, pipeline))
 
 

@@ -292,6 +292,8 @@ class Check:
     expr: Placed
     action: Action
     ratio_max: float | None = None
+    reason: str = ""
+    """The reason of its dead letters, if it is not the condition."""
 
     @property
     def leaves_out(self) -> bool:
@@ -307,6 +309,14 @@ class Mode(Enum):
     SCD2 = "scd2"  # the table has each version for each of `keys`, with its validity period
 
 
+class Unavailable(Enum):
+    """The handling of a value that a change does not have (Debezium's placeholder)."""
+
+    KEEP = "keep"  # the value of the key's preceding row
+    NULL = "null"
+    DEAD_LETTER = "dead_letter"  # the record becomes a dead letter
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latest:
     """The order that decides the latest row of a key: the greatest by `columns`, in this order.
@@ -319,6 +329,11 @@ class Latest:
     places: tuple[Place, ...]
     delete_when: Placed | None = None
     marks: bool = False
+    unavailable: Unavailable | None = None
+    """None: no value is a placeholder."""
+    unavailable_place: Place | None = None
+    """Where the file has it; None: nowhere."""
+    placeholder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

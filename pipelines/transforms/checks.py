@@ -117,7 +117,7 @@ def letters(
         frame = nodes[check.on]
         names = record_columns(frame.columns)
         place = [F.col(f"`{names[name]}`").alias(name) for name in RECORD]
-        reason = F.lit(f"check {check.name}: {check.expr.text}").alias("reason")
+        reason = F.lit(check.reason or f"check {check.name}: {check.expr.text}").alias("reason")
         one = frame.where(failing(check)).select(*place, reason)
         failed = one if failed is None else failed.unionByName(one)
     if failed is None:

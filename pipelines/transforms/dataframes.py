@@ -25,6 +25,7 @@ from pipelines.transforms import checks, lookups, python_function, row_by_row
 from pipelines.transforms.analysis_errors import (
     refuse_no_condition,
 )
+from pipelines.transforms.ordering import PRIVATE
 from pipelines.transforms.upsert import HIDDEN
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Nodes:
 
 def stored(rows: DataFrame) -> DataFrame:
     """A sink's rows with the table's columns only."""
-    return rows.drop(HIDDEN)
+    return rows.drop(*(name for name in rows.columns if name.startswith(PRIVATE)))
 
 
 def first_rows(rows: DataFrame) -> DataFrame:

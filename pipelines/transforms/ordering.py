@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
+PRIVATE = "_josefine_"
+"""Prefix of a batch's columns that are in no table and decide nothing."""
+
+
 def ranked(schema: StructType, but: Collection[str], side: str = "") -> Iterator[str]:
     """The columns as SQL that Spark can compare, without those of the lower-case names `but`.
 
     `side` is the prefix of the columns, such as `s.`.
     """
     for each in schema.fields:
-        if each.name.lower() not in but:
+        if each.name.lower() not in but and not each.name.startswith(PRIVATE):
             name = f"{side}{quoted(each.name)}"
             yield name if _is_ordered(each.dataType) else f"to_json({name})"
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Sink
+from pipelines.transforms import unavailable
 from pipelines.transforms.aggregate import Merge
-from pipelines.transforms.ordering import ranked
-from pipelines.transforms.upsert import MARK, latest_of, with_flag
+from pipelines.transforms.ordering import PRIVATE, ranked
+from pipelines.transforms.upsert import MARK, latest_of, order_of, with_flag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +37,7 @@ def identity(sink: Sink) -> tuple[str, ...]:
 
 def versions(frame: DataFrame, sink: Sink) -> DataFrame:
     """A batch's rows as versions, as an empty table would have them."""
-    return _held(with_flag(frame, sink), sink)
+    return _held(unavailable.marked(with_flag(frame, sink), sink), sink)
 
 
 def history(sink: Sink, schema: StructType) -> Merge:
@@ -46,11 +47,12 @@ def history(sink: Sink, schema: StructType) -> Merge:
     """
     names = identity(sink)
     but = {name.lower() for name in names}
+    columns = tuple(name for name in schema.names if not name.startswith(PRIVATE))
     new, old = (f"struct({', '.join(_named(ranked(schema, but, side)))})" for side in ("s.", "t."))
     return Merge(
         keys=names,
-        columns=tuple(schema.names),
-        update={n: f"s.{quoted(n)}" for n in schema.names if n.lower() not in but},
+        columns=columns,
+        update={name: f"s.{quoted(name)}" for name in columns if name.lower() not in but},
         update_when=f"NOT ({new} <=> {old})",
         source=lambda frame, table: _with_table(frame, table, sink),
     )
@@ -63,6 +65,9 @@ def _with_table(frame: DataFrame, table: DataFrame, sink: Sink) -> DataFrame:
     columns = [quoted(name) for name in frame.columns if name not in OWN]
     keys = frame.select(*[F.col(quoted(key)).alias(f"_key_{n}") for n, key in enumerate(sink.keys)])
     same = [table[quoted(key)].eqNullSafe(F.col(f"_key_{n}")) for n, key in enumerate(sink.keys)]
+    if unavailable.KEPT in frame.columns:
+        # What a version of the table has, it has.
+        table = table.withColumn(unavailable.KEPT, F.array().cast("array<string>"))
     there = table.join(keys.distinct(), reduce(lambda one, other: one & other, same), "left_semi")
     return _held(frame.select(*columns).unionByName(there.select(*columns)), sink)
 
@@ -73,6 +78,8 @@ def _held(frame: DataFrame, sink: Sink) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     assert sink.latest is not None
+    if unavailable.KEPT in frame.columns:
+        frame = _filled(frame, sink)
     each = latest_of(frame, replace(sink, keys=identity(sink)))
     order = [F.col(quoted(name)) for name in sink.latest.columns]
     window = Window.partitionBy(*[F.col(quoted(key)) for key in sink.keys]).orderBy(*order)
@@ -84,6 +91,19 @@ def _held(frame: DataFrame, sink: Sink) -> DataFrame:
         F.lead(order[0]).over(window).alias(UNTIL),
         (is_last & is_there).alias(CURRENT),
     )
+
+
+def _filled(frame: DataFrame, sink: Sink) -> DataFrame:
+    """Marked rows with the values of the preceding versions, and still marked.
+
+    By RANGE: a version's other rows, such as the table's row of the same change, are in the window.
+    """
+    assert sink.latest is not None
+    keys = ", ".join(f"`{key}`" for key in sink.keys)
+    order = ", ".join(f"`{name}`" for name in sink.latest.columns)
+    window = f"PARTITION BY {keys} ORDER BY {order} RANGE UNBOUNDED PRECEDING"
+    found = unavailable.with_found(frame, sink, order_of(sink, frame.schema), window, "false")
+    return unavailable.without_found(unavailable.filled(found))
 
 
 def _named(terms: Iterable[str]) -> list[str]:

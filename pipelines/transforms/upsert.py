@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from pipelines.base.quoting import quoted
 from pipelines.model.pipeline import Sink
+from pipelines.transforms import unavailable
 from pipelines.transforms.aggregate import Merge
-from pipelines.transforms.ordering import ranked
+from pipelines.transforms.ordering import PRIVATE, ranked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 MARK = "_deleted"
 """The table's column that `on_delete: mark` makes."""
-HIDDEN = "_josefine_deleted"
+HIDDEN = f"{PRIVATE}deleted"
 """The same column of a batch's rows if deletes remove rows; never in a table."""
-_RANK = "_josefine_rank"
+_RANK = f"{PRIVATE}rank"
 
 
 def flag_of(sink: Sink) -> str | None:
@@ -36,8 +37,19 @@ def flag_of(sink: Sink) -> str | None:
 
 
 def latest_rows(frame: DataFrame, sink: Sink) -> DataFrame:
-    """A batch's rows reduced to one for each key, with the flag if there are deletes."""
-    return latest_of(with_flag(frame, sink), sink)
+    """A batch's rows reduced to one for each key, with the flag if there are deletes.
+
+    With placeholders that keep a value, the row also has what its preceding rows know, and `KEPT`.
+    """
+    rows = unavailable.marked(with_flag(frame, sink), sink)
+    if unavailable.KEPT not in rows.columns:
+        return latest_of(rows, sink)
+    # All rows of the key: the latest one, which stays, is preceded by all others. A delete that
+    # removes the row leaves nothing to keep, whether the next change is in its batch or not.
+    window = f"PARTITION BY {', '.join(f'`{key}`' for key in sink.keys)}"
+    gone = f"`{HIDDEN}`" if flag_of(sink) == HIDDEN else "false"
+    rows = unavailable.with_found(rows, sink, order_of(sink, rows.schema), window, gone)
+    return unavailable.with_places(unavailable.filled(latest_of(rows, sink)))
 
 
 def with_flag(frame: DataFrame, sink: Sink) -> DataFrame:
@@ -67,16 +79,26 @@ def upsert(sink: Sink, schema: StructType) -> Merge:
     """The MERGE of a batch's rows into the table: the later row stays."""
     flag = flag_of(sink)
     removes = flag == HIDDEN
-    columns = tuple(name for name in schema.names if name != HIDDEN)
-    later = f"{_struct(_ranking(sink, schema, 's.'))} > {_struct(_ranking(sink, schema, 't.'))}"
+    columns = tuple(name for name in schema.names if not name.startswith(PRIVATE))
+    later = f"{order_of(sink, schema, 's.')} > {order_of(sink, schema, 't.')}"
+    update = {column: f"s.{quoted(column)}" for column in columns}
+    if unavailable.KEPT in schema.names:
+        theirs = order_of(sink, schema, "t.")
+        for column in unavailable.candidates(schema, sink):
+            update[column] = unavailable.kept_from_table(column, theirs)
     return Merge(
         keys=sink.keys,
         columns=columns,
-        update={column: f"s.{quoted(column)}" for column in columns},
+        update=update,
         update_when=later,
         delete_when=f"s.`{HIDDEN}` AND {later}" if removes else None,
         insert_when=f"NOT s.`{HIDDEN}`" if removes else None,
     )
+
+
+def order_of(sink: Sink, schema: StructType, side: str = "") -> str:
+    """SQL of a row's place in the order of its key, which Spark compares."""
+    return _struct(_ranking(sink, schema, side))
 
 
 def _ranking(sink: Sink, schema: StructType, side: str) -> Iterator[str]:
