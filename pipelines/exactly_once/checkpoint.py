@@ -14,8 +14,8 @@ from typing import Protocol
 
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, flat, nested
 from pipelines.base.errors import RunError
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded
 from pipelines.exactly_once.offset_chain import Batch, together
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded
 
 CONTINUES = "continues.json"
 

@@ -15,8 +15,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicIds, TopicOffsets
 from josefine_spark.read.data_loss import Loss, Reason, find_losses
 from josefine_spark.read.offsets import Bounds
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Start
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import Checkpoint, Start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ passed before this run checks that all its dead letters are there: the file may 
 A batch without a bad record advances the chain in memory only. The sink's commit, which follows,
 records that the batch was checked, and the end offsets of the dead-letter table at that time. So
 the next start takes the chain's position from both (`stands_behind`), and detects dead letters that
-were deleted since (`reconcile.dead_letters_gone`).
+were deleted since (`checkpoint_start.dead_letters_gone`).
 
 `letters_due` decides and is pure. A sink holds `lock` from this decision until its dead letters are
 committed: two sinks that decide on the same offsets would write the dead letters twice.
@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, nested
+from pipelines.exactly_once.checkpoint_start import LETTERS
 from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
@@ -31,7 +32,6 @@ from pipelines.exactly_once.offset_chain import (
     Verdict,
     decide_by_offset,
 )
-from pipelines.exactly_once.reconcile import LETTERS
 
 Passed = Mapping[TopicPartition, int]
 """Partition → the offset from which this run, with the current file, has advanced the chain."""

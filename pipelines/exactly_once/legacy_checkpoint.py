@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Start, Unreadable, reconcile
 from pipelines.exactly_once.offset_chain import Tip
-from pipelines.exactly_once.reconcile import Checkpoint, Start, Unreadable, reconcile
 
 
 class Owner(Enum):

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Unreadable
 from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
@@ -23,7 +24,6 @@ from pipelines.exactly_once.offset_chain import (
     Verdict,
     decide,
 )
-from pipelines.exactly_once.reconcile import Checkpoint, Unreadable
 from pipelines.model.pipeline import Transform
 
 STATE = "state"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from josefine_spark.base.topic_offsets import ByPartition, nested
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Unreadable
 from pipelines.exactly_once.offset_chain import Batch, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, rename_options
-from pipelines.exactly_once.reconcile import Checkpoint, Unreadable
 from pipelines.exactly_once.state_chain import ways_out
 
 _TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"

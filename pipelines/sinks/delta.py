@@ -12,10 +12,10 @@ from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
 from pipelines.base.quoting import delta_table
 from pipelines.config.output_paths import local_folder
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
 from pipelines.model.pipeline import Mode, Pipeline, Sink
