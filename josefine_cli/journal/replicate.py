@@ -109,10 +109,8 @@ def replicate(
         at=_failpoint(),
         as_json=as_json,
     )
-    # SIGTERM is how a service manager stops a replicator: that is success. Ctrl-C ends with 130, so
-    # that a script around it stops as well.
     number = _carry(bootstrap, topic, prefix, asked, spark_conf or () if spark else None)
-    if number == signal.SIGINT:
+    if number == signal.SIGINT:  # SIGTERM is a service manager's stop: success
         raise typer.Exit(EXIT_SIGNAL + number)
 
 
