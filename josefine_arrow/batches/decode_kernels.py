@@ -173,6 +173,16 @@ def _take(src, pos, end, data, data_pos, wanted):
     return pos + size, data_pos + size, 1
 
 
+# Notes on `decode`, in its order:
+# - Arrow's offsets have one entry more than there are values.
+# - A record is its size, attributes (one unused byte), time delta, offset delta, key, value and
+#   headers. `pos + 1` steps over the attributes: `size` is at least 1.
+# - With log append time the records keep their producer's deltas, which no longer count.
+# - A fetch returns whole batches: the first and last may reach beyond the wanted offsets.
+# - Validity is a byte for each value, not a bit: the caller packs them, and only if there is a null.
+# - Headers are only located: their number, which sizes the outputs, is known at the end.
+# - A row counts when all of it is read: a malformed record leaves nothing in the result.
+# - The next record starts at `end`, not after the last field read: headers may be skipped.
 @njit(cache=True, nogil=True)
 def decode(
     src,
@@ -199,7 +209,6 @@ def decode(
     value_ends, value_data, value_valid = values
     row, null_keys, null_values = 0, 0, 0
     key_pos, value_pos = np.int64(0), np.int64(0)
-    # Arrow's offsets have one entry more than there are values.
     key_ends[0] = value_ends[0] = 0
     with_headers = header_spans.shape[0] > 0
     for s in range(sections.shape[0]):
@@ -207,13 +216,10 @@ def decode(
         base_offset, base_ms = sections[s, FIRST_OFFSET], sections[s, FIRST_MS]
         fixed_ms, is_fixed = sections[s, FIXED_MS], sections[s, IS_FIXED]
         for _ in range(sections[s, RECORDS]):
-            # A record is its size, attributes (one unused byte), time delta, offset delta, key,
-            # value, headers.
             size, pos = _varint(src, pos, section_end)
             if pos < 0 or size < 1 or size > section_end - pos:
                 return row, null_keys, null_values, s
             end = pos + size  # bounds all further reads of this record
-            # `pos + 1` steps over the attributes; `size` is at least 1.
             delta_ms, pos = _varint(src, pos + 1, end)
             if pos < 0:
                 return row, null_keys, null_values, s
@@ -221,16 +227,13 @@ def decode(
             if pos < 0:
                 return row, null_keys, null_values, s
             offset = base_offset + delta
-            # With log append time the records keep their producer's deltas, which no longer count.
             timestamp_ms = fixed_ms if is_fixed else base_ms + delta_ms
-            # A fetch returns whole batches: the first and last may reach beyond the wanted offsets.
             if offset < start_offset or offset >= end_offset or timestamp_ms < from_ms:
                 pos = end
                 continue
             pos, key_pos, valid = _take(src, pos, end, key_data, key_pos, with_keys)
             if pos < 0:
                 return row, null_keys, null_values, s
-            # A byte for each value, not a bit: the caller packs them, and only if there is a null.
             key_valid[row] = valid
             null_keys += 1 - valid
             pos, value_pos, valid = _take(src, pos, end, value_data, value_pos, with_values)
@@ -238,18 +241,14 @@ def decode(
                 return row, null_keys, null_values, s
             value_valid[row] = valid
             null_values += 1 - valid
-            # Headers are only located here: their number, which sizes the outputs, is known at the
-            # end.
             if with_headers:
                 header_spans[row, 0] = pos
                 header_spans[row, 1] = end
-            # Only now does the row count: a malformed record leaves nothing of itself behind.
             offsets[row] = offset
             millis[row] = timestamp_ms
             row += 1
             key_ends[row] = key_pos
             value_ends[row] = value_pos
-            # Not after the last field read: the headers may have been skipped.
             pos = end
         if pos != section_end:  # more bytes than the header's count of records
             return row, null_keys, null_values, s

@@ -127,11 +127,15 @@ def _forget(row, rows, schema, out):
             put_word(out[1], (slot * SPAN_ROWS + SIZE) * rows + row, 0)
 
 
+# Notes on `_object`:
+# - An explicit stack instead of recursion bounds the depth for hostile input. A stack entry is the
+#   field of the open object, _ANY for an unknown one, _LIST, or an entry from _RAW down.
+# - Nothing may follow the object, not even white space: Python's decoder has the rule for that.
+# - After a comma a member must follow: the state is not _FRESH, so a bracket fails as a name.
+# - Each object starts with its first field, whatever the previous row ended with.
 @njit(cache=True, nogil=True)
 def _object(data, pos, end, row, rows, schema, stack, out):
     """Decode one value; whether it is an object with a certain result, to its last byte."""
-    # An explicit stack instead of recursion bounds the depth for hostile input. A stack entry is
-    # the field of the open object, _ANY for an unknown one, _LIST, or an entry from _RAW down.
     fields = schema[0]
     if byte_at(data, pos) != OPEN:
         return False
@@ -149,8 +153,6 @@ def _object(data, pos, end, row, rows, schema, stack, out):
         is_list = inside == _LIST or (inside <= _RAW and (_RAW - inside) % 2 == 1)
         if byte_at(data, pos) == (CLOSE_LIST if is_list else CLOSE):
             pos += 1
-            # Nothing may follow the object, not even white space: Python's decoder has the rule for
-            # that.
             if depth == 0:
                 return pos == end
             if inside <= _RAW:
@@ -161,8 +163,6 @@ def _object(data, pos, end, row, rows, schema, stack, out):
         if state == _BEHIND:
             if byte_at(data, pos) != COMMA:
                 return False
-            # After a comma a member must follow: `_FRESH` is not set, so a bracket fails as a name
-            # or scalar.
             pos = _behind_space(data, pos + 1, end)
         # Elements of an array have no name, and so no field.
         field = _ANY
@@ -188,7 +188,6 @@ def _object(data, pos, end, row, rows, schema, stack, out):
                 elif kind != STRUCT or byte != OPEN:
                     return False
                 put_byte(out[2], field * rows + row, 1)
-                # Each object starts with its first field, whatever the previous row ended with.
                 put_cell(fields, field, FIELD_COLUMNS, EXPECTED, 0)
             depth += 1
             if depth == DEPTH_MAX:
