@@ -145,6 +145,7 @@ def _forgetting(tip: Tip, checkpoint: Checkpoint | None) -> Tip:
     ends = {
         partition: end for partition, end in tip.reached.ends.items() if partition in known.ends
     }
+    # The checkpoint's topic ids, too: a topic that it has under another id is another topic.
     kept = TopicOffsets(ends=ends, topic_ids=known.topic_ids)
     return Tip(reached=kept, txn_version=tip.txn_version)
 
@@ -173,6 +174,7 @@ def _reading(
 def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:
     if isinstance(tip, Unreadable):
         return Verdict.TABLE_UNREADABLE
+    # A folder without a planned batch is as good as none: the table alone decides.
     if checkpoint is None or (checkpoint.planned is None and not checkpoint.damaged):
         return None
     if checkpoint.damaged:

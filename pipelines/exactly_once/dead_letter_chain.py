@@ -144,6 +144,7 @@ def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -
     settled, reached = sink.reached, chain.reached
     gone = reached.recreated(settled.topic_ids) | reached.recreated(topic_ids)
     reached = reached.without(gone)
+    # Never back: dead letters that are there would be written once more.
     ends = {p: max(end, settled.ends.get(p, 0)) for p, end in reached.ends.items()}
     return replace(chain, reached=replace(reached, ends=ends))
 
@@ -157,6 +158,8 @@ class Lettering(Generic[SomeChain]):
         self._where = where
         self.lock = threading.Lock()
         self._passed: dict[TopicPartition, int] = {}
+        # What is durable, unlike the chain's position, which batches without dead letters move in
+        # memory.
         self._in_table: ByPartition = {}
 
     def begins(self, written: Tip | None, follows: Tip | None) -> None:
@@ -192,6 +195,7 @@ class Lettering(Generic[SomeChain]):
 
     def passes(self, commit: Commit) -> None:
         """Advance the chain in memory for a batch without dead letters. Under the lock."""
+        # The version stays: no commit was made, so the next one still has it to take.
         self.chain.follow(Tip(reached=commit.end, txn_version=commit.txn_version - 1))
         note_passed(self._passed, commit)
 
@@ -211,4 +215,5 @@ def said_by(letterings: Iterable[Lettering[SomeChain]]) -> dict[str, Any]:
 def note_passed(passed: dict[TopicPartition, int], commit: Commit) -> None:
     """Note the start of the range that this run has passed, in each partition of its commit."""
     for partition, end in commit.end.ends.items():
+        # The first range counts: later ones of the same run continue it.
         passed.setdefault(partition, commit.start.get(partition, end))
