@@ -179,7 +179,7 @@ def _take(src, pos, end, data, data_pos, wanted):
 #   headers. `pos + 1` steps over the attributes: `size` is at least 1.
 # - With log append time the records keep their producer's deltas, which no longer count.
 # - A fetch returns whole batches: the first and last may reach beyond the wanted offsets.
-# - Validity is a byte for each value, not a bit: the caller packs them, and only if there is a null.
+# - Validity is a byte for each value, not a bit: the caller packs them, if there is a null at all.
 # - Headers are only located: their number, which sizes the outputs, is known at the end.
 # - A row counts when all of it is read: a malformed record leaves nothing in the result.
 # - The next record starts at `end`, not after the last field read: headers may be skipped.
