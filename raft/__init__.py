@@ -1,8 +1,9 @@
 """Chained Raft as a library: blocks instead of log entries, sans-I/O. The manual is README.md."""
 
 from raft.block import Block, BlockKind
-from raft.blockfile import BlockFile, DiskFiles
+from raft.blockfile import BlockFile
 from raft.config import Config
+from raft.disk_files import DiskFiles
 from raft.errors import (
     CorruptBlock,
     CorruptStore,

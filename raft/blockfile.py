@@ -1,4 +1,4 @@
-"""The durable store of a node: checksummed segments of batches. All disk I/O of raft is here.
+"""The durable store of a node: checksummed segments of batches.
 
 Rules:
 - One `append` is one frame: after a crash the whole batch is there or nothing. `sync` makes every
@@ -17,12 +17,9 @@ Rules:
 """
 
 import errno
-import fcntl
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from raft.block import Block
 from raft.errors import CorruptStore, StoreFailed, StoreFull
@@ -43,7 +40,7 @@ from raft.segment import (
 from raft.state import Batch, Recovered, Snapshot, State
 from raft.synced import WAY_OUT, Synced, SyncedMark
 
-__all__ = ["BlockFile", "DiskFiles"]
+__all__ = ["BlockFile"]
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 """Roll size: what recovery reads at once, and the unit in which space is reclaimed."""
@@ -52,69 +49,10 @@ LIVE_SHARE_MIN = 0.5
 """The oldest segment is copied forward when less than this share of its blocks is still live."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The errors that pass by themselves: a full disk, and an exhausted quota."""
 _TEMPORARY = ".tmp"
 _SEGMENT = ".seg"
 _SNAPSHOT = ".snap"
-
-
-class _DiskFile:
-    def __init__(self, path: Path) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        self._fd = os.open(path, flags, 0o644)
-
-    def append(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
-
-    def sync(self) -> None:
-        # fdatasync writes the new size too; macOS has only fsync.
-        getattr(os, "fdatasync", os.fsync)(self._fd)
-
-    def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
-class DiskFiles:
-    """A directory on a disk, locked against a second process. Raises OSError."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        self._lock_fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock_fd)
-            raise BlockingIOError(error.errno, f"{directory} is used by another process") from error
-
-    def names(self) -> list[str]:
-        return sorted(os.listdir(self._directory))
-
-    def read(self, name: str) -> bytes:
-        return (self._directory / name).read_bytes()
-
-    def open(self, name: str) -> File:
-        return _DiskFile(self._directory / name)
-
-    def rename(self, old: str, new: str) -> None:
-        os.replace(self._directory / old, self._directory / new)
-
-    def remove(self, name: str) -> None:
-        os.unlink(self._directory / name)
-
-    def sync_names(self) -> None:
-        fd = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def close(self) -> None:
-        os.close(self._lock_fd)
 
 
 class _Segment:
@@ -149,14 +87,21 @@ class BlockFile:
         self._files = files
         self._node_id = node_id
         self._segment_bytes = segment_bytes
+        # Oldest first; the last one is open for appends.
         self._segments: list[_Segment] = []
+        # Where the newest copy of each live block is.
         self._segment_of: dict[BlockId, _Segment] = {}
+        # Of the last frame, synced or not.
         self._state = State()
+        # Of the next frame; it counts through all segments, so a missing one shows.
         self._sequence = 0
         self._file: File | None = None
+        # Whether a frame was appended since the last sync.
         self._unsynced = False
+        # Replaced, but needed until the root that replaces them is durable.
         self._old_snapshots: list[str] = []
         self._mark = SyncedMark(files)
+        # Why the store takes no more work; None while it does.
         self._failed: str | None = None
 
     @classmethod
@@ -172,9 +117,12 @@ class BlockFile:
         self._guard()
         try:
             with self._room_needed():
+                # Durable before the frame that makes it the root: a root without its snapshot is
+                # corruption.
                 if batch.snapshot is not None:
                     self._write_snapshot(batch.snapshot)
                 self._append_frame(batch)
+            # Only after the frame is written: StoreFull above must leave the bookkeeping as it was.
             if batch.state.root != self._state.root:
                 self._forget_below(batch.state.root)
                 self._old_snapshots.append(_snapshot_name(self._state.root))
@@ -189,6 +137,8 @@ class BlockFile:
         self._guard()
         if self._unsynced and self._file is not None:
             try:
+                # The old snapshots go only after the sync: until then a crash returns to the old
+                # root.
                 self._sync_and_mark(self._file)
                 self._remove_old_snapshots()
             except OSError as error:
@@ -211,6 +161,7 @@ class BlockFile:
 
     @property
     def size_bytes(self) -> int:
+        """Of all segments; snapshots do not count."""
         return sum(segment.size for segment in self._segments)
 
     @contextmanager
@@ -224,16 +175,21 @@ class BlockFile:
             raise StoreFull(f"no room for the block file: {error}") from error
 
     def _guard(self) -> None:
+        """Raises StoreFailed after a failure: the state of the disk is unknown, and only recovery
+        reads it."""
         if self._failed is not None:
             raise StoreFailed(f"the block file takes no more work: {self._failed}")
 
     def _fail(self, error: OSError) -> StoreFailed:
+        """Record the failure for good. After a failed fsync the kernel may drop the pages: a second
+        fsync that succeeds would prove nothing."""
         self._failed = str(error)
         return StoreFailed(f"the block file failed: {error}")
 
     # -- writing
 
     def _append_frame(self, batch: Batch) -> None:
+        """Write one frame; the segment's bookkeeping follows only when all of it is written."""
         if self._file is None or self._segments[-1].size >= self._segment_bytes:
             self._roll()
         assert self._file is not None
@@ -275,6 +231,7 @@ class BlockFile:
             segment.size += len(mark)
 
     def _note_blocks(self, segment: _Segment, blocks: Iterable[Block]) -> None:
+        """Count blocks into their segment; of a block written again, the newer copy counts."""
         for block in blocks:
             before = self._segment_of.get(block.id)
             if before is not None:  # a copied block: its older copy is garbage now
@@ -284,6 +241,8 @@ class BlockFile:
             segment.live += 1
 
     def _roll(self) -> None:
+        """Continue in a new segment. The old one is synced first: a torn frame is allowed only in
+        the last segment."""
         number = self._segments[-1].number + 1 if self._segments else 1
         if self._file is not None:
             self._sync_full(self._file)
@@ -313,6 +272,7 @@ class BlockFile:
         self._unsynced = False
 
     def _write_snapshot(self, snapshot: Snapshot) -> None:
+        """Write under a temporary name, then rename: a snapshot is whole or not there."""
         name = _snapshot_name(snapshot.last)
         file = self._files.open(name + _TEMPORARY)
         try:
@@ -327,20 +287,26 @@ class BlockFile:
     # -- reclaiming space
 
     def _forget(self, ids: Iterable[BlockId]) -> None:
+        """These blocks are needed no more. An id that is not stored is ignored: it may have gone
+        with the root."""
         for id_ in ids:
             segment = self._segment_of.pop(id_, None)
             if segment is not None:
                 segment.live -= 1
 
     def _forget_below(self, root: BlockId) -> None:
+        """The snapshot replaces every block up to the root, on whatever branch."""
         self._forget([id_ for id_ in self._segment_of if id_.height <= root.height])
 
     def _reclaim(self) -> None:
         """Remove obsolete segments, after copying the live blocks of at most one segment."""
         oldest = self._segments[0]
+        # The only segment is being appended to.
         if oldest is self._segments[-1]:
             return
         if 0 < oldest.live < LIVE_SHARE_MIN * oldest.written:
+            # A frame like any other: it repeats the newest state, and recovery needs no rule for
+            # copies.
             copy = Batch(state=self._state, blocks=tuple(self._live_blocks(oldest)))
             with suppress(StoreFull), self._room_needed():  # else at the next append
                 self._append_frame(copy)
@@ -349,6 +315,8 @@ class BlockFile:
         # The frames that made these segments obsolete must be durable before the segments go.
         self.sync()
         while len(self._segments) > 1 and self._segments[0].live == 0:
+            # One by one, oldest first and each durably: a crash in between leaves no gap in the
+            # numbers.
             self._files.remove(self._segments[0].name)
             self._files.sync_names()
             del self._segments[0]
@@ -363,6 +331,7 @@ class BlockFile:
             self._old_snapshots.clear()
 
     def _live_blocks(self, segment: _Segment) -> Iterable[Block]:
+        """Blocks of a segment that no later segment has a copy of."""
         data = self._files.read(segment.name)
         position = HEADER_BYTES
         seen: set[BlockId] = set()
@@ -376,6 +345,7 @@ class BlockFile:
     # -- recovery
 
     def _recover(self) -> Recovered:
+        """Read all segments in order, check their claims about each other, then repair the end."""
         names = self._files.names()
         segment_names = [name for name in names if name.endswith(_SEGMENT)]
         blocks: dict[BlockId, Block] = {}
@@ -389,8 +359,11 @@ class BlockFile:
                 f"the first segment is {segment_names[0]}: older ones are missing. {WAY_OUT}"
             )
         last = self._segments[-1] if self._segments else _Segment(0)
+        # The separate mark shows a lost end that looks like a torn write, or a missing last
+        # segment.
         self._mark.check(Synced(last.number, last.size))
         root = self._state.root
+        # Blocks below the root may still be in old segments: the snapshot replaces them.
         self._forget_below(root)
         snapshot = None if root == GENESIS else self._recover_snapshot(root, names)
         # Every check has passed: only now does recovery change files.
@@ -399,6 +372,8 @@ class BlockFile:
         self._remove_leftovers(names)
         if self._segments:
             self._file = self._files.open(self._segments[-1].name)
+            # What was read may be in the page cache only: nobody may build on it before it is
+            # durable.
             if self._unsynced:
                 self._sync_and_mark(self._file)
         return Recovered(
@@ -417,6 +392,8 @@ class BlockFile:
         try:
             node_id, number, first_sequence = read_header(data, name)
         except CorruptStore:
+            # `_roll` syncs the header before any frame: a last file no longer than a header never
+            # held one.
             if is_last and len(data) <= HEADER_BYTES:  # the crash interrupted its creation
                 return _Torn(name=name, keep_bytes=0, cut_bytes=len(data))
             raise
@@ -433,6 +410,7 @@ class BlockFile:
         position = HEADER_BYTES
         while frame := read_frame(data, position, number=number):
             self._replay(frame, segment, blocks, name)
+            # A mark is written after a sync: frames up to it are durable.
             self._unsynced = frame.state is not None
             segment.synced = frame.synced
             position = frame.end
@@ -453,6 +431,8 @@ class BlockFile:
     def _replay(
         self, frame: Frame, segment: _Segment, blocks: dict[BlockId, Block], name: str
     ) -> None:
+        """Apply one frame as `append` did. Raises CorruptStore for a frame that does not follow its
+        predecessor."""
         if frame.sequence != self._sequence:
             raise CorruptStore(f"{name}: frame {frame.sequence} found, {self._sequence} expected")
         if frame.state is None:
@@ -466,6 +446,7 @@ class BlockFile:
         self._state = frame.state
 
     def _cut(self, torn: _Torn) -> None:
+        """Durably, before the first append: new frames must not follow torn bytes."""
         if not torn.keep_bytes:
             self._files.remove(torn.name)
             self._files.sync_names()
@@ -476,6 +457,8 @@ class BlockFile:
         file.close()
 
     def _recover_snapshot(self, root: BlockId, names: list[str]) -> Snapshot:
+        """The root's snapshot; without it the blocks after the root have no base. Raises
+        CorruptStore."""
         name = _snapshot_name(root)
         if name not in names:
             raise CorruptStore(f"{name}, the snapshot of root {root}, is missing")
@@ -494,4 +477,5 @@ class BlockFile:
 
 
 def _snapshot_name(last: BlockId) -> str:
+    """Named by the last block it replaces, in hex of fixed width."""
     return f"{last.term:016x}-{last.height:016x}{_SNAPSHOT}"

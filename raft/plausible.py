@@ -174,9 +174,10 @@ def _snapshot_answer(core: Core, message: SnapshotAnswer) -> str | None:
     if wrong or core.leading is None or message.term != core.term:
         return wrong
     progress = core.leading.progress.get(message.sender)
-    snapshot = None if progress is None else progress.snapshot
-    if snapshot is None or snapshot.last != message.last:
+    transfer = None if progress is None else progress.transfer
+    if transfer is None or transfer.snapshot.last != message.last:
         return None
+    snapshot = transfer.snapshot
     if message.next_offset > len(snapshot.data):
         return f"it acknowledges {message.next_offset} of {len(snapshot.data)} snapshot bytes"
     return None

@@ -11,7 +11,7 @@ from raft.errors import InvariantBroken
 from raft.ids import Height
 from raft.state import Snapshot, snapshot_checksum
 
-__all__ = ["TRANSITIONS", "Flow", "FlowEvent", "Progress"]
+__all__ = ["TRANSITIONS", "Flow", "FlowEvent", "Progress", "SnapshotTransfer"]
 
 
 class Flow(Enum):
@@ -43,6 +43,35 @@ TRANSITIONS: dict[tuple[Flow, FlowEvent], Flow] = {
 """An unlisted pair cannot happen: in REPLICATE a common block is known already."""
 
 
+class SnapshotTransfer:
+    """One snapshot on its way to one follower, in chunks. Mutable; owned by its Progress."""
+
+    __slots__ = ("checksum", "moved_round", "offset", "snapshot")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.checksum = snapshot_checksum(snapshot)
+        """Of the whole snapshot: computed once, sent with every chunk."""
+        self.offset = 0
+        """The next byte to send."""
+        self.moved_round = 0
+        """The leader's round when the offset last moved."""
+
+    def move_to(self, offset: int, leaders_round: int) -> None:
+        """The follower asked for the chunk at `offset`."""
+        self.offset = offset
+        self.moved_round = leaders_round
+
+    def is_news(self, next_offset: int, answered_round: int) -> bool:
+        """Whether this answer asks for another chunk. One answer asks for one chunk, however often
+        it arrives: otherwise every duplicate would double the chunks in flight. The offset goes
+        back only for an answer given after it last moved: the follower lost what it had. A lost
+        chunk is sent again with the next heartbeat."""
+        if next_offset < self.offset:
+            return answered_round > self.moved_round
+        return next_offset > self.offset
+
+
 class Progress:
     """Mutable; owned by the leader of one term. Heights are on that leader's own path."""
 
@@ -56,10 +85,7 @@ class Progress:
         "probe_out",
         "round",
         "since_round",
-        "snapshot",
-        "snapshot_checksum",
-        "snapshot_offset",
-        "snapshot_round",
+        "transfer",
     )
 
     def __init__(self, next_height: Height, now_ms: int, *, since_round: int = 0) -> None:
@@ -75,11 +101,8 @@ class Progress:
         self.since_round = since_round
         """Answers to earlier rounds are from a run whose data the follower has lost."""
         self.answered_ms = now_ms
-        self.snapshot: Snapshot | None = None
-        self.snapshot_checksum = 0
-        self.snapshot_offset = 0
-        self.snapshot_round = 0
-        """The leader's round when the offset last moved."""
+        self.transfer: SnapshotTransfer | None = None
+        """The snapshot that is being sent; None in the other flows."""
 
     def on(self, event: FlowEvent) -> None:
         """Follow the table. Raises InvariantBroken for an event that is impossible in this flow."""
@@ -91,7 +114,7 @@ class Progress:
     def probe_from(self, next_height: Height) -> None:
         """Probe again, from this height (never at or below what it acknowledged)."""
         self.on(FlowEvent.REFUSED)
-        self.snapshot = None
+        self.transfer = None
         self.inflight.clear()
         self.probe_out = False
         floor = 0 if self.match is None else self.match + 1
@@ -100,10 +123,7 @@ class Progress:
     def send_snapshot(self, snapshot: Snapshot) -> None:
         """Start from the first byte, also if a snapshot is being sent already."""
         self.on(FlowEvent.BELOW_ROOT)
-        self.snapshot = snapshot
-        self.snapshot_checksum = snapshot_checksum(snapshot)
-        self.snapshot_offset = 0
-        self.snapshot_round = 0
+        self.transfer = SnapshotTransfer(snapshot)
         self.probe_out = False
         self.inflight.clear()
 
@@ -116,7 +136,7 @@ class Progress:
             self.inflight.popleft()
         if self.flow is not Flow.REPLICATE:
             self.on(FlowEvent.MET)
-            self.snapshot = None
+            self.transfer = None
             self.next = Height(self.match + 1)
             self.inflight.clear()
         self.probe_out = False

@@ -266,24 +266,15 @@ def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
     if heard is None:
         return
     leading, progress = heard
-    if progress.snapshot is None or progress.snapshot.last != message.last:
+    transfer = progress.transfer
+    if transfer is None or transfer.snapshot.last != message.last:
         return
     if message.done:
         progress.acknowledge(message.last.height)
         advance_commit(core)
-    elif _is_news(progress, message):
-        progress.snapshot_offset = message.next_offset
-        progress.snapshot_round = leading.round
+    elif transfer.is_news(message.next_offset, message.round):
+        transfer.move_to(message.next_offset, leading.round)
         progress.probe_out = False
-
-
-def _is_news(progress: Progress, message: SnapshotAnswer) -> bool:
-    """One answer asks for one chunk, however often it arrives: otherwise every duplicate would
-    double the chunks in flight. The offset goes back only for an answer given after it last moved:
-    the follower lost what it had. A lost chunk is sent again with the next heartbeat."""
-    if message.next_offset < progress.snapshot_offset:
-        return message.round > progress.snapshot_round
-    return message.next_offset > progress.snapshot_offset
 
 
 def _is_ours(core: Core, id_: BlockId) -> bool:

@@ -47,9 +47,9 @@ def begin_snapshot(core: Core, progress: Progress) -> None:
 
 def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -> None:
     """Send the next chunk (or the same again, if its answer was lost)."""
-    snapshot = progress.snapshot
-    assert snapshot is not None
-    offset = progress.snapshot_offset
+    transfer = progress.transfer
+    assert transfer is not None
+    snapshot, offset = transfer.snapshot, transfer.offset
     data = snapshot.data[offset : offset + core.config.snapshot_chunk_bytes]
     core.send(
         SnapshotChunk,
@@ -60,7 +60,7 @@ def send_chunk(core: Core, leading: Leading, peer: NodeId, progress: Progress) -
         data=data,
         done=offset + len(data) == len(snapshot.data),
         round=leading.round,
-        checksum=progress.snapshot_checksum if core.format >= CHECKSUMS else None,
+        checksum=transfer.checksum if core.format >= CHECKSUMS else None,
     )
     progress.probe_out = True
 

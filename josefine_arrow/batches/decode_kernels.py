@@ -17,17 +17,22 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 HEADER_BYTES = 61
+"""Of a record batch of magic 2, up to its first record (KIP-98; `DefaultRecordBatch` in Kafka)."""
 LENGTH_OVERHEAD_BYTES = 12
+"""Base offset and length: the length field counts only what follows it."""
 MAGIC = 2
+"""The only version that is decoded here."""
 
 # Columns of the batch table that `scan` fills, one row per record batch.
 POS, SIZE, BASE_OFFSET, LAST_DELTA, BASE_MS, MAX_MS = range(6)
 ATTRIBUTES, COUNT, CRC, PRODUCER, EPOCH = range(6, 11)
 TABLE_COLUMNS = 11
+"""All are int64, whatever the width of the field: one array holds them."""
 
 # Columns of the section table that `decode` reads, one row per batch with wanted records.
 START, END, FIRST_OFFSET, FIRST_MS, FIXED_MS, IS_FIXED, RECORDS, LEADER_EPOCH = range(8)
 SECTION_COLUMNS = 8
+"""FIXED_MS is every record's time where IS_FIXED is not 0 (log append time)."""
 
 
 @intrinsic
@@ -53,6 +58,7 @@ def copy_bytes(typing_context, target, target_pos, source, source_pos, size):
 
 @njit(cache=True, nogil=True, inline="always")
 def _int32(src, pos):
+    """Four big-endian bytes with their sign."""
     n = (
         (np.int64(src[pos]) << 24)
         | (np.int64(src[pos + 1]) << 16)
@@ -64,6 +70,7 @@ def _int32(src, pos):
 
 @njit(cache=True, nogil=True, inline="always")
 def _int64(src, pos):
+    """Eight big-endian bytes with their sign: only the upper half keeps its sign bits."""
     return (_int32(src, pos) << 32) | (_int32(src, pos + 4) & 0xFFFFFFFF)
 
 
@@ -76,21 +83,29 @@ def scan(src, table):
     pos, size, row = 0, src.size, 0
     while size - pos >= HEADER_BYTES and row < table.shape[0]:
         length = _int32(src, pos + 8)
+        # A length below the header's would make the next position go backward, or stay.
         if src[pos + 16] != MAGIC or length < HEADER_BYTES - LENGTH_OVERHEAD_BYTES:
             return row, pos, pos
         batch_bytes = length + LENGTH_OVERHEAD_BYTES
         if batch_bytes > size - pos:
             break
+        # The positions are those of the batch header: base offset at 0, length 8, leader epoch 12,
+        # magic 16, checksum 17, attributes 21, last offset delta 23, timestamps 27 and 35, producer
+        # id 43, its epoch 51, base sequence 53, record count 57.
         table[row, POS] = pos
         table[row, SIZE] = batch_bytes
         table[row, BASE_OFFSET] = _int64(src, pos)
         table[row, EPOCH] = _int32(src, pos + 12)
+        # Unsigned, as the checksum that the caller compares it with.
         table[row, CRC] = _int32(src, pos + 17) & 0xFFFFFFFF
         table[row, ATTRIBUTES] = (np.int64(src[pos + 21]) << 8) | np.int64(src[pos + 22])
+        # Of the batch as it was written: compaction keeps it, so it gives the batch's end offset.
         table[row, LAST_DELTA] = _int32(src, pos + 23)
         table[row, BASE_MS] = _int64(src, pos + 27)
         table[row, MAX_MS] = _int64(src, pos + 35)
         table[row, PRODUCER] = _int64(src, pos + 43)
+        # What the header claims: the caller bounds it by the batch's bytes before it sizes
+        # anything.
         table[row, COUNT] = _int32(src, pos + 57)
         row += 1
         pos += batch_bytes
@@ -100,6 +115,7 @@ def scan(src, table):
 @njit(cache=True, nogil=True)
 def end_offset(src):
     """The largest end offset of a complete batch, -1 when there is none."""
+    # Not `scan`: a reader that skips the records needs no table.
     pos, size, last = 0, src.size, np.int64(-1)
     while size - pos >= HEADER_BYTES:
         length = _int32(src, pos + 8)
@@ -107,6 +123,7 @@ def end_offset(src):
             break
         if length + LENGTH_OVERHEAD_BYTES > size - pos:
             break
+        # From the header alone: a batch that compaction left empty moves the position, too.
         last = max(last, _int64(src, pos) + _int32(src, pos + 23) + 1)
         pos += length + LENGTH_OVERHEAD_BYTES
     return last
@@ -115,12 +132,14 @@ def end_offset(src):
 @njit(cache=True, nogil=True, inline="always")
 def _varint(src, pos, end):
     """Read a zig-zag varint before `end`: (value, next position), position -1 when malformed."""
+    # Most varints of a record have one byte: they take no loop.
     if pos >= end:
         return np.int64(0), np.int64(-1)
     byte = np.int64(src[pos])
     pos += 1
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), pos
+    # Unsigned from here on: the tenth byte shifts into the sign bit, which overflows an int64.
     n = np.uint64(byte & 0x7F)
     shift = np.uint64(7)
     while shift < np.uint64(70):  # 64 bits take ten bytes at most
@@ -130,6 +149,7 @@ def _varint(src, pos, end):
         pos += 1
         n |= np.uint64(byte & 0x7F) << shift
         if byte < 128:
+            # Zig-zag: the lowest bit is the sign, so that small negative numbers are short, too.
             return np.int64(n >> np.uint64(1)) ^ -np.int64(n & np.uint64(1)), pos
         shift += np.uint64(7)
     return np.int64(0), np.int64(-1)
@@ -142,6 +162,7 @@ def _take(src, pos, end, data, data_pos, wanted):
     The position is -1 when malformed. A value that is not `wanted` is skipped.
     """
     size, pos = _varint(src, pos, end)
+    # -1 is null. The size is compared with what is left, not added to `pos`: that could overflow.
     if pos < 0 or size < -1 or size > end - pos:
         return np.int64(-1), data_pos, 0
     if size < 0:
@@ -152,6 +173,16 @@ def _take(src, pos, end, data, data_pos, wanted):
     return pos + size, data_pos + size, 1
 
 
+# Notes on `decode`, in its order:
+# - Arrow's offsets have one entry more than there are values.
+# - A record is its size, attributes (one unused byte), time delta, offset delta, key, value and
+#   headers. `pos + 1` steps over the attributes: `size` is at least 1.
+# - With log append time the records keep their producer's deltas, which no longer count.
+# - A fetch returns whole batches: the first and last may reach beyond the wanted offsets.
+# - Validity is a byte for each value, not a bit: the caller packs them, if there is a null at all.
+# - Headers are only located: their number, which sizes the outputs, is known at the end.
+# - A row counts when all of it is read: a malformed record leaves nothing in the result.
+# - The next record starts at `end`, not after the last field read: headers may be skipped.
 @njit(cache=True, nogil=True)
 def decode(
     src,
@@ -236,6 +267,7 @@ def count_headers(src, spans, rows, list_ends):
         # A header takes at least two bytes. A larger count is wrong, and would size the outputs.
         if pos < 0 or count < 0 or count > (end - pos) // 2:
             return total, row
+        # `decode_headers` continues after the count.
         spans[row, 0] = pos
         total += count
         list_ends[row + 1] = total
@@ -247,6 +279,7 @@ def decode_headers(
     src, spans, rows, list_ends, name_ends, name_data, value_ends, value_data, value_valid
 ):
     """Decode names and values of the counted headers; returns (null values, faulty row or -1)."""
+    # Both run through all rows: a list column's items are contiguous.
     name_pos, value_pos = np.int64(0), np.int64(0)
     null_values = 0
     name_ends[0] = 0
@@ -255,6 +288,7 @@ def decode_headers(
         pos, end = spans[row, 0], spans[row, 1]
         for header in range(list_ends[row], list_ends[row + 1]):
             size, pos = _varint(src, pos, end)
+            # A header's name is never null.
             if pos < 0 or size < 0 or size > end - pos:
                 return null_values, row
             copy_bytes(name_data, name_pos, src, pos, size)
@@ -267,6 +301,7 @@ def decode_headers(
             null_values += 1 - valid
             name_ends[header + 1] = name_pos
             value_ends[header + 1] = value_pos
+        # Bytes after the last header: the count was wrong, or the record's size.
         if pos != end:
             return null_values, row
     return null_values, -1

@@ -13,6 +13,7 @@ from josefine_arrow.batches.decode_kernels import copy_bytes
 RECORD_OVERHEAD_BYTES_MAX = 36
 """Varints and attributes of a record, in addition to the bytes of its key, value and headers."""
 HEADER_OVERHEAD_BYTES_MAX = 10
+"""Of one header: two varints of up to five bytes, for its name and its value."""
 
 
 @njit(cache=True, nogil=True)
@@ -20,10 +21,12 @@ def murmur2(data, start, end):
     """Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2), as 31 bits."""
     # Each step is cast back to 32 bits: numba would otherwise widen it, and other partitions than
     # those of Kafka's own clients would result.
+    # The constants are MurmurHash2's; the seed is the one of Kafka's Java client.
     m = np.uint32(0x5BD1E995)
     length = end - start
     h = np.uint32(0x9747B28C) ^ np.uint32(length)
     pos = start
+    # Little endian, byte by byte: the data may start at any address.
     for _ in range(length // 4):
         k = (
             np.uint32(data[pos])
@@ -37,6 +40,7 @@ def murmur2(data, start, end):
         h = np.uint32(np.uint32(h * m) ^ k)
         pos += 4
     left = end - pos
+    # The rest falls through in the original: three bytes include two, two include one.
     if left == 3:
         h = np.uint32(h ^ (np.uint32(data[pos + 2]) << np.uint32(16)))
     if left >= 2:
@@ -47,15 +51,19 @@ def murmur2(data, start, end):
     h = np.uint32(h ^ (h >> np.uint32(13)))
     h = np.uint32(h * m)
     h = np.uint32(h ^ (h >> np.uint32(15)))
+    # Kafka's `toPositive` clears the sign bit; an absolute value would give other partitions.
     return np.int64(h & np.uint32(0x7FFFFFFF))
 
 
 @njit(cache=True, nogil=True)
 def hash_partitions(rows, keys, key_ends, key_valid, count, sticky, run, partitions):
     """The partition of each of `rows`: by key, else in turn, `run` rows without a key at a time."""
+    # Rows without a key fill one partition for `run` rows, then the next: batches stay large, as
+    # with the sticky partitioner of KIP-480, and no state is needed but `sticky`.
     keyless = 0
     for i in range(rows.size):
         row = rows[i]
+        # An empty key is a key; only null is none.
         if key_valid[row]:
             partitions[row] = murmur2(keys, key_ends[row], key_ends[row + 1]) % count
         else:
@@ -67,6 +75,7 @@ def hash_partitions(rows, keys, key_ends, key_valid, count, sticky, run, partiti
 def _size(n):
     """Size of a zig-zag varint of a non-negative number, in bytes."""
     size = 1
+    # Zig-zag of a non-negative number is its double.
     n = n << 1
     while n > 127:
         n >>= 7
@@ -77,6 +86,7 @@ def _size(n):
 @njit(cache=True, nogil=True, inline="always")
 def _put(out, pos, n):
     """Write a zig-zag varint of `n` >= -1; returns the next position."""
+    # -1 stands for null, and is the only negative number written: its zig-zag is 1.
     z = np.int64(1) if n < 0 else n << 1
     while z > 127:
         out[pos] = (z & 0x7F) | 0x80
@@ -88,6 +98,7 @@ def _put(out, pos, n):
 
 @njit(cache=True, nogil=True, inline="always")
 def _put_bytes(out, pos, data, start, end, valid):
+    """Write a value with its length prefix, or null; returns the next position."""
     if not valid:
         return _put(out, pos, np.int64(-1))
     pos = _put(out, pos, end - start)
@@ -99,6 +110,7 @@ def _put_bytes(out, pos, data, start, end, valid):
 def _field_size(ends, valid, index):
     """Size of a key, value or header value with its length prefix, in bytes."""
     if not valid[index]:
+        # The prefix -1 alone.
         return np.int64(1)
     size = np.int64(ends[index + 1]) - np.int64(ends[index])
     return _size(size) + size
@@ -106,6 +118,7 @@ def _field_size(ends, valid, index):
 
 @njit(cache=True, nogil=True, inline="always")
 def _put_field(out, pos, data, ends, valid, index):
+    """`_put_bytes` for an item of an Arrow column."""
     start, end = np.int64(ends[index]), np.int64(ends[index + 1])
     return _put_bytes(out, pos, data, start, end, valid[index])
 
@@ -126,6 +139,7 @@ def put_headers(out, pos, begin, end, names, name_ends, values, value_ends, valu
     pos = _put(out, pos, end - begin)
     for h in range(begin, end):
         start, stop = np.int64(name_ends[h]), np.int64(name_ends[h + 1])
+        # A header's name cannot be null.
         pos = _put_bytes(out, pos, names, start, stop, True)
         pos = _put_field(out, pos, values, value_ends, value_valid, h)
     return pos
@@ -161,20 +175,28 @@ def encode(
     # proves that it fits into `out`, because numba checks no bounds.
     with_headers = list_ends.size > 0
     pos = np.int64(position)
+    # Counts the records of this call; `offset_delta` those that the batch has already.
     taken = 0
     for i in range(first, rows.size):
         row = rows[i]
+        # The broker adds the base offset: a batch counts from 0.
         delta = np.int64(offset_delta + taken)
         begin, end = np.int64(0), np.int64(0)
         if with_headers:
             begin, end = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
+        # Attributes and time delta are one byte each: both are 0, as all records of a batch have
+        # its time.
         size = 2 + _size(delta)
         size += _field_size(key_ends, key_valid, row) + _field_size(value_ends, value_valid, row)
         size += headers_size(begin, end, name_ends, header_ends, header_valid)
         whole = size + _size(size)
+        # Two limits: `out` must hold it, and the batch must stay below the topic's limit, unless
+        # this is its first record, which the broker then accepts or refuses.
         if pos + whole > out.size or (pos + whole > bytes_max and delta > 0):
             break
+        # Sizes were computed above: nothing written before has to be moved or patched.
         pos = _put(out, pos, size)
+        # Attributes, then the time delta.
         out[pos] = 0
         out[pos + 1] = 0
         pos = _put(out, pos + 2, delta)

@@ -18,6 +18,8 @@ def import_kernels(name: str) -> Any:
     before = config.CACHE_DIR
     folder = cache_dir(f"numba/{_sources_digest()}")
     mark_used(folder)
+    # numba reads it when a function is decorated, that is during this import; other users of numba
+    # in the process keep theirs.
     config.CACHE_DIR = str(folder)
     try:
         return importlib.import_module(name)
@@ -31,6 +33,8 @@ def _sources_digest() -> str:
     of modules whose kernels it calls."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        # What kernels call or inline, and nothing else: an edit of a decoder must not compile them
+        # again.
         if file.stem.endswith("kernels") or file.stem in ("memory_access", "bytes"):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -48,6 +48,30 @@ class Delivered:
     last_offset: int
 
 
+class _SealedBatches:
+    """Complete batches that wait to be sent, in order for each partition. Mutable."""
+
+    __slots__ = ("_queues", "size_bytes")
+
+    def __init__(self) -> None:
+        self._queues: dict[TopicPartition, deque[SealedBatch]] = {}
+        self.size_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def add(self, batch: SealedBatch) -> None:
+        self._queues.setdefault(batch.partition, deque()).append(batch)
+        self.size_bytes += len(batch.data)
+
+    def take_oldest(self) -> dict[TopicPartition, SealedBatch]:
+        """Remove the oldest batch of each partition: only one of a partition may be in flight."""
+        taken = {tp: queue.popleft() for tp, queue in self._queues.items()}
+        self._queues = {tp: queue for tp, queue in self._queues.items() if queue}
+        self.size_bytes -= sum(len(batch.data) for batch in taken.values())
+        return taken
+
+
 class Accumulator:
     """All unsent records of one producer."""
 
@@ -62,7 +86,6 @@ class Accumulator:
         "_open_bytes",
         "_rng",
         "_sealed",
-        "_sealed_bytes",
         "_sequences",
         "_sticky",
     )
@@ -81,8 +104,7 @@ class Accumulator:
         self._batch_bytes_max = batch_bytes_max
         self._open: dict[TopicPartition, RecordBatchBuilder] = {}
         self._open_bytes = 0
-        self._sealed: dict[TopicPartition, deque[SealedBatch]] = {}
-        self._sealed_bytes = 0
+        self._sealed = _SealedBatches()
         self._sequences: dict[TopicPartition, int] = {}
         self._sticky: dict[str, int] = {}
         self._in_flight: dict[TopicPartition, SealedBatch] = {}
@@ -91,7 +113,7 @@ class Accumulator:
 
     @property
     def buffered_bytes(self) -> int:
-        return self._open_bytes + self._sealed_bytes
+        return self._open_bytes + self._sealed.size_bytes
 
     @property
     def has_sealed(self) -> bool:
@@ -144,9 +166,8 @@ class Accumulator:
         self._open_bytes -= builder.size_bytes
         self._sticky.pop(tp.topic, None)
         data = self._build(tp, builder)
-        batch = SealedBatch(partition=tp, data=data, record_count=builder.record_count)
-        self._sealed.setdefault(tp, deque()).append(batch)
-        self._sealed_bytes += len(data)
+        count = builder.record_count
+        self._sealed.add(SealedBatch(partition=tp, data=data, record_count=count))
 
     def _build(self, tp: TopicPartition, builder: RecordBatchBuilder) -> bytearray:
         if self._identity is None:
@@ -163,12 +184,7 @@ class Accumulator:
     def take(self) -> dict[TopicPartition, bytearray]:
         """The oldest sealed batch of each partition, to be written now; `settle` each of them."""
         assert not self._in_flight, "the batches taken before are not settled"
-        for tp, queue in list(self._sealed.items()):
-            batch = queue.popleft()
-            self._in_flight[tp] = batch
-            self._sealed_bytes -= len(batch.data)
-            if not queue:
-                del self._sealed[tp]
+        self._in_flight = self._sealed.take_oldest()
         return {tp: batch.data for tp, batch in self._in_flight.items()}
 
     def settle(self, tp: TopicPartition, base_offset: int, error: KafkaError | None) -> None:

@@ -44,6 +44,21 @@ class ApiStats(Latencies):
         """The part of the total that parked requests spent waiting."""
 
 
+class Closings:
+    """Connections that the broker closed, by reason; docs/metrics.md describes the reasons."""
+
+    __slots__ = ("authentication", "idle", "malformed", "session", "slow", "tls", "unsupported")
+
+    def __init__(self) -> None:
+        self.authentication = 0
+        self.idle = 0
+        self.malformed = 0
+        self.session = 0
+        self.slow = 0
+        self.tls = 0
+        self.unsupported = 0
+
+
 class ConnectionStats:
     """Counters of all connections together."""
 
@@ -52,13 +67,7 @@ class ConnectionStats:
         "authentication_delayed",
         "bytes_in",
         "bytes_out",
-        "closed_authentication",
-        "closed_idle",
-        "closed_malformed",
-        "closed_session",
-        "closed_slow",
-        "closed_tls",
-        "closed_unsupported",
+        "closed",
         "gave_way",
         "handler_failures",
         "opened",
@@ -74,13 +83,7 @@ class ConnectionStats:
         self.reauthentications = 0
         self.admin_refused = 0
         self.authentication_delayed = 0
-        self.closed_authentication = 0
-        self.closed_idle = 0
-        self.closed_malformed = 0
-        self.closed_session = 0
-        self.closed_slow = 0
-        self.closed_tls = 0
-        self.closed_unsupported = 0
+        self.closed = Closings()
         self.handler_failures = 0
         self.refused_full = 0
         self.refused_address = 0
@@ -108,7 +111,11 @@ class Metrics:
         self._latencies: dict[str, Latencies] = {}
         self._read: dict[str, SampleSource] = {}
         for name in ConnectionStats.__slots__:
-            self.one(f"connection_{name}", partial(getattr, self.connections, name))
+            if name != "closed":
+                self.one(f"connection_{name}", partial(getattr, self.connections, name))
+        for reason in Closings.__slots__:
+            read = partial(getattr, self.connections.closed, reason)
+            self.one(f"connection_closed_{reason}", read)
         throttles = self.throttles.items()
         self.read(
             "quota_throttled", lambda: [({"quota": k}, each.answers) for k, each in throttles]

@@ -99,7 +99,7 @@ def strategies(
     run = random.randrange(1 << 32)
     found = []
     # A new client for each strategy, and another for reading: neither inherits connections or
-    # retries from one that met a killed broker. The marker states the run's records from others.
+    # retries from one that met a killed broker. The marker identifies the run's records.
     for acks in NAMES:
         with connect(address) as client:
             count = client.partition_count(topic)

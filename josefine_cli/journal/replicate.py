@@ -107,9 +107,8 @@ def replicate(
         at=_failpoint(),
         as_json=as_json,
     )
-    # SIGTERM of a service manager is success; after Ctrl-C a script around this stops as well.
     number = _carry(bootstrap, topic, prefix, asked, spark_conf or () if spark else None)
-    if number == signal.SIGINT:
+    if number == signal.SIGINT:  # SIGTERM is a service manager's stop: success
         raise typer.Exit(EXIT_SIGNAL + number)
 
 

@@ -83,7 +83,7 @@ def reconcile(
         raise UsageError("--execute needs a side to trust: give --trust table or checkpoint")
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.pipeline.sink_offsets import reconcile_sinks
-    from pipelines.exactly_once.reconcile import Trust
+    from pipelines.exactly_once.checkpoint_start import Trust
 
     sides = [Trust(trust.value)] if trust else [Trust.TABLE, Trust.CHECKPOINT]
     _end(well=reconcile_sinks(pipeline, sink, sides, execute=execute, as_json=as_json))

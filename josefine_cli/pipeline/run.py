@@ -114,7 +114,7 @@ def run(
         run_many.run(pipelines, skip_losses=on_data_loss is not None, as_json=as_json)
         return
     (pipeline,) = pipelines
-    from pipelines.exactly_once.reconcile import Trust
+    from pipelines.exactly_once.checkpoint_start import Trust
     from pipelines.inspect.writable_folders import refuse_unwritable
     from pipelines.run.options import wishes
     from pipelines.run.sink_lifecycle import together

@@ -23,8 +23,8 @@ from josefine_cli.pipeline.sink_status import (
 )
 from pipelines.base.variables import hidden
 from pipelines.config.section import nearest
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.inspect.offset_moves import Move, is_for_trust, setting, trusting
 from pipelines.inspect.offset_writer import put
 from pipelines.inspect.sink_status import Sides, all_sides

@@ -82,9 +82,12 @@ class _ExactlyOnce:
             raise OptionError("batchId is for batch writes: Spark numbers a query's batches")
         self._options = options if self.streaming else replace(options, checkpoint=None)
         self._plan: Plan | None = None
+        # Whether the batch that the topic has as decided is one of this checkpoint, by its offsets.
         self._decided_is_ours = False
 
     def __getstate__(self) -> dict[str, Any]:
+        """The plan is made here, once: Spark pickles the writer on the driver for each batch,
+        before any task runs, and offers no other hook there."""
         if self._plan is None:
             try:
                 self._plan = self._new_plan()
@@ -93,6 +96,8 @@ class _ExactlyOnce:
         return self.__dict__
 
     def _new_plan(self) -> Plan:
+        """Abort what an earlier attempt left open and take the next generation. On the driver.
+        Raises SinkError."""
         options = self._options
         if options.checkpoint is not None:
             query = query_id(options.checkpoint)
@@ -110,6 +115,7 @@ class _ExactlyOnce:
         return planned
 
     def _store(self, sink_id: str) -> SinkStore:
+        """The sink's records, in the coordinator's topic of the cluster that is written to."""
         options = self._options
         client = client_for(options.connection, writing=True)
         return SinkStore(
@@ -127,15 +133,18 @@ class _ExactlyOnce:
         message = AttemptWritten(planned=self._plan, batch=batch)
         if judge(self._plan.sink_id, self._plan.decided, batch) is Verdict.SKIP:
             message.skipped = True
+            # Spark expects its rows to be read to the end.
             for _ in iterator:
                 pass
             return message
+        # An attempt without rows opens no transaction.
         first = next((each for each in iterator if each.num_rows), None)
         if first is not None:
             self._write_rows(message, self._plan, first, iterator)
         return message
 
     def _batch_of_task(self, planned: Plan) -> Batch:
+        """The batch by Spark's local properties. Raises SinkError if they are of another query."""
         if not self.streaming:
             return _batch_of_write(self._options, planned)
         context = _task_context()
@@ -164,6 +173,8 @@ class _ExactlyOnce:
 
         options, connection = self._options, self._options.connection
         context = _task_context()
+        # A name per attempt, not per task: a speculative or repeated attempt must not fence
+        # another.
         name = attempt_id(
             planned.sink_id, planned.generation, context.partitionId(), context.taskAttemptId()
         )
@@ -185,6 +196,7 @@ class _ExactlyOnce:
                 producer_epoch=producer.producer_epoch,
                 transactional_id=name,
             )
+            # Where rows without a key start: equal for all tasks it would load one partition.
             turn = random.randrange(1 << 16)
             writer = TaskWriter(client, self._options, turn, identity=identity)
             writer.add(first, _wall_ms())
@@ -203,6 +215,7 @@ class _ExactlyOnce:
         message.transactional_id, message.producer = name, producer
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int | None) -> None:
+        """On the driver: decide the batch in the coordinator's topic, then end the transactions."""
         written = [each for each in messages if isinstance(each, AttemptWritten)]
         planned = next(each.planned for each in written if each.planned is not None)
         if not all(each.skipped for each in written):
@@ -212,6 +225,7 @@ class _ExactlyOnce:
                 for each in written
                 if each.transactional_id is not None and each.producer is not None
             }
+            # A batch write without a sink id is never repeated: nobody will look for its decision.
             forgets = not self.streaming and self._options.sink_id is None
             steps = commit(
                 planned,
@@ -223,6 +237,8 @@ class _ExactlyOnce:
         log_delivery(messages, number, self._options.delivery_log)
 
     def _decided_batch(self, planned: Plan, number: int | None) -> Batch:
+        """The batch with the digest of its offsets, by which a repetition after a restart is
+        recognized."""
         if number is None or self._options.checkpoint is None:
             return _batch_of_write(self._options, planned)
         found = fingerprint(self._options.checkpoint, number)
@@ -239,6 +255,7 @@ class _ExactlyOnce:
                 return
 
     def _give_up(self, planned: Plan) -> None:
+        """Look several times: tasks that still run may open a transaction after a look."""
         for pause_s in LOOKS_S:
             time.sleep(pause_s)
             if not self._store(planned.sink_id).run(give_up(planned)):
@@ -254,6 +271,7 @@ class ExactlyOnceWriter(_ExactlyOnce, DataSourceArrowWriter):
         self._commit(messages, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        # In a batch write the driver keeps its plan, so it can abort although no task has answered.
         if self._plan is not None:
             messages = [*messages, AttemptWritten(planned=self._plan)]
         self._abort(messages)
@@ -272,6 +290,7 @@ class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
 
 
 def _batch_of_write(options: SinkOptions, planned: Plan) -> Batch:
+    """Of a batch write: numbered by the caller, or the only one of its query."""
     numbered = options.batch
     if numbered is None:
         return Batch(query_id=planned.query_id, batch_id=0, fingerprint="")
@@ -284,6 +303,7 @@ def _batch_of_write(options: SinkOptions, planned: Plan) -> Batch:
 
 
 def _task_context() -> TaskContext:
+    """The running task's. Only in a task."""
     context = TaskContext.get()
     assert context is not None, "a write runs in a task"
     return context
@@ -296,4 +316,5 @@ def _abort_quietly(client: Any, name: str, producer: ProducerIdentity) -> None:
 
 
 def _wall_ms() -> int:
+    """Milliseconds since 1970: plan and commit are of different processes."""
     return time.time_ns() // 1_000_000

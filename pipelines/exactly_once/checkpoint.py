@@ -14,10 +14,11 @@ from typing import Protocol
 
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, flat, nested
 from pipelines.base.errors import RunError
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded
 from pipelines.exactly_once.offset_chain import Batch, together
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded
 
 CONTINUES = "continues.json"
+"""In the checkpoint's folder; Spark ignores it."""
 
 
 class Files(Protocol):
@@ -41,12 +42,14 @@ class CheckpointFiles:
         self._files = files
         self.folder = folder
         self._parse = parse
+        # Batch number and offsets that were read last: the next batch starts where they end.
         self._last: tuple[int, TopicOffsets] | None = None
 
     def read(self) -> Checkpoint | None:
         """The newest planned and committed batches; None when there is no checkpoint."""
         planned_id = max(self._ids("offsets"), default=None)
         committed_id = max(self._ids("commits"), default=None)
+        # Spark writes `offsets/N` before `commits/N`, and deletes old ones of both.
         if planned_id is None:
             if committed_id is None:
                 return None
@@ -54,6 +57,7 @@ class CheckpointFiles:
         committed = None
         if committed_id is not None:
             recorded = self._recorded(committed_id)
+            # A commit without its offsets: the table's end cannot be compared with it.
             if recorded is None:
                 damaged = self._damage(committed_id)
                 planned = self._recorded(planned_id)
@@ -65,12 +69,14 @@ class CheckpointFiles:
         try:
             return Checkpoint(planned=planned, committed=None, continues=self._continues())
         except (TypeError, ValueError, AttributeError):
+            # Not ignored: without it a first batch would look like one after a deleted table.
             damaged = f"{CONTINUES} is not what was written"
             return Checkpoint(planned=planned, committed=None, damaged=damaged)
 
     def continues(self, ends: ByPartition) -> None:
         """Record the table's end offsets, from which an empty checkpoint starts; {} for none."""
         path = f"{self.folder}/{CONTINUES}"
+        # Nothing to note in a new checkpoint; an old note is overwritten also by an empty one.
         if ends or self._files.read_text(path) is not None:
             self._files.write_text(path, json.dumps(nested(ends)))
 
@@ -84,6 +90,7 @@ class CheckpointFiles:
         offsets = self._offsets(batch_id)
         if offsets is None:
             raise RunError(f"{self.folder}/offsets/{batch_id} is not there: was it removed?")
+        # Its start is in `first` of its own offsets.
         if batch_id == 0:
             start: ByPartition = {}
         elif self._last is not None and self._last[0] == batch_id - 1:
@@ -110,6 +117,7 @@ class CheckpointFiles:
         """Rename the folder to the first free `<folder>.set-aside-N`; returns the new path."""
         parent, _, name = self.folder.rpartition("/")
         taken = set(self._files.names(parent))
+        # Earlier ones are kept: each may be the only trace of what was read.
         n = next(n for n in range(1, len(taken) + 2) if f"{name}.set-aside-{n}" not in taken)
         new_path = f"{self.folder}.set-aside-{n}"
         self._files.rename(self.folder, new_path)
@@ -127,16 +135,22 @@ class CheckpointFiles:
                 self._files.remove(f"{folder}/{name}")
 
     def _ids(self, log: str) -> list[int]:
+        """Batch numbers in one of Spark's two logs, in no order; temporary files have no number
+        as name."""
         return [int(n) for n in self._files.names(f"{self.folder}/{log}") if n.isdigit()]
 
     def _damage(self, batch_id: int) -> str:
+        """For a batch whose commit is there without its plan."""
         return f"commits/{batch_id} is there, offsets/{batch_id} is not"
 
     def _recorded(self, batch_id: int) -> Recorded | None:
+        """A batch of the offset log; None if it is not there."""
         offsets = self._offsets(batch_id)
         return None if offsets is None else Recorded(batch=batch_id, end=offsets)
 
     def _offsets(self, batch_id: int) -> TopicOffsets | None:
+        """The end offsets of all sources of a batch; None without its file. Raises RunError for
+        another format: to guess an offset could write rows twice."""
         path = f"{self.folder}/offsets/{batch_id}"
         text = self._files.read_text(path)
         if text is None:

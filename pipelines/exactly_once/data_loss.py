@@ -15,8 +15,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicIds, TopicOffsets
 from josefine_spark.read.data_loss import Loss, Reason, find_losses
 from josefine_spark.read.offsets import Bounds
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Start
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import Checkpoint, Start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class LostRange:
     end: int
 
     def __str__(self) -> str:
+        """`topic-0 [5, 9)`: the end is exclusive."""
         return f"{self.partition.topic}-{self.partition.partition} [{self.start}, {self.end})"
 
 
@@ -39,6 +40,7 @@ def standing(start: Start, checkpoint: Checkpoint | None) -> TopicOffsets:
     ends = dict(planned.end.first) if planned else {}
     ids = dict(planned.end.topic_ids) if planned else {}
     if start.tip is not None:
+        # The table wins: what it has is committed, what a batch planned is not.
         ends |= start.tip.reached.ends
         ids |= start.tip.reached.topic_ids
     return TopicOffsets(ends=ends, topic_ids=ids)
@@ -52,6 +54,8 @@ def losses(
     A shortened topic is a Stop in any case, and is checked first."""
     found = find_losses(at, topic_ids, bounds)
     shorter = [loss for loss in found if loss.reason is Reason.TRUNCATED]
+    # Checked before the losses: to skip a range of a topic in recovery would lose its records for
+    # good.
     if shorter:
         return _stop(Verdict.TOPIC_SHORTER, shorter)
     expired = [loss for loss in found if loss.reason is Reason.RETENTION]
@@ -65,6 +69,7 @@ def losses(
             end=loss.end,
         )
         for loss in expired
+        # A range without an end cannot be recorded.
         if loss.end is not None
     )
 
@@ -76,6 +81,7 @@ def _stop(verdict: Verdict, found: Iterable[Loss]) -> Stop:
 
 def passing(tip: Tip | None, at: TopicOffsets, lost: Iterable[LostRange]) -> Commit | None:
     """The commit without rows that moves a chain past the lost ranges; None if it is past them."""
+    # Only forward: a start that repeats after a crash finds the chain past the range.
     moved = {each.partition: each.end for each in lost if at.ends.get(each.partition, 0) < each.end}
     if not moved:
         return None
@@ -91,9 +97,12 @@ def unrecorded(lost: Iterable[LostRange], recorded: Iterable[LostRange]) -> list
     left = []
     known = sorted(recorded, key=lambda each: each.start)
     for each in lost:
+        # The end of what is covered so far. Records are sorted, so one pass finds all holes between
+        # them.
         begin = each.start
         for there in known:
             same = (there.partition, there.topic_id) == (each.partition, each.topic_id)
+            # A recreated topic has the same name and partitions, and other records.
             if not same or there.end <= begin or there.start >= each.end:
                 continue
             if begin < there.start:

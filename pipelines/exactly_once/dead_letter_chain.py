@@ -7,7 +7,7 @@ passed before this run checks that all its dead letters are there: the file may 
 A batch without a bad record advances the chain in memory only. The sink's commit, which follows,
 records that the batch was checked, and the end offsets of the dead-letter table at that time. So
 the next start takes the chain's position from both (`stands_behind`), and detects dead letters that
-were deleted since (`reconcile.dead_letters_gone`).
+were deleted since (`checkpoint_start.dead_letters_gone`).
 
 `letters_due` decides and is pure. A sink holds `lock` from this decision until its dead letters are
 committed: two sinks that decide on the same offsets would write the dead letters twice.
@@ -22,6 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets, nested
+from pipelines.exactly_once.checkpoint_start import LETTERS
 from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
@@ -31,7 +32,6 @@ from pipelines.exactly_once.offset_chain import (
     Verdict,
     decide_by_offset,
 )
-from pipelines.exactly_once.reconcile import LETTERS
 
 Passed = Mapping[TopicPartition, int]
 """Partition → the offset from which this run, with the current file, has advanced the chain."""
@@ -144,6 +144,7 @@ def trusted(chain: Tip | None, sink: Tip | None, topic_ids: Mapping[str, str]) -
     settled, reached = sink.reached, chain.reached
     gone = reached.recreated(settled.topic_ids) | reached.recreated(topic_ids)
     reached = reached.without(gone)
+    # Never back: dead letters that are there would be written once more.
     ends = {p: max(end, settled.ends.get(p, 0)) for p, end in reached.ends.items()}
     return replace(chain, reached=replace(reached, ends=ends))
 
@@ -157,6 +158,8 @@ class Lettering(Generic[SomeChain]):
         self._where = where
         self.lock = threading.Lock()
         self._passed: dict[TopicPartition, int] = {}
+        # What is durable, unlike the chain's position, which batches without dead letters move in
+        # memory.
         self._in_table: ByPartition = {}
 
     def begins(self, written: Tip | None, follows: Tip | None) -> None:
@@ -192,6 +195,7 @@ class Lettering(Generic[SomeChain]):
 
     def passes(self, commit: Commit) -> None:
         """Advance the chain in memory for a batch without dead letters. Under the lock."""
+        # The version stays: no commit was made, so the next one still has it to take.
         self.chain.follow(Tip(reached=commit.end, txn_version=commit.txn_version - 1))
         note_passed(self._passed, commit)
 
@@ -211,4 +215,5 @@ def said_by(letterings: Iterable[Lettering[SomeChain]]) -> dict[str, Any]:
 def note_passed(passed: dict[TopicPartition, int], commit: Commit) -> None:
     """Note the start of the range that this run has passed, in each partition of its commit."""
     for partition, end in commit.end.ends.items():
+        # The first range counts: later ones of the same run continue it.
         passed.setdefault(partition, commit.start.get(partition, end))

@@ -29,11 +29,14 @@ def judgement(plan: SourcePlan) -> str:
     said: list[Any] = [
         _METHOD,
         _of_decode(source.decode),
+        # With variables resolved: another value makes another check.
         [[check.name, check.on, check.expr.bound] for check in plan.sending],
         {each.name: _of_transform(each) for each in plan.judged_in},
     ]
+    # Appended, not placed with `decode`: files without a key keep the digest of their old commits.
     if source.decode_key is not None:
         said.append(_of_decode(source.decode_key))
+    # A part of the digest is enough to distinguish the versions of a file, and keeps commits short.
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import Enum
 
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Start, Unreadable, reconcile
 from pipelines.exactly_once.offset_chain import Tip
-from pipelines.exactly_once.reconcile import Checkpoint, Start, Unreadable, reconcile
 
 
 class Owner(Enum):
@@ -34,15 +34,20 @@ def whose(
     `topics`: those that the sink's source reads now."""
     if query_id and isinstance(tip, Tip) and tip.said.get("query") == query_id:
         return Owner.OURS
+    # Not the last commit, but an earlier one. The log is read only here, because it may be long.
     if query_id and query_id in queries():
         return Owner.OURS
     planned = checkpoint.planned
+    # It reads none of the sink's topics: it cannot be its checkpoint.
     if planned is not None and not {topic for topic, _ in planned.end.ends} & {*topics}:
         return Owner.OTHERS
+    # The table cannot contradict: the start stops for the unreadable table anyway.
     if isinstance(tip, Unreadable):
         return Owner.OURS
     if tip is not None:
         # Its query never committed to this table. A run that was killed in its first batch leaves
         # such a checkpoint; then it fits the table.
         return Owner.OURS if isinstance(reconcile(checkpoint, tip), Start) else Owner.OTHERS
+    # Without a commit on either side nothing can be written twice: such a checkpoint is safe to
+    # use.
     return Owner.UNKNOWN if checkpoint.committed or checkpoint.damaged else Owner.OURS

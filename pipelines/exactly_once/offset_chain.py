@@ -83,6 +83,8 @@ class Batch:
     """The batch's start offset in each partition; a partition without a known start is missing."""
 
     def __post_init__(self) -> None:
+        # A recorded start wins over `first`, which is only for partitions that are new in the
+        # batch.
         object.__setattr__(self, "starts", {**self.end.first, **self.start})
 
     def of_topics(self, topics: Collection[str]) -> Batch:
@@ -148,18 +150,23 @@ def decide(batch: Batch, tip: Tip | None) -> Decision:
     wrong = _wrong_in_itself(batch, tip)
     if wrong is not None:
         return wrong
+    # The first batch of a new table: any start is right.
     if tip is None:
         return _commit(batch, tip, {})
+    # Before the comparison of starts: a repeated batch starts before the table's end, as it must.
     if _reached(batch, tip):
         return Skip()
     later: list[TopicPartition] = []
     earlier: list[TopicPartition] = []
     for partition in batch.end.ends:
         table_end, start = tip.reached.ends.get(partition), batch.starts.get(partition)
+        # None: a partition that is new in the table, which may start anywhere.
         if table_end is None or table_end == start:
             continue
         (later if start is None or start > table_end else earlier).append(partition)
     if later or earlier:
+        # One verdict for all partitions, because the ways out differ: rows are missing, or would be
+        # there twice, or both.
         verdict = Verdict.TORN if later and earlier else Verdict.GAP if later else Verdict.OVERLAP
         return Stop(verdict=verdict, partitions=tuple(sorted(later + earlier)))
     return _commit(batch, tip, {})
@@ -187,6 +194,8 @@ def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
             later.append(partition)
         else:
             skip_below[partition] = table_end
+    # Here further is enough, unlike in `decide`: rows carry their offsets, so none can be there
+    # twice.
     if all(tip.reached.ends.get(partition, -1) >= end for partition, end in batch.end.ends.items()):
         return Skip()
     if later:
@@ -195,6 +204,8 @@ def decide_by_offset(batch: Batch, tip: Tip | None) -> Decision:
 
 
 def _wrong_in_itself(batch: Batch, tip: Tip | None) -> Stop | None:
+    """Why no table could take the batch: its topics were created again, or it ends before it
+    starts."""
     if tip is not None:
         recreated = tip.reached.recreated(batch.end.topic_ids)
         if recreated:
@@ -216,11 +227,14 @@ def _reached(batch: Batch, tip: Tip) -> bool:
 def _commit(batch: Batch, tip: Tip | None, skip_below: ByPartition) -> Commit:
     """The commit of a batch. A topic that left the subscription keeps its end: it may come back."""
     reached = tip.reached if tip else TopicOffsets()
+    # All partitions of the chain, not only the batch's: each commit is complete in itself, so that
+    # the newest one is all that a start has to read.
     start = dict(reached.ends)
     for partition in batch.end.ends:
         begun = batch.starts.get(partition)
         if begun is not None and partition not in skip_below:
             start[partition] = begun
+    # Dead letters may be ahead of the batch: their chain never goes back.
     ends = {p: max(offset, skip_below.get(p, 0)) for p, offset in batch.end.ends.items()}
     return Commit(
         start=start,

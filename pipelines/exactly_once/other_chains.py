@@ -15,6 +15,7 @@ from josefine_spark.base.topic_offsets import TopicIds, TopicOffsets
 from pipelines.exactly_once.offset_chain import Stop, Verdict
 
 _PREFIX = "josefine:"
+"""Of Delta's `txn.appId`; applications with other ids may write to the same table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class ChainName:
 
     @property
     def app_id(self) -> str:
+        """The id in Delta's `txn` action: one per pipeline and sink."""
         return f"{_PREFIX}{self.pipeline}:{self.sink}"
 
     def __str__(self) -> str:
@@ -69,14 +71,17 @@ def begins(
     `topic_ids`: what its source reads now. `siblings`: names in this pipeline that write to the
     same table by design. `renames`: old name → new name, of sinks, sources and the pipeline.
     """
+    # Two sinks of one file may fill one table: the user wrote both, so that is no accident.
     live = [o for o in others if not (o.name.pipeline == own.pipeline and o.name.sink in siblings)]
     renamed = [other for other in live if _renamed(other.name, renames) == own]
     if len(renamed) == 1:
         other = renamed[0]
+        # Its end offsets are unknown, so nothing could continue there.
         if other.reached is None:
             detail = f"the last commit of {other.name} cannot be read"
             return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=detail)
         return TakeOver(other=other)
+    # Two old names for one new one are as much a question for the user as none.
     same = renamed or [other for other in live if _same_topics(other, topic_ids)]
     if not same or (own.sink in new_chains and not renamed):
         return None
@@ -91,6 +96,7 @@ def rename_options(own: ChainName, old: ChainName) -> str:
 
 
 def _renamed(old: ChainName, renames: Mapping[str, str]) -> ChainName:
+    """The name that the options give to `old`; a prefix as of dead letters stays."""
     word = _word(old.sink)
     sink = old.sink.removesuffix(word) + renames.get(word, word)
     return ChainName(pipeline=renames.get(old.pipeline, old.pipeline), sink=sink)
@@ -103,6 +109,7 @@ def _word(sink: str) -> str:
 
 def _same_topics(other: OtherChain, topic_ids: TopicIds) -> bool:
     """Whether the other chain read a topic that is read now; a recreated topic is another one."""
+    # Its topics are unknown: assume the worst, because rows written twice cannot be found again.
     if other.reached is None:
         return True
     known = other.reached.topic_ids

@@ -26,6 +26,7 @@ def named(
     wrong = _misfit(said, given, bounds, way_out if start.group else None)
     if wrong:
         return wrong
+    # A partition without an offset is empty here (`_misfit`): its end is its start.
     begins = {p: given.get(p, bound.latest) for p, bound in bounds.items()}
     for partition, offset in sorted(begins.items()):
         bound = bounds[partition]
@@ -42,6 +43,7 @@ def ends(
     """Each partition's exclusive end offset, or an error message. `found`: the offset commits of
     `end.group`, or the first offset at `end`'s time, -1 where no record is that late."""
     if end.group is None and not end.is_by_offsets:
+        # -1 is the broker's answer where no record is that late: everything present is wanted.
         late = {p: found.get(p, -1) for p in bounds}
         return {p: late[p] if late[p] >= 0 else bound.latest for p, bound in bounds.items()}
     said = f"stop: group {end.group}" if end.group else "stop.offsets"
@@ -50,6 +52,7 @@ def ends(
     if wrong:
         return wrong
     for partition, bound in sorted(bounds.items()):
+        # A run would wait for records that nobody may ever write.
         if given.get(partition, 0) > bound.latest:
             return f"{said}: {partition} ends at {bound.latest} now, before {given[partition]}"
     return {p: given.get(p, bound.latest) for p, bound in bounds.items()}
@@ -67,6 +70,7 @@ def _misfit(
     unknown = _listed(set(given) - set(bounds))
     if unknown and group_ending is None:
         return f"{said}: no partition {unknown} is read"
+    # Of a partition without records no offset can be missed.
     filled = (p for p, bound in bounds.items() if bound.earliest < bound.latest)
     missing = _listed(p for p in filled if p not in given)
     if not missing:
@@ -86,4 +90,5 @@ def no_table(sink: Sink) -> str:
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:
+    """For a message; sorted, so that equal causes give equal texts."""
     return ", ".join(str(p) for p in sorted(partitions))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Start
 from pipelines.exactly_once.data_loss import LostRange, passing
 from pipelines.exactly_once.offset_chain import Commit, Tip
-from pipelines.exactly_once.reconcile import Checkpoint, Start
 
 
 class Step(Enum):

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Unreadable
 from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
@@ -23,7 +24,6 @@ from pipelines.exactly_once.offset_chain import (
     Verdict,
     decide,
 )
-from pipelines.exactly_once.reconcile import Checkpoint, Unreadable
 from pipelines.model.pipeline import Transform
 
 STATE = "state"
@@ -32,18 +32,22 @@ STATE = "state"
 
 def decide_in_turn(batch_id: int, query_id: str, batch: Batch, tip: Tip | None) -> Decision:
     """Decide on a batch of this query. Spark advances the state whatever the decision is."""
+    # Without a commit there is no batch number to follow: offsets decide, as for other sinks.
     if tip is None:
         return decide(batch, tip)
+    # Batch numbers of another query count other batches.
     if tip.said.get("query") != query_id:
         return Stop(verdict=Verdict.STATE_ELSEWHERE)
     last = int(tip.said["batch"])
     if batch_id <= last:
         return Skip()
+    # A batch in between changed the state, and its rows are not in the table.
     if batch_id > last + 1:
         return Stop(verdict=Verdict.TABLE_BEHIND, detail=f"its last batch is {last}")
     decision = decide(batch, tip)
     if not isinstance(decision, Skip):
         return decision
+    # The table has these offsets and not this batch: another run must have committed them.
     ahead = sorted(p for p, end in batch.end.ends.items() if batch.starts.get(p) != end)
     if ahead:
         return Stop(verdict=Verdict.OVERLAP, partitions=tuple(ahead))
@@ -71,9 +75,11 @@ def state_stop(
     if last < done:
         detail = f"its last batch is {last}, the checkpoint's {done}"
         return Stop(verdict=Verdict.TABLE_BEHIND, detail=detail)
+    # The checkpoint is older than the table: a copy or a restored one.
     if last > checkpoint.planned.batch:
         detail = f"its last batch is {last}, the checkpoint's {checkpoint.planned.batch}"
         return Stop(verdict=Verdict.TABLE_AHEAD, detail=detail)
+    # The offset files are there and the state's are not: Spark would start with an empty state.
     if committed is not None and not has_state:
         return Stop(verdict=Verdict.STATE_GONE)
     return None
@@ -83,6 +89,7 @@ def made_by(transform: Transform, inputs: Mapping[str, Mapping[str, str]]) -> di
     """The definition of a state, as each commit stores it. `inputs`: their columns' types."""
     return {
         "transform": transform.name,
+        # White space does not count as another definition.
         "sql": " ".join(transform.said.bound.split()),
         "watermark": {w.input: [w.column, w.delay_ms] for w in transform.watermarks},
         "inputs": {name: dict(columns) for name, columns in inputs.items()},
@@ -98,6 +105,7 @@ def other_state(said: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
     if before is None or now is None:
         had, has = ("none", "one") if before is None else ("one", "none")
         return f"was written with {had} of the transforms that have a state, the file has {has}"
+    # The table's old text is shown: it is what the user has to go back to.
     changed = [name for name in ("transform", "sql", "watermark", "inputs")
                if before.get(name) != now.get(name)]  # fmt: skip
     old = "; ".join(f"{name} was {_shown(before.get(name))}" for name in changed)

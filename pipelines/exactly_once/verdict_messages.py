@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from josefine_spark.base.topic_offsets import ByPartition, nested
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Unreadable
 from pipelines.exactly_once.offset_chain import Batch, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, rename_options
-from pipelines.exactly_once.reconcile import Checkpoint, Unreadable
 from pipelines.exactly_once.state_chain import ways_out
 
 _TRUST_TABLE = "set the checkpoint aside and continue at the table's offsets"
@@ -165,6 +165,7 @@ def stopped_in_batch(
 
 
 def _headline(sink: str, stop: Stop) -> str:
+    """The first line: sink, verdict, partitions, detail."""
     where = ", ".join(f"{topic}-{number}" for topic, number in stop.partitions)
     text = f"sink `{sink}` stopped, nothing was written: {stop.verdict.value}"
     text += f" ({where})" if where else ""
@@ -172,6 +173,7 @@ def _headline(sink: str, stop: Stop) -> str:
 
 
 def _ways_out_of_loss(file: str, losing: Losing) -> list[str]:
+    """Retention is among them, because more is deleted while the user decides."""
     keep = [
         f"  josefine topics alter {topic} -b {losing.bootstrap} --config retention.ms=-1"
         "  # until you have decided, keep what is still there"
@@ -186,11 +188,13 @@ def _ways_out_of_loss(file: str, losing: Losing) -> list[str]:
 
 
 def _commands(file: str, stop: Stop, table_readable: bool, checkpoint_usable: bool) -> list[str]:
+    """The sides that can be trusted at all; one that is unreadable or damaged is not offered."""
     recreated = stop.verdict is Verdict.TOPIC_RECREATED
     commands = []
     if table_readable:
         does = _RECREATED if recreated else _TRUST_TABLE
         commands.append(f"  josefine pipeline run {file} --trust table       # {does}")
+    # A recreated topic has none of the checkpoint's offsets.
     if checkpoint_usable and not recreated and stop.verdict is not Verdict.CHECKPOINT_DAMAGED:
         commands.append(f"  josefine pipeline run {file} --trust checkpoint  # {_TRUST_CHECKPOINT}")
     if not commands:
@@ -209,8 +213,10 @@ _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Z])")
 def clear_reason(error: BaseException) -> str:
     """One line of Spark's long error: the innermost Python error, else Java's, else the first."""
     text = str(error)
+    # The last one is the innermost: Spark appends what caused an error after it.
     found = [m for m in _PYTHON_ERROR.findall(text) if m[0] not in ("PythonException",)]
     if found:
+        # The connector's own hint names an option that pipelines do not have.
         said = str(found[-1][1]).strip()
         return said.replace(_OPTION_OF_SOURCE, "; the next run lists the ways to continue")
     java = _innermost_java(error) or next(iter(_JAVA_CAUSE.findall(text)[::-1]), "")

@@ -194,8 +194,8 @@ def as_svg(graph: Graph) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
     ]
-    # Edges first: SVG paints in document order, so a line that skips a column passes behind the
-    # boxes in between.
+    # Edges first: SVG paints in document order, so the boxes in between cover a line that skips
+    # their column.
     for one, other in graph.edges:
         (x1, y1), (x2, y2) = places[one], places[other]
         x1, y1, y2 = x1 + _WIDTH, y1 + tall // 2, y2 + tall // 2

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import ByPartition, TopicIds, TopicOffsets
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Trust, Unreadable, reconcile
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import Checkpoint, Trust, Unreadable, reconcile
 from pipelines.model.pipeline import Mode
 
 _AGAIN: Mapping[Mode, str] = {

@@ -14,8 +14,8 @@ from uuid import uuid4
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.base.errors import ChainError, RunError
 from pipelines.exactly_once import verdict_messages
+from pipelines.exactly_once.checkpoint_start import LETTERS, Unreadable
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import LETTERS, Unreadable
 from pipelines.inspect.offset_moves import Move, commit_of, of_dead_letters
 from pipelines.inspect.sink_status import Sides
 from pipelines.model.pipeline import Pipeline, Sink

@@ -13,11 +13,16 @@ from josefine_spark.read.offsets import parse_offset
 from pipelines.base.errors import PipelineError
 from pipelines.config.output_paths import local_folder
 from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.checkpoint_start import (
+    Checkpoint,
+    Unreadable,
+    dead_letters_gone,
+    reconcile,
+)
 from pipelines.exactly_once.data_loss import losses, standing
 from pipelines.exactly_once.legacy_checkpoint import Owner, whose
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, begins
-from pipelines.exactly_once.reconcile import Checkpoint, Unreadable, dead_letters_gone, reconcile
 from pipelines.exactly_once.state_chain import state_stop
 from pipelines.model.pipeline import Pipeline, Sink, Source
 from pipelines.model.plan import SinkPlan, compile_plan

@@ -8,8 +8,8 @@ from typing import Any
 
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.base.plurals import counted
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Tip
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.run.failure_notes import FailureNote, noted

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipelines.base.errors import WrongUsageError
 from pipelines.config.section import nearest
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.model.pipeline import Pipeline
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.base.errors import RunError
-from pipelines.exactly_once.reconcile import Start
+from pipelines.exactly_once.checkpoint_start import Start
 from pipelines.exactly_once.start_offsets import ends, named, no_table
 from pipelines.model.pipeline import End, Sink, Source
 from pipelines.model.plan import SinkPlan

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from pipelines.base.errors import PipelineError, SetupError
 from pipelines.base.variables import hidden
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan

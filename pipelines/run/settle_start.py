@@ -17,12 +17,7 @@ from pipelines.base import failpoints
 from pipelines.base.errors import ChainError
 from pipelines.exactly_once import verdict_messages
 from pipelines.exactly_once.checkpoint import CheckpointFiles
-from pipelines.exactly_once.data_loss import losses, passing, standing
-from pipelines.exactly_once.dead_letter_chain import Lettering, said_by, trusted
-from pipelines.exactly_once.legacy_checkpoint import Owner, whose
-from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
-from pipelines.exactly_once.other_chains import TakeOver, begins
-from pipelines.exactly_once.reconcile import (
+from pipelines.exactly_once.checkpoint_start import (
     Checkpoint,
     Start,
     Trust,
@@ -31,6 +26,11 @@ from pipelines.exactly_once.reconcile import (
     leaves_out,
     reconcile,
 )
+from pipelines.exactly_once.data_loss import losses, passing, standing
+from pipelines.exactly_once.dead_letter_chain import Lettering, said_by, trusted
+from pipelines.exactly_once.legacy_checkpoint import Owner, whose
+from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import TakeOver, begins
 from pipelines.exactly_once.startup_steps import Opening, Step, opening
 from pipelines.exactly_once.state_chain import state_stop
 from pipelines.model.plan import PipelinePlan, SinkPlan

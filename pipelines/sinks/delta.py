@@ -12,6 +12,7 @@ from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
 from pipelines.base.quoting import delta_table
 from pipelines.config.output_paths import local_folder
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from josefine_spark.base.topic_offsets import nested
 from pipelines.base import failpoints
 from pipelines.base.quoting import quoted
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
 from pipelines.sinks.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_versions
 from pipelines.sinks.delta_snapshot_cache import compute_state

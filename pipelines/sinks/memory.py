@@ -13,10 +13,10 @@ from typing import Any
 from josefine_spark.base.topic_offsets import TopicOffsets, flat
 from pipelines.base.errors import RunError
 from pipelines.base.finding import Finding
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange, unrecorded
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.base.finding import Finding
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.retry_policy import Retry

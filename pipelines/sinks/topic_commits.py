@@ -25,9 +25,9 @@ from josefine_spark.write.protocol import (
 )
 from josefine_spark.write.state import NUMBERED, Batch, Phase, SinkState
 from pipelines.base import failpoints
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
 from pipelines.model.topic import SinkTopic, sink_id
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of

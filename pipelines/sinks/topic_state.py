@@ -15,9 +15,9 @@ from typing import Any
 
 from josefine_spark.base.topic_offsets import TopicOffsets, flat, nested
 from josefine_spark.write.state import NUMBERED, Batch, SinkState
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.sinks.delta_log import FORMAT
 
 

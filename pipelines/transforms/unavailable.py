@@ -129,8 +129,9 @@ def filled(frame: DataFrame) -> DataFrame:
 
     names = frame.schema[_FOUND].dataType.fieldNames()  # type: ignore[attr-defined]
     columns = [
-        F.expr(f"CASE WHEN {_place(name)} IS NULL THEN {quoted(name)} ELSE {_place(name)}.found.v END")
-        .alias(name)
+        F.expr(
+            f"CASE WHEN {_place(name)} IS NULL THEN {quoted(name)} ELSE {_place(name)}.found.v END"
+        ).alias(name)
         if name in names
         else F.col(quoted(name))
         for name in frame.columns

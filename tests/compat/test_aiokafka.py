@@ -36,7 +36,7 @@ T = TypeVar("T")
 TIMEOUT_S = 90.0
 
 
-def run(awaitable: Awaitable[T]) -> T:
+def within_limit(awaitable: Awaitable[T]) -> T:
     async def limited() -> T:
         async with asyncio.timeout(TIMEOUT_S):
             return await awaitable
@@ -91,7 +91,7 @@ def test_records_come_back_as_aiokafka_wrote_them(
         await produce_all(bootstrap, topic, SAMPLES, compression_type=codec)
         return await consume(bootstrap, topic, len(SAMPLES))
 
-    records = run(scenario())
+    records = within_limit(scenario())
 
     read = [Sample(r.key, r.value, tuple(r.headers), r.timestamp) for r in records]
     assert read == list(SAMPLES)
@@ -109,7 +109,7 @@ def test_idempotent_producer_keeps_order_and_writes_once(
         )
         return offsets, await consume(bootstrap, topic, len(samples))
 
-    offsets, records = run(scenario())
+    offsets, records = within_limit(scenario())
 
     assert offsets == list(range(2_000))
     assert [r.value for r in records] == [s.value for s in samples]
@@ -123,7 +123,7 @@ def test_five_megabyte_record_when_the_topic_allows_it(bootstrap: str, make_topi
         await produce_all(bootstrap, topic, (large,), max_request_size=6_000_000)
         return await consume(bootstrap, topic, 1, max_partition_fetch_bytes=6_000_000)
 
-    (record,) = run(scenario())
+    (record,) = within_limit(scenario())
 
     assert record.value == large.value
 
@@ -135,7 +135,7 @@ def test_record_larger_than_the_topic_allows_is_refused_with_message_too_large(
     large = SAMPLES[0]._replace(value=os.urandom(FIVE_MEGABYTES))
 
     with pytest.raises(MessageSizeTooLargeError):
-        run(produce_all(bootstrap, topic, (large,), max_request_size=6_000_000))
+        within_limit(produce_all(bootstrap, topic, (large,), max_request_size=6_000_000))
 
 
 def test_offsets_are_found_by_time(bootstrap: str, make_topic: Topics) -> None:
@@ -157,7 +157,7 @@ def test_offsets_are_found_by_time(bootstrap: str, make_topic: Topics) -> None:
         finally:
             await consumer.stop()
 
-    assert run(scenario()) == (21, None, 0, 50)
+    assert within_limit(scenario()) == (21, None, 0, 50)
 
 
 def test_admin_creates_widens_configures_trims_and_deletes_topics(
@@ -202,7 +202,7 @@ def test_admin_creates_widens_configures_trims_and_deletes_topics(
         finally:
             await admin.close()
 
-    run(scenario())
+    within_limit(scenario())
 
 
 def _raise_first(response: Any) -> None:
@@ -231,7 +231,7 @@ def test_offsets_are_committed_and_fetched_without_members(
         finally:
             await consumer.stop()
 
-    assert run(scenario()) == 7
+    assert within_limit(scenario()) == 7
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_refused_subscription_is_told_and_does_not_spin(
             await consumer.stop()
 
     with pytest.raises(refused):
-        run(scenario())
+        within_limit(scenario())
 
     assert joins(broker) - before <= 2
 

@@ -18,18 +18,15 @@ from kafka.errors import InvalidUpdateVersionError
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.metadata.features import SUPPORTED
 from tests.support.cluster import Cluster
+from tests.support.fixtures import cluster_fixture
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60.0
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    # Leaders go home when a test says so, and not by themselves between two lines of it.
-    quiet = {"cluster__imbalance_check_interval_ms": 3_600_000}
-    with Cluster(tmp_path_factory.mktemp("admin"), **quiet) as running:
-        yield running
+# Leaders go home when a test says so, and not by themselves between two lines of it.
+cluster = cluster_fixture(cluster__imbalance_check_interval_ms=3_600_000)
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ from tests.compat.test_groups import (
     share,
     values,
 )
-from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.fixtures import cluster_fixture
 
 pytestmark = pytest.mark.timeout(400)
 SOON = {
@@ -44,15 +45,7 @@ def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield process
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(
-        tmp_path_factory.mktemp("heartbeats-of-three"),
-        timings=DEFAULT_TIMINGS,
-        **SOON,
-        **REPLICATED,
-    ) as running:
-        yield running
+cluster = cluster_fixture(**SOON, **REPLICATED)
 
 
 @pytest.fixture

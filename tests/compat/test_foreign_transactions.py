@@ -5,7 +5,6 @@ What is counted is what read_committed sees; every wait is for a condition with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -16,7 +15,8 @@ from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.records.builder import Record, build_batch
 from tests.compat.foreign import TELLERS, ForeignError, NewTeller
 from tests.compat.test_transactions import TRANSACTIONS_TOPIC, make_topic, values_of
-from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.fixtures import cluster_fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -26,12 +26,7 @@ def new_teller(request: pytest.FixtureRequest) -> NewTeller:
     return TELLERS[request.param]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(
-        tmp_path_factory.mktemp("tellers-of-three"), timings=DEFAULT_TIMINGS, **REPLICATED
-    ) as running:
-        yield running
+cluster = cluster_fixture(**REPLICATED)
 
 
 def test_committed_is_seen_and_aborted_is_not(bootstrap: str, new_teller: NewTeller) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -20,7 +19,8 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from tests.compat.coordinators import daily_is, kept_by
 from tests.compat.tellers import TELLERS
-from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
+from tests.support.cluster import REPLICATED, Cluster
+from tests.support.fixtures import cluster_fixture
 
 TIMEOUT_S = 90.0
 """Of one condition, on a machine that others use too; a second where it is idle."""
@@ -29,12 +29,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(
-        tmp_path_factory.mktemp("transactions-of-three"), timings=DEFAULT_TIMINGS, **REPLICATED
-    ) as running:
-        yield running
+cluster = cluster_fixture(**REPLICATED)
 
 
 def make_topic(bootstrap: str, partitions: int = 2, replicas: int = 1) -> str:

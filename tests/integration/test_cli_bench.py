@@ -5,22 +5,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from josefine_broker.client.io_blocking import NewTopic
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
+from tests.support.fixtures import broker_fixture
 from tests.support.waiting import wait_until
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("cli-bench"))) as process:
-        josefine(process.bootstrap, "topics", "create", "load", "-p", "2")
-        yield process
+broker = broker_fixture(NewTopic("load", partitions=2))
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,12 +21,9 @@ from tests.integration.test_sink_exactly_once import (
 )
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
+from tests.support.fixtures import broker_fixture
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("cli-sinks"))) as process:
-        yield process
+broker = broker_fixture()
 
 
 def test_what_a_dead_driver_decided_is_shown_and_ended(broker: BrokerProcess) -> None:

@@ -15,6 +15,7 @@ from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import CHROMIUM, Page, page
 from tests.support.dashboard import dashboard
+from tests.support.fixtures import broker_fixture
 
 PIPELINE = """\
 version: 1
@@ -64,13 +65,7 @@ class Shown(NamedTuple):
             return {name for name in client.metadata().topics if not name.startswith("__")}
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("changed") / "data") as running:
-        with BlockingClient(running.bootstrap) as client:
-            client.create_topics([NewTopic("orders", partitions=2)])
-            client.partition_count("orders")
-        yield running
+broker = broker_fixture(NewTopic("orders", partitions=2))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +28,7 @@ from josefine_journal.journals import Journal, Journals
 from josefine_journal.readers import Readers
 from josefine_journal.records import PartitionOffset, RecordMetadata
 from tests.support.broker import BrokerProcess
+from tests.support.fixtures import broker_fixture
 from tests.support.journal import Model
 
 _NUMBERS = itertools.count(1)
@@ -35,10 +36,7 @@ PARTITIONS = 2
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-journal"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("journal"))) as process:
-        yield process
+broker = broker_fixture()
 
 
 @pytest.fixture

@@ -6,22 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.io_blocking import NewTopic
 from tests.support.broker import REPOSITORY, BrokerProcess
+from tests.support.fixtures import broker_fixture
 
 WAIT_S = 120.0
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("account"))) as process:
-        with BlockingClient(process.bootstrap) as client:
-            client.create_topics([NewTopic(name="accounts", partitions=1)])
-        yield process
+broker = broker_fixture(NewTopic("accounts", partitions=1))
 
 
 def example(broker: BrokerProcess) -> str:

@@ -6,7 +6,7 @@ import itertools
 import json
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from unittest import mock
@@ -25,6 +25,7 @@ from josefine_journal.failpoints import PLACES
 from josefine_journal.records import RecordMetadata
 from tests.support.broker import BrokerProcess
 from tests.support.cli import Done, josefine, josefine_process
+from tests.support.fixtures import broker_fixture
 from tests.support.waiting import wait_until
 
 _NUMBERS = itertools.count(1)
@@ -33,10 +34,7 @@ PARTITIONS = 2
 KEYS = ("alice", "bob", "carol")
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("journal-store"))) as process:
-        yield process
+broker = broker_fixture()
 
 
 @pytest.fixture

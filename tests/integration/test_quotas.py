@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from threading import Thread
 from time import monotonic
 
@@ -15,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from josefine_broker.engine.limits.quotas import BURST_SECONDS
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
+from tests.support.fixtures import broker_fixture
 
 pytestmark = pytest.mark.timeout(240)
 PRODUCED, CONSUMED = 400_000, 800_000
@@ -31,10 +31,7 @@ def most_bytes(rate: float, seconds: float) -> float:
     return rate * (seconds + BURST_SECONDS) + 2 * BATCH_BYTES
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("quotas")) as running:
-        yield running
+broker = broker_fixture()
 
 
 def quotas(broker: BrokerProcess, *arguments: str) -> tuple[int, str]:

@@ -38,6 +38,7 @@ from josefine_spark.write.task_writer import TaskWriter
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster
 from tests.support.committed import committed_records
+from tests.support.fixtures import broker_fixture
 
 TIMEOUT_MS = 60_000
 TASKS, ROWS = 2, 5
@@ -137,10 +138,7 @@ class Driver:
         return producer
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
-        yield process
+broker = broker_fixture()
 
 
 @pytest.fixture(scope="module")

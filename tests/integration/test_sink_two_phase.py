@@ -28,6 +28,7 @@ from tests.integration.test_sink_exactly_once import (
     numbers,
 )
 from tests.support.broker import BrokerProcess
+from tests.support.fixtures import broker_fixture
 from tests.support.waiting import wait_until
 
 SHORT_MS = 3_000
@@ -54,11 +55,7 @@ class Dead(NamedTuple):
     written: dict[str, ProducerIdentity]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    directory = tmp_path_factory.mktemp("broker")
-    with BrokerProcess(directory, transactions__two_phase_commit_enable=True) as process:
-        yield process
+broker = broker_fixture(transactions__two_phase_commit_enable=True)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import REPOSITORY, BrokerProcess
 from tests.support.cli import COMMAND, environment, josefine
+from tests.support.fixtures import broker_fixture
 from tests.support.ports import free_ports
 from tests.support.text import TIMEOUT_S, TextSocket, text_address
 from tests.support.text_scenarios import SCENARIOS, play
@@ -31,11 +32,7 @@ MESSAGE = '{"Key":"k","Body":"b"}'
 TRANSCRIPT = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    directory = tmp_path_factory.mktemp("text")
-    with BrokerProcess(directory, text__port=0, text__line_bytes_max=300_000) as process:
-        yield process
+broker = broker_fixture(text__port=0, text__line_bytes_max=300_000)
 
 
 @pytest.fixture

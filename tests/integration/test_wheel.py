@@ -60,7 +60,7 @@ def josefine(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin" / "josefine"
 
 
-def run(
+def run_in(
     josefine: Path, directory: Path, *arguments: str, lines: str = "", variables: Variables = NONE
 ) -> subprocess.CompletedProcess[str]:
     """A command in a directory, with `lines` on stdin."""
@@ -177,8 +177,8 @@ def test_installed_broker_starts_in_an_empty_directory_and_answers(
 ) -> None:
     process, address = broker
 
-    made = run(josefine, tmp_path, "topics", "create", "orders", "-b", address)
-    listed = run(josefine, tmp_path, "topics", "list", "-b", address)
+    made = run_in(josefine, tmp_path, "topics", "create", "orders", "-b", address)
+    listed = run_in(josefine, tmp_path, "topics", "list", "-b", address)
     process.send_signal(signal.SIGTERM)
 
     assert made.returncode == 0, made.stderr
@@ -198,9 +198,9 @@ def test_installed_demo_and_broker_find_the_shipped_configuration(
     )  # fmt: skip
     broker_config, pipeline = map(Path, told.stdout.split())
 
-    checked = run(josefine, tmp_path, "pipeline", "lint", str(pipeline))
-    helped = run(josefine, tmp_path, "demo", "--help")
-    runs = run(josefine, tmp_path, "pipeline", "run", str(pipeline))
+    checked = run_in(josefine, tmp_path, "pipeline", "lint", str(pipeline))
+    helped = run_in(josefine, tmp_path, "demo", "--help")
+    runs = run_in(josefine, tmp_path, "pipeline", "run", str(pipeline))
 
     assert broker_config.is_relative_to(josefine.parents[1])
     assert broker_config.read_text() == (ROOT / "conf" / "broker.yaml").read_text()
@@ -213,7 +213,7 @@ def test_installed_demo_and_broker_find_the_shipped_configuration(
 
 
 def test_a_demo_without_its_packages_says_how_to_get_them(josefine: Path, tmp_path: Path) -> None:
-    done = run(josefine, tmp_path, "demo")
+    done = run_in(josefine, tmp_path, "demo")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
@@ -230,15 +230,15 @@ def test_packages_of_a_users_repository_and_those_of_the_wheel_do_not_hide_each_
     variables = {"PYTHONPATH": "."}
     pipeline = str(ROOT / "conf" / "pipelines" / "flights.yaml")
 
-    linted = run(josefine, repository, "pipeline", "lint", pipeline, variables=variables)
+    linted = run_in(josefine, repository, "pipeline", "lint", pipeline, variables=variables)
     with running_broker(josefine, repository, variables) as (_, address):
-        made = run(
+        made = run_in(
             josefine, repository, "topics", "create", "t", "-b", address, variables=variables
         )
-        produced = run(
+        produced = run_in(
             josefine, repository, "produce", "t", "-b", address, lines="a\nb\n", variables=variables
         )
-        read = run(josefine, repository, "consume", "t", "-b", address, variables=variables)
+        read = run_in(josefine, repository, "consume", "t", "-b", address, variables=variables)
     theirs = owners(josefine, repository, variables)
     elsewhere = owners(josefine, repository, {})
 
@@ -281,7 +281,7 @@ def test_editable_install_keeps_the_names_of_the_folders(shipped: Path, tmp_path
         [python, "-P", "-c", where], cwd=tmp_path, env=bare_environment(), capture_output=True,
         text=True,
     )  # fmt: skip
-    helped = run(tmp_path / "bin" / "josefine", tmp_path, "pipeline", "--help")
+    helped = run_in(tmp_path / "bin" / "josefine", tmp_path, "pipeline", "--help")
 
     assert told.stdout.split() == [
         str(tree / name / "__init__.py") for name in ("pipelines", "raft")

@@ -36,7 +36,7 @@ QUESTIONS = (
     "scd2", "pipelines/transforms/scd2.py"), Question("How does a batch update an aggregate?",
     "aggregate", "pipelines/transforms/aggregate.py"), Question(
         "Where does a sink start whose checkpoint is lost?", "lost checkpoint start",
-        "pipelines/run/settle_start.py",
+        "pipelines/exactly_once/checkpoint_start.py",
     ),
     Question(
         "Which offsets does a new query start at?", "start offsets",

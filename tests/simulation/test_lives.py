@@ -30,7 +30,7 @@ def live(seed: int, *, show: bool = False) -> Life:
     return Life(seed=seed, events=10, trace=0, met=Counter(crash=seed))
 
 
-def run(*arguments: str, live: Live = live, switches: Switches | None = None) -> int:
+def exit_code(*arguments: str, live: Live = live, switches: Switches | None = None) -> int:
     asked = lives.arguments_for("Lives of no world.").parse_args(arguments)
     return lives.run(asked, live, WORDS, switches)
 
@@ -39,7 +39,7 @@ def run(*arguments: str, live: Live = live, switches: Switches | None = None) ->
 def test_a_broken_life_names_its_seed_and_its_replay_and_the_others_go_on(
     jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run("0", "--seeds", "5", "--jobs", jobs)
+    code = exit_code("0", "--seeds", "5", "--jobs", jobs)
 
     lines = capsys.readouterr().out.splitlines()
     assert code == 1
@@ -53,21 +53,21 @@ def test_a_broken_life_names_its_seed_and_its_replay_and_the_others_go_on(
 
 
 def test_enough_violations_end_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    code = run("0", "--seeds", "1000", "--jobs", "1")
+    code = exit_code("0", "--seeds", "1000", "--jobs", "1")
 
     assert code == 1
     assert f"{2 * BROKEN_MAX} seeds" in capsys.readouterr().out
 
 
 def test_one_life_tells_what_it_met(capsys: pytest.CaptureFixture[str]) -> None:
-    code = run("4")
+    code = exit_code("4")
 
     assert code == 0
     assert capsys.readouterr().out == "seed 4: 10 events, trace 00000000\n       4 crash\n"
 
 
 def test_sums_are_told_now_and_then_and_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    run("0", "--seeds", "5", "--every", "2", "--jobs", "1")
+    exit_code("0", "--seeds", "5", "--every", "2", "--jobs", "1")
 
     told = [line for line in capsys.readouterr().out.splitlines() if " seeds, " in line]
     assert [line.split()[0] for line in told] == ["2", "4", "5"]
@@ -75,7 +75,7 @@ def test_sums_are_told_now_and_then_and_at_the_end(capsys: pytest.CaptureFixture
 
 def test_one_life_that_breaks_a_rule_raises_with_its_replay() -> None:
     with pytest.raises(InvariantBroken) as broken:
-        run("3")
+        exit_code("3")
 
     assert "tests.simulation.raft.run 3" in broken.value.__notes__[0]
 
@@ -99,7 +99,7 @@ def live_with_switches(seed: int, *, show: bool = False) -> Life:
 def test_a_report_says_in_how_many_lives_each_fault_was_on_and_how_often_it_took_place(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run("0", "--seeds", "4", "--jobs", "1", live=live_with_switches, switches=SWITCHES)
+    exit_code("0", "--seeds", "4", "--jobs", "1", live=live_with_switches, switches=SWITCHES)
 
     told = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert told == [

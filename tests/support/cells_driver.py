@@ -22,7 +22,7 @@ from rich.console import Console
 from pipelines.base import failpoints
 from pipelines.config.validate import read_pipeline
 from pipelines.dead_letters.replay import Replay, replays
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.model.pipeline import Pipeline
 from pipelines.report.progress import LineReporter
 from pipelines.run.options import Wishes

@@ -60,16 +60,20 @@ STRUCT, STRING, INTEGER, DOUBLE, FLOAT, BOOLEAN, TIMESTAMP, LOCAL, DATE, DECIMAL
 # kernel: the expected next child, the last row with this field.
 KIND, CHILD, CHILDREN, NAME, NAME_SIZE, SLOT, LOW, HIGH, SCALE, STRICT, EXPECTED, SEEN = range(12)
 FIELD_COLUMNS = 12
+"""All are int64. The table belongs to one thread: EXPECTED and SEEN change while it decodes."""
 
 # Rows of a string's span: its start in the values, its size there, whether it has escapes.
 START, SIZE, ESCAPED = range(3)
 SPAN_ROWS = 3
+"""Each with a word per row of the batch, so that a column is contiguous."""
 
 DEPTH_MAX = 64
 VALUE_BYTES_MAX = 1_000_000
 """Beyond these limits a row is not certain."""
 NUMBER_BYTES_MAX = 300
+"""Longer numbers exist, such as 0.000…1, but not in data whose speed matters."""
 NAME_BYTES_MAX = 10_000
+"""A longer name is compared by the decoder in Python."""
 FLOAT_MIN, FLOAT_MAX = 1.2e-38, 3.4e38
 """Between these a double is certain to be a normal float."""
 
@@ -95,12 +99,15 @@ def parse(data, ends, given, rows, schema, stack, out):
     slot and row, `spans` the position of a string. Both are zero at the start; `stack` has room for
     DEPTH_MAX.
     """
+    # Rows are independent: one that is not certain costs only itself.
     count = 0
     for row in range(rows):
+        # The shortest object is `{}`.
         start, end = half_at(ends, row), half_at(ends, row + 1)
         if byte_at(given, row) == 0 or end - start < 2 or end - start > VALUE_BYTES_MAX:
             continue
         if _object(data, start, end, row, rows, schema, stack, out):
+            # The first field is the object itself: this marks the whole row as decoded.
             put_byte(out[2], row, 1)
             count += 1
         else:
@@ -112,21 +119,28 @@ def parse(data, ends, given, rows, schema, stack, out):
 def _forget(row, rows, schema, out):
     """Clear the output of a row that was partly filled and then found not certain."""
     for field in range(schema[1]):
+        # Words of numbers stay: without `taken` nobody reads them. Sizes of strings are read by
+        # `gather`.
         put_byte(out[2], field * rows + row, 0)
         if cell_at(schema[0], field, FIELD_COLUMNS, KIND) in (STRING, RAW):
             slot = cell_at(schema[0], field, FIELD_COLUMNS, SLOT)
             put_word(out[1], (slot * SPAN_ROWS + SIZE) * rows + row, 0)
 
 
+# Notes on `_object`:
+# - An explicit stack instead of recursion bounds the depth for hostile input. A stack entry is the
+#   field of the open object, _ANY for an unknown one, _LIST, or an entry from _RAW down.
+# - Nothing may follow the object, not even white space: Python's decoder has the rule for that.
+# - After a comma a member must follow: the state is not _FRESH, so a bracket fails as a name.
+# - Each object starts with its first field, whatever the previous row ended with.
 @njit(cache=True, nogil=True)
 def _object(data, pos, end, row, rows, schema, stack, out):
     """Decode one value; whether it is an object with a certain result, to its last byte."""
-    # An explicit stack instead of recursion bounds the depth for hostile input. A stack entry is
-    # the field of the open object, _ANY for an unknown one, _LIST, or an entry from _RAW down.
     fields = schema[0]
     if byte_at(data, pos) != OPEN:
         return False
     pos += 1
+    # The stack's first entry is row 0 of the table of fields, which is the object itself.
     depth, state = 0, _FRESH
     put_word(stack, 0, 0)
     put_cell(fields, 0, FIELD_COLUMNS, EXPECTED, 0)
@@ -134,6 +148,7 @@ def _object(data, pos, end, row, rows, schema, stack, out):
         pos = _behind_space(data, pos, end)
         if pos >= end:
             return False
+        # An entry from _RAW down encodes field and bracket in one word: see `_RAW`.
         inside = word_at(stack, depth)
         is_list = inside == _LIST or (inside <= _RAW and (_RAW - inside) % 2 == 1)
         if byte_at(data, pos) == (CLOSE_LIST if is_list else CLOSE):
@@ -149,6 +164,7 @@ def _object(data, pos, end, row, rows, schema, stack, out):
             if byte_at(data, pos) != COMMA:
                 return False
             pos = _behind_space(data, pos + 1, end)
+        # Elements of an array have no name, and so no field.
         field = _ANY
         if not is_list:
             pos, field = _name(data, pos, end, inside, schema)
@@ -161,12 +177,14 @@ def _object(data, pos, end, row, rows, schema, stack, out):
             return False
         byte = byte_at(data, pos)
         if byte in (OPEN, OPEN_LIST):
+            # Without a field the value is only checked: as an object of unknown names, or a list.
             entry = field if byte == OPEN else _LIST
             if field >= 0:
                 kind = cell_at(fields, field, FIELD_COLUMNS, KIND)
                 if kind in (STRING, RAW):
                     _start_span(out, field, row, rows, schema, pos)
                     entry = _RAW - 2 * field - (1 if byte == OPEN_LIST else 0)
+                # A number or time takes no object, and a struct no array.
                 elif kind != STRUCT or byte != OPEN:
                     return False
                 put_byte(out[2], field * rows + row, 1)
@@ -186,12 +204,14 @@ def _object(data, pos, end, row, rows, schema, stack, out):
 
 @njit(cache=True, nogil=True)
 def _start_span(out, field, row, rows, schema, start):
+    """Store where a field's text starts."""
     span = cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * SPAN_ROWS
     put_word(out[1], (span + START) * rows + row, start)
 
 
 @njit(cache=True, nogil=True)
 def _end_span(out, field, row, rows, schema, end):
+    """Store a text's size. The text of a value has no escapes to resolve: it is JSON again."""
     span = cell_at(schema[0], field, FIELD_COLUMNS, SLOT) * SPAN_ROWS
     start = word_at(out[1], (span + START) * rows + row)
     put_word(out[1], (span + SIZE) * rows + row, end - start)
@@ -209,6 +229,7 @@ def _token(data, pos, end, row, rows, field, schema, out):
 
 @njit(cache=True, nogil=True)
 def _behind_space(data, pos, end):
+    """The position after white space: only these four bytes are in JSON's grammar."""
     while pos < end and (
         byte_at(data, pos) == 32
         or byte_at(data, pos) == 10
@@ -229,10 +250,10 @@ def _name(data, pos, end, inside, schema):
     start = pos + 1
     pos, escaped = text(data, pos, end)
     size = pos - 1 - start
-    if pos < 0 or escaped or size > NAME_BYTES_MAX:
-        return -1, _ANY
     # A name with an escape or over the limit may still be a field's. -1 gives the row up to the
     # decoder in Python, which can unescape it.
+    if pos < 0 or escaped or size > NAME_BYTES_MAX:
+        return -1, _ANY
     field = _ANY
     if inside >= 0:
         first, count = (
@@ -241,9 +262,11 @@ def _name(data, pos, end, inside, schema):
         )
         at = cell_at(fields, inside, FIELD_COLUMNS, EXPECTED)
         for _ in range(count):
+            # Around once: after the last field comes the first.
             at = 0 if at >= count else at
             if _is_name(data, start, size, first + at, fields, names):
                 field = first + at
+                # A member that the schema does not have leaves the expectation as it was.
                 put_cell(fields, inside, FIELD_COLUMNS, EXPECTED, at + 1)
                 break
             at += 1
@@ -257,6 +280,7 @@ def _name(data, pos, end, inside, schema):
 
 @njit(cache=True, nogil=True)
 def _is_name(data, start, size, field, fields, names):
+    """Whether the name at `start` is the field's. The size is compared first: it differs mostly."""
     if cell_at(fields, field, FIELD_COLUMNS, NAME_SIZE) != size:
         return False
     name = cell_at(fields, field, FIELD_COLUMNS, NAME)
@@ -274,17 +298,20 @@ def _scalar(data, pos, end, row, rows, field, schema, out):
         return _text_field(data, pos, end, row, rows, field, schema, out)
     if byte == MINUS or ZERO <= byte <= NINE:
         return _number_field(data, pos, end, row, rows, field, schema, out)
+    # Any other byte fails in `_literal_end`, as it is not `f`.
     literal, size = _FALSE, 5
     if byte == _NULL & 0xFF:
         literal, size = _NULL, 4
     elif byte == _TRUE & 0xFF:
         literal, size = _TRUE, 4
     stop = _literal_end(data, pos, end, literal, size)
+    # Null is the absence of the field: nothing is stored.
     if stop < 0 or field < 0 or literal == _NULL:
         return stop
     kind = cell_at(schema[0], field, FIELD_COLUMNS, KIND)
     if kind in (STRING, RAW):
         return _token(data, pos, stop, row, rows, field, schema, out)
+    # A truth value in a column of another type: Python's decoder finds the reason.
     if kind != BOOLEAN:
         return -1
     put_word(
@@ -309,6 +336,7 @@ def _literal_end(data, pos, end, literal, size):
 
 @njit(cache=True, nogil=True)
 def _text_field(data, pos, end, row, rows, field, schema, out):
+    """Read a string into its field; returns its end, -1 if the row is not certain."""
     start = pos + 1
     stop, escaped = text(data, pos, end)
     # A text outside the schema only has to be valid JSON: nothing of it is stored.
@@ -319,6 +347,7 @@ def _text_field(data, pos, end, row, rows, field, schema, out):
         cell_at(schema[0], field, FIELD_COLUMNS, SLOT),
     )
     size = stop - 1 - start
+    # With its quotes: the text of a value, not its content.
     if kind == RAW:
         return _token(data, pos, stop, row, rows, field, schema, out)
     if kind == STRING:
@@ -326,6 +355,7 @@ def _text_field(data, pos, end, row, rows, field, schema, out):
         put_word(out[1], (span + START) * rows + row, start)
         put_word(out[1], (span + SIZE) * rows + row, size)
         put_word(out[1], (span + ESCAPED) * rows + row, 1 if escaped else 0)
+    # `timestamp_of` and `date_of` compare bytes, so an escape is not theirs to resolve.
     elif escaped or kind not in (TIMESTAMP, LOCAL, DATE):
         return -1
     else:
@@ -346,8 +376,10 @@ def _text_field(data, pos, end, row, rows, field, schema, out):
 
 @njit(cache=True, nogil=True)
 def _number_field(data, pos, end, row, rows, field, schema, out):
+    """Read a number into its field; returns its end, -1 if the row is not certain."""
     # A number is stored only if it is exact: a double that rounds at a tie, more than 19 digits, or
     # more decimal places than the type has are left to `value_reader`.
+    # `is_whole`: without point and exponent. 1.0 in an integer column is left to `value_reader`.
     stop, digits_end, is_whole = number_end(data, pos, end)
     if stop < 0 or stop - pos > NUMBER_BYTES_MAX:
         return -1
@@ -360,6 +392,7 @@ def _number_field(data, pos, end, row, rows, field, schema, out):
     if cell_at(schema[0], field, FIELD_COLUMNS, KIND) in (STRING, RAW):
         return _token(data, pos, stop, row, rows, field, schema, out)
     mantissa, behind, is_exact = mantissa_of(data, pos, digits_end)
+    # The sign is applied last: limits of the type are checked with it.
     is_negative = byte_at(data, pos) == MINUS
     if not is_exact:
         return -1
@@ -374,6 +407,7 @@ def _number_field(data, pos, end, row, rows, field, schema, out):
             return -1
         put_double(out[0], place, -double if is_negative else double)
     elif (kind == INTEGER and is_whole) or (kind == DECIMAL and digits_end == stop):
+        # A DECIMAL is stored unscaled: 1.5 with scale 2 is 150. An INTEGER has scale 0.
         more = cell_at(schema[0], field, FIELD_COLUMNS, SCALE) - behind
         low, high = (
             cell_at(schema[0], field, FIELD_COLUMNS, LOW),
@@ -383,6 +417,7 @@ def _number_field(data, pos, end, row, rows, field, schema, out):
             return -1
         whole = np.int64(mantissa)
         for _ in range(more):
+            # Before the multiplication: numba does not notice an overflow.
             if whole > high // 10:
                 return -1
             whole *= 10

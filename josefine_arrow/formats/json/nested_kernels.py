@@ -34,7 +34,9 @@ def count(data, ends, rows, counts):
     total = np.int64(0)
     for row in range(rows):
         pos, end = half_at(ends, row), half_at(ends, row + 1)
+        # Counted before anything is written: the caller sizes the outputs by the sum.
         found = np.int64(0)
+        # `pos + 1` steps over the opening bracket.
         pos = _element(data, pos + 1, end)
         while pos < end:
             found += 1
@@ -65,11 +67,13 @@ def split(data, ends, rows, is_map, out, out_ends):
                 put_byte(out, at, COMMA)
                 at = _put_name(out, at + 1, 118)
                 pos = key_end
+                # The colon after the key may have white space before it.
                 while byte_at(data, pos) != COLON:
                     pos += 1
                 pos += 1
             else:
                 at = _put_name(out, at, 0)
+            # As it was written, white space included: the kernels of objects skip it.
             move_bytes(out, at, data, pos, stop - pos)
             at += stop - pos
             put_byte(out, at, CLOSE)
@@ -96,6 +100,7 @@ def _put_name(out, at, letter):
 @njit(cache=True, nogil=True)
 def _element(data, pos, end):
     """The start of the next element, or `end` if there is none."""
+    # Valid JSON was checked before: bytes up to a space are white space here.
     while pos < end and byte_at(data, pos) <= _SPACE:
         pos += 1
     if pos >= end or byte_at(data, pos) == CLOSE_LIST or byte_at(data, pos) == CLOSE:
@@ -109,12 +114,14 @@ def _element_end(data, pos, end):
     depth = 0
     while pos < end:
         byte = byte_at(data, pos)
+        # Brackets and commas within a string do not count.
         if byte == QUOTE:
             pos = _text_end(data, pos, end)
             continue
         if byte in (OPEN, OPEN_LIST):
             depth += 1
         elif byte in (CLOSE, CLOSE_LIST):
+            # The bracket that closes the array or map itself.
             if depth == 0:
                 return pos
             depth -= 1
@@ -129,5 +136,6 @@ def _text_end(data, pos, end):
     """The position after the string that starts at `pos`."""
     pos += 1
     while pos < end and byte_at(data, pos) != QUOTE:
+        # An escaped quote does not end the string; `\u` needs no more, as its digits are no quotes.
         pos += 2 if byte_at(data, pos) == BACKSLASH else 1
     return pos + 1

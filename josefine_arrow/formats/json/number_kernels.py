@@ -25,6 +25,7 @@ def number_end(data, pos, end):
         pos += 1
     first = pos
     pos = _behind_digits(data, pos, end)
+    # RFC 8259 has no leading zeros and no empty integer part.
     if pos == first or (byte_at(data, first) == ZERO and pos - first > 1):
         return none
     is_whole = True
@@ -32,9 +33,12 @@ def number_end(data, pos, end):
         first = pos + 1
         pos = _behind_digits(data, first, end)
         is_whole = False
+        # A point needs a digit after it.
         if pos == first:
             return none
+    # The exponent is read apart: the mantissa's digits end here.
     digits_end = pos
+    # `e` or `E`.
     if pos < end and (byte_at(data, pos) == 101 or byte_at(data, pos) == 69):
         pos += 1
         if pos < end and (byte_at(data, pos) == PLUS or byte_at(data, pos) == MINUS):
@@ -49,6 +53,7 @@ def number_end(data, pos, end):
 
 @njit(cache=True, nogil=True)
 def _behind_digits(data, pos, end):
+    """The position after the digits."""
     while pos < end and ZERO <= byte_at(data, pos) <= NINE:
         pos += 1
     return pos
@@ -64,7 +69,9 @@ def mantissa_of(data, pos, end):
         if byte == POINT:
             is_behind = True
         elif byte != MINUS:
+            # Leading zeros do not count: 0.001 has one digit.
             digits += 1 if digits > 0 or byte != ZERO else 0
+            # 19 digits always fit into 64 bits without a sign, 20 may not.
             if digits > 19:
                 return np.uint64(0), 0, False
             mantissa = mantissa * np.uint64(10) + np.uint64(byte - ZERO)
@@ -81,6 +88,8 @@ def exponent_of(data, pos, end):
     is_negative = byte_at(data, pos) == MINUS
     power = 0
     for at in range(pos, end):
+        # Bounded instead of exact: no double has such an exponent, and the number must not
+        # overflow.
         if byte_at(data, at) != MINUS and byte_at(data, at) != PLUS and power < 10_000:
             power = power * 10 + (byte_at(data, at) - ZERO)
     return -power if is_negative else power
@@ -94,9 +103,11 @@ def double_of(mantissa, exponent, powers):
     fast path). Otherwise the 64-bit product is at most two units too small, and the rounding is
     certain unless that error can reach the middle between two doubles (as in Lemire's algorithm).
     """
+    # Zero cannot be normalized below: the loop would not end.
     if mantissa == 0:
         return 0.0, True
     if mantissa <= np.uint64(1 << 53) and -22 <= exponent <= 22:
+        # By multiplication, not from a table: each of these powers is exact.
         number, power = np.float64(mantissa), np.float64(1.0)
         for _ in range(abs(exponent)):
             power *= 10.0
@@ -104,19 +115,25 @@ def double_of(mantissa, exponent, powers):
     if exponent < POWER_MIN or exponent > POWER_MAX:
         return 0.0, False
     # Normalized to 64 bits, the product has 53 digits and at least 10 more for the rounding.
+    # Each shift halves the weight of the result: `scale` takes them back.
     zeros = 0
     while mantissa < np.uint64(1 << 63):
         mantissa = mantissa << np.uint64(1)
         zeros += 1
     at = exponent - POWER_MIN
     product = _upper_product(mantissa, np.uint64(word_at(powers, 2 * at)))
+    # The product of two numbers with their top bit set has that bit or the one below it set.
     dropped = np.uint64(11) if product >= np.uint64(1 << 63) else np.uint64(10)
     rest = product & ((np.uint64(1) << dropped) - np.uint64(1))
     half = np.uint64(1) << (dropped - np.uint64(1))
+    # At the middle, or close enough for the product's error to decide: only exact arithmetic knows.
     if rest == half or rest + np.uint64(1) == half:
         return 0.0, False
     digits = np.int64(product >> dropped) + (1 if rest > half else 0)
+    # The table has shifts of powers of five; `exponent` adds the powers of two of the powers of
+    # ten.
     scale = np.int64(dropped) + 64 - (word_at(powers, 2 * at + 1) - 1024) - zeros + exponent
+    # Close to the limits a result may be subnormal or infinite, and `ldexp` would round once more.
     if scale < -950 or scale > 900:
         return 0.0, False
     return math.ldexp(np.float64(digits), scale), True
@@ -126,6 +143,7 @@ def double_of(mantissa, exponent, powers):
 def _upper_product(one, other):
     """The upper 64 bits of a 128-bit product."""
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    # From four products of 32 bits: numba has no integer of 128.
     low = (one & mask) * (other & mask)
     cross = (one >> half) * (other & mask) + (low >> half)
     back = (one & mask) * (other >> half) + (cross & mask)

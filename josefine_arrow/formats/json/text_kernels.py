@@ -33,11 +33,14 @@ def text(data, pos, end):
         byte = byte_at(data, pos)
         if byte == QUOTE:
             return pos + 1, escaped
+        # Control characters have to be escaped (RFC 8259, section 7).
         if byte < 32:
             return -1, False
         if byte == BACKSLASH:
             escaped = True
+            # Only validated here; `gather` resolves escapes of the rows that are kept.
             size = _escape_size(data, pos, end)
+        # ASCII is most of all text: one comparison a byte.
         elif byte < 128:
             pos += 1
             continue
@@ -55,13 +58,17 @@ def _escape_size(data, pos, end):
     if end - pos < 2:
         return -1
     byte = byte_at(data, pos + 1)
+    # Not `u`: a two-byte escape.
     if byte != 117:
         return 2 if _plain_escape(byte) >= 0 else -1
     code = _hex4(data, pos + 2, end)
+    # A low surrogate without a high one before it is no character.
     if code < 0 or 0xDC00 <= code <= 0xDFFF:
         return -1
+    # A character of the basic plane: backslash, `u` and four digits.
     if code < 0xD800 or code > 0xDBFF:
         return 6
+    # A high surrogate needs a low one, as a second escape.
     if end - pos < 12 or byte_at(data, pos + 6) != BACKSLASH or byte_at(data, pos + 7) != 117:
         return -1
     low = _hex4(data, pos + 8, end)
@@ -71,6 +78,7 @@ def _escape_size(data, pos, end):
 @njit(cache=True, nogil=True)
 def _plain_escape(byte):
     """The byte of a two-byte escape, -1 if it is not valid."""
+    # 47 is `/`, which may be escaped and need not.
     if byte in (QUOTE, BACKSLASH, 47):
         return byte
     if byte == 110:
@@ -88,6 +96,7 @@ def _plain_escape(byte):
 
 @njit(cache=True, nogil=True)
 def _hex4(data, pos, end):
+    """The number of four hexadecimal digits of either case, -1 if one of them is not a digit."""
     if end - pos < 4:
         return -1
     code = 0
@@ -109,6 +118,8 @@ def _hex4(data, pos, end):
 def _utf8_size(data, pos, end):
     """Size of the character at `pos`, -1 if it is not valid UTF-8 (table 3-7 of Unicode)."""
     first = byte_at(data, pos)
+    # The range of the second byte excludes overlong forms, surrogates and what is above U+10FFFF;
+    # the other bytes are always in the full range.
     low, high = 0x80, 0xBF
     if 0xC2 <= first <= 0xDF:
         size = 2
@@ -143,11 +154,13 @@ def gather(data, spans, rows, ends, texts):
     for row in range(rows):
         start, size = word_at(spans, row), word_at(spans, rows + row)
         if size > 0:
+            # Most strings have no escape: they are copied at once.
             if word_at(spans, 2 * rows + row):
                 at = _unescape(data, start, start + size, texts, at)
             else:
                 move_bytes(texts, at, data, start, size)
                 at += size
+        # A null and an empty string both end where the last one did: `taken` has the difference.
         put_half(ends, row + 1, at)
     return at
 
@@ -163,6 +176,7 @@ def _unescape(data, pos, end, texts, at):
             pos += 1
             continue
         size = _escape_size(data, pos, end)
+        # Cannot happen: `text` has accepted every escape. It keeps the loop from running backward.
         if size < 0:
             return at
         if size == 2:
@@ -171,6 +185,7 @@ def _unescape(data, pos, end, texts, at):
         else:
             code = _hex4(data, pos + 2, end)
             if size == 12:
+                # The pair's ten upper and ten lower bits above U+FFFF.
                 code = 0x10000 + ((code - 0xD800) << 10) + (_hex4(data, pos + 8, end) - 0xDC00)
             at = _put_utf8(code, texts, at)
         pos += size
@@ -179,6 +194,7 @@ def _unescape(data, pos, end, texts, at):
 
 @njit(cache=True, nogil=True)
 def _put_utf8(code, texts, at):
+    """Write a character in UTF-8; returns the next position."""
     if code < 0x80:
         put_byte(texts, at, code)
         return at + 1
@@ -214,6 +230,7 @@ def date_of(data, pos, size):
     month, day = _two(data, pos + 5), _two(data, pos + 8)
     if byte_at(data, pos + 4) != MINUS or byte_at(data, pos + 7) != MINUS:
         return 0, False
+    # A year of fewer digits, and all that follows, is left to `value_reader`.
     if century < 10 or of_century < 0 or month < 1 or month > 12 or day < 1:
         return 0, False
     year = century * 100 + of_century
@@ -223,9 +240,12 @@ def date_of(data, pos, size):
         length = 29 if leap else 28
     elif month == 4 or month == 6 or month == 9 or month == 11:
         length = 30
+    # No such day: never rolled over into the next month.
     if day > length:
         return 0, False
     # A year starts in March here, so that the leap day is its last day.
+    # Days of the proleptic Gregorian calendar, counted from 1 March of year 0; 719,468 is
+    # 1970-01-01.
     years = year if month > 2 else year - 1
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return years * 365 + years // 4 - years // 100 + years // 400 + of_year - 719_468, True
@@ -255,6 +275,7 @@ def timestamp_of(data, pos, size, has_zone, is_local, offset):
     if second < 0 or second > 59:
         return none
     at, end = pos + 19, pos + size
+    # Each decimal place counts a tenth of the one before, so shorter fractions need no padding.
     micros, unit = 0, 100_000
     if at < end and byte_at(data, at) == POINT:
         at += 1
@@ -269,6 +290,7 @@ def timestamp_of(data, pos, size, has_zone, is_local, offset):
     zone, is_certain = _zone(data, at, end, has_zone, is_local, offset)
     if not is_certain:
         return none
+    # The zone is subtracted, because the text has local time.
     seconds = days * 86_400 + hour * 3600 + (minute - zone) * 60 + second
     return seconds * 1_000_000 + micros, True
 
@@ -284,8 +306,10 @@ def _zone(data, at, end, has_zone, is_local, offset):
         if end - at != 6 or byte_at(data, at + 3) != COLON:
             return 0, False
         hours, minutes = _two(data, at + 1), _two(data, at + 4)
+        # Spark accepts offsets up to 18:00: at the limit Python decides.
         if hours < 0 or hours > 17 or minutes < 0 or minutes > 59:
             return 0, False
         zone = hours * 60 + minutes
         return (zone if byte_at(data, at) == PLUS else -zone), True
+    # 90 is `Z`.
     return 0, byte_at(data, at) == 90 and end - at == 1

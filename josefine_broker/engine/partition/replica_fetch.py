@@ -124,6 +124,37 @@ class Copy:
         self.state = next_state
 
 
+class _LeaderSession:
+    """The fetch session at the leader (KIP-227): it remembers the partitions that were asked for.
+    Mutable; owned by its fetcher."""
+
+    __slots__ = ("epoch", "id", "is_refused")
+
+    def __init__(self) -> None:
+        self.id = NO_SESSION_ID
+        self.epoch = FULL_EPOCH
+        """Of the next request; FULL_EPOCH opens a session."""
+        self.is_refused = False
+        """The leader refused to create a session. Until a session is open the first request does
+        not wait at the leader, because no second request can be sent before its answer."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request names every partition."""
+        return self.epoch == FULL_EPOCH
+
+    def advance(self) -> None:
+        """After a request; the epoch wraps to 1, because 0 would open a session."""
+        self.epoch = 1 if self.epoch >= SESSION_EPOCH_MAX else self.epoch + 1
+
+    def on_opened(self, session_id: int) -> None:
+        """Take the leader's answer to a full request."""
+        self.id = session_id
+        self.is_refused = session_id == NO_SESSION_ID
+        if not self.is_refused:
+            self.advance()
+
+
 class ReplicaFetcher:
     """The session with one leader. At most one task drives it."""
 
@@ -132,13 +163,11 @@ class ReplicaFetcher:
         "_copies",
         "_forgotten",
         "_in_flight",
-        "_is_refused_session",
         "_last_number",
         "_limits",
         "_paused",
         "_replica_id",
-        "_session_epoch",
-        "_session_id",
+        "_session",
         "_written",
         "leader_id",
     )
@@ -152,13 +181,9 @@ class ReplicaFetcher:
         self._paused: dict[CopyKey, Copy] = {}
         self._written: dict[CopyKey, Copy] = {}
         self._forgotten: dict[CopyKey, None] = {}
-        self._session_id = NO_SESSION_ID
-        self._session_epoch = FULL_EPOCH
+        self._session = _LeaderSession()
         self._in_flight: list[int] = []
         self._last_number = 0
-        self._is_refused_session = False
-        """The leader refused to create a session. Until a session is open the first request does
-        not wait at the leader, because no second request can be sent before its answer."""
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -240,7 +265,7 @@ class ReplicaFetcher:
         if not self._in_flight:
             left_out = len(self._paused) + len(self._written)
             return left_out < len(self._copies) or self._is_due(now_ms)
-        if len(self._in_flight) >= IN_FLIGHT_MAX or self._session_id == NO_SESSION_ID:
+        if len(self._in_flight) >= IN_FLIGHT_MAX or self._session.id == NO_SESSION_ID:
             return False  # the session id is unknown until the first full request is answered
         return bool(self._changed) or self._is_due(now_ms)
 
@@ -255,7 +280,7 @@ class ReplicaFetcher:
             del self._paused[copy.key]
             self._changed[copy.key] = copy
             self._forgotten.pop(copy.key, None)
-        is_full = self._session_epoch == FULL_EPOCH
+        is_full = self._session.is_full
         # A full request opens a new session: it names every copy that is not left out, and has
         # none to forget. An incremental one names what has changed since (KIP-227).
         self._last_number += 1
@@ -268,25 +293,20 @@ class ReplicaFetcher:
         self._forgotten.clear()
         request = FetchRequest(
             replica_id=self._replica_id,
-            max_wait_ms=0 if is_full and not self._is_refused_session else self._limits.wait_ms,
+            max_wait_ms=0 if is_full and not self._session.is_refused else self._limits.wait_ms,
             min_bytes=1,
             max_bytes=self._limits.bytes_max,
             isolation_level=0,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
+            session_id=self._session.id,
+            session_epoch=self._session.epoch,
             topics=_topics(named, self._limits.partition_bytes_max),
             forgotten=_forgotten_topics(forgotten),
             replica_epoch=broker_epoch,
         )
         if not is_full:
-            self._next_session_epoch()
+            self._session.advance()
         self._in_flight.append(self._last_number)
         return self._last_number, request
-
-    def _next_session_epoch(self) -> None:
-        self._session_epoch = (
-            1 if self._session_epoch >= SESSION_EPOCH_MAX else (self._session_epoch + 1)
-        )
 
     def hear(
         self, number: int, response: FetchResponse, now_ms: int
@@ -304,12 +324,9 @@ class ReplicaFetcher:
                 for key in list(self._copies):
                     self.fail(key, now_ms)
             return
-        if self._session_epoch == FULL_EPOCH:
-            self._session_id = response.session_id
-            self._is_refused_session = response.session_id == NO_SESSION_ID
-            if response.session_id != NO_SESSION_ID:
-                self._next_session_epoch()
-            else:
+        if self._session.is_full:
+            self._session.on_opened(response.session_id)
+            if self._session.is_refused:
                 self._say_all_again()
         for topic in response.topics:
             assert topic.topic_id is not None, "followers ask by topic id"
@@ -326,14 +343,14 @@ class ReplicaFetcher:
     def lost(self) -> None:
         """The connection or the session is gone: answers to requests in flight no longer count."""
         self._in_flight.clear()
-        self._session_epoch = FULL_EPOCH
+        self._session.epoch = FULL_EPOCH
         self._forgotten.clear()
         self._say_all_again()
 
     def disconnected(self) -> None:
         """A new connection need not close the session of the old one."""
         self.lost()
-        self._session_id = NO_SESSION_ID
+        self._session.id = NO_SESSION_ID
 
     def _say_all_again(self) -> None:
         for copy in self._copies.values():

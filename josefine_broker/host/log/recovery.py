@@ -35,7 +35,9 @@ from josefine_broker.host.log.segment_swap import end_swaps
 from josefine_broker.records.batch import OnBatch, is_torn, verify
 
 _OFFSET_DIGITS = 20
+"""Kafka's file names: the base offset with leading zeros, so that names sort as offsets."""
 _TEMPORARY_SUFFIX = ".tmp"
+"""Of a file that is written before a rename. Without the rename it never counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class RecoveryReport:
 
     @property
     def line(self) -> str | None:
+        """One line for the log."""
         if not (self.bytes_cut or self.segments_removed or self.segments_scanned):
             return None
         parts = [
@@ -116,16 +119,22 @@ def recover(
 
     Raises CorruptData, with nothing changed on disk, for damage beyond an unsynced tail.
     """
+    # First: a swap that a crash interrupted decides which segment files count at all.
     end_swaps(files, directory)
     tally = _Tally(state, config)
+    # A previous recovery may have recorded a loss that no fetch has repaired since.
     tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
+    # A new partition has only its marker. An empty directory of an old one has lost everything.
     is_new = set(files.list(directory)) <= {NEW_PARTITION_FILE}
     _remove_behind_lost_start(files, directory, log_start_offset, tally)
     segments = _recover_segments(files, directory, config, log_start_offset, now_ms, tally)
+    # After the scan, because only now are both ends of what is left known.
     _refuse_missing(directory, segments, log_start_offset, tally.synced)
     for segment in tally.unsealed:
         if segment is not segments[-1]:  # it became the last one because a hole follows
+            # An unsealed segment is valid up to its end: only its index was not stored before the
+            # stop.
             state.settle()
             segment.seal()
             segment.cool()
@@ -168,12 +177,16 @@ def _recover_segments(
     now_ms: int,
     tally: _Tally,
 ) -> list[Segment]:
+    """The segments up to the first problem, oldest first, and the log cut there. Raises CorruptData
+    before anything is removed."""
     segments: list[Segment] = []
     # Before anything is removed, both refusals must pass: no synced segment may follow the
     # problem, and the cut may not be below the synced mark. Then the loss is recorded first.
     base_offsets = _live_segments(files, directory, log_start_offset)
     for at, base_offset in enumerate(base_offsets):
         later = base_offsets[at + 1 :]
+        # Two segments that do not meet: a file between them is gone, so the later ones are no
+        # continuation of this log.
         if segments:
             problem = _misfit(segments[-1], base_offset)
             if problem:
@@ -190,6 +203,7 @@ def _recover_segments(
             if problem:
                 _refuse_synced(files, directory, later, problem)
                 _refuse_cut(directory, segment.end_offset, problem, tally.synced)
+                # With segments after it, more than a torn write is lost: they held whole batches.
                 if later:
                     tally.note(Completeness.SHORTENED)
                 _cut(segment, tally, problem)
@@ -198,9 +212,12 @@ def _recover_segments(
                 break
             if later:
                 tally.unsealed.append(segment)
+        # Only the last segment is appended to: the others release their file descriptors.
         elif later:
             segment.cool()
         segments.append(segment)
+    # The summary fits the log's size, but the index entries are damaged: they are rebuilt from the
+    # log.
     if segments and not _has_index(segments[-1]):
         problem = scan(segments[-1], config, tally, now_ms)
         if problem:
@@ -224,6 +241,7 @@ def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str
     problem = ""
     try:
         for _, header, batch in walk_batches(file, 0, size):
+            # The checksum covers neither offset nor epoch: the two checks after it do.
             verify(batch, 0, header)
             check_follows(segment, header.base_offset, header.leader_epoch, config)
             tally.witness.check(header, segment.last_leader_epoch if segment.size_bytes else None)
@@ -231,6 +249,7 @@ def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str
                 batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
             )
             tally.batches_scanned += 1
+    # Not raised: whether a cut here is allowed depends on what follows, which the caller knows.
     except CorruptData as error:
         problem = (
             f"byte {segment.size_bytes} of {segment.stem}{LOG_SUFFIX}, "
@@ -250,12 +269,14 @@ def replay(
     below the log start while they exist, because an older snapshot would otherwise lack them. A
     snapshot with a gap between it and the log no longer describes these producers."""
     offset = segments[0].base_offset
+    # Newest first: it leaves the fewest batches to read.
     for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
         payload = state.snapshot(found) if found >= offset else None
         if payload is None or on_snapshot is None:
             continue
         try:
             on_snapshot(payload)
+        # A damaged snapshot is no loss: an older one and more batches give the same producers.
         except CorruptData:
             continue
         offset = found
@@ -263,6 +284,7 @@ def replay(
     for segment in segments:
         if segment.end_offset > offset:
             for _, header, batch in segment.batches():
+                # A batch that ends before the snapshot is part of it.
                 if header.last_offset >= offset:
                     on_batch(header, batch)
 
@@ -271,10 +293,12 @@ def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
     """End the log before the first invalid byte, durably."""
     file = segment.file()
     tail = file.read_at(segment.size_bytes, file.size() - segment.size_bytes)
+    # A write that was never finished was never acknowledged, so nobody can miss it.
     if is_torn(memoryview(tail)):
         tally.state.settle()
     else:
         tally.note(Completeness.SHORTENED)
+    # The report needs the size before the cut.
     tally.bytes_cut += file.size() - segment.size_bytes
     tally.cut_at = problem
     file.truncate(segment.size_bytes)
@@ -306,6 +330,7 @@ def reindex(segment: Segment, config: LogConfig) -> None:
 
     Raises CorruptData, with nothing changed on disk, when the log is damaged too.
     """
+    # The times cannot be read from the log: they are carried over.
     end, first_ms, last_ms = segment.size_bytes, segment.first_append_ms, segment.last_append_ms
     expected = segment.summary()
     segment.reset()
@@ -316,6 +341,8 @@ def reindex(segment: Segment, config: LogConfig) -> None:
             batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
         )
     segment.first_append_ms, segment.last_append_ms = first_ms, last_ms
+    # The old summary has a checksum over the whole log: with it, a batch that is valid in itself
+    # but was exchanged is found, too.
     if segment.summary() != expected:
         raise CorruptData(f"{segment.stem}{LOG_SUFFIX} does not match the summary of its index")
     segment.seal()
@@ -343,12 +370,14 @@ def _remove_behind_lost_start(
 def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
     """Base offsets of the present segments, ascending, from the one with the log start."""
     base_offsets = _segments_found(files.list(directory))
+    # The log start may lie within a segment: that one stays.
     while len(base_offsets) > 1 and base_offsets[1] <= log_start_offset:
         base_offsets.pop(0)
     return base_offsets
 
 
 def _segments_found(names: Sequence[str]) -> list[int]:
+    """Base offsets of all `.log` files, ascending; other names are ignored, such as `.swap`."""
     stems = (name[:_OFFSET_DIGITS] for name in names if name.endswith(LOG_SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -427,6 +456,7 @@ def _refuse_missing(
 
 
 def _way_out(directory: str, also: str = "") -> str:
+    """What an operator can do; the same three ways for every refusal."""
     return (
         f"restore the file, or remove {directory} to have it copied from another replica, or "
         f"remove {also}{directory}/{SYNCED_MARK_FILE} to continue without the lost data"

@@ -43,6 +43,6 @@ class AdminLog(logging.LoggerAdapter[logging.Logger]):
         error = more.get("exc_info")
         if not isinstance(error, HttpProcessingError):
             return False
-        self._stats.closed_malformed += 1
+        self._stats.closed.malformed += 1
         self._malformed.report(client=str(args[0]) if args else "", reason=type(error).__name__)
         return True

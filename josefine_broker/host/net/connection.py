@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._frames.buffer_updated(nbytes)
         except CorruptData as error:
-            self._host.stats.closed_malformed += 1
+            self._host.stats.closed.malformed += 1
             self._close_because(f"malformed frame: {error}")
             return
         if frames:

@@ -133,10 +133,10 @@ class Dispatcher:
                 return self._refuse_version(header)
             body = decode_request(header, frame)
         except CorruptData as error:
-            self._stats.closed_malformed += 1
+            self._stats.closed.malformed += 1
             raise DisconnectError(f"malformed request: {error}") from error
         except KafkaError as error:
-            self._stats.closed_unsupported += 1
+            self._stats.closed.unsupported += 1
             raise DisconnectError(f"request not served: {error}") from error
         throttle, weight = self._throttle, None
         if throttle is not None and throttle.is_needed:
@@ -186,7 +186,7 @@ class Dispatcher:
     def _refuse_version(self, header: RequestHeader) -> Buffers:
         if header.api_key == API_VERSIONS:
             return encode_response(API_VERSIONS, 0, header.correlation_id, self._unsupported())
-        self._stats.closed_unsupported += 1
+        self._stats.closed.unsupported += 1
         raise DisconnectError(
             f"API key {header.api_key} version {header.api_version} is not served"
         )

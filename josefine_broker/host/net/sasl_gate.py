@@ -114,7 +114,7 @@ class Gate:
 
     def refused(self, answer: LastBuffers) -> None:
         """The connection closes with this answer: counted, and logged once a minute."""
-        self._stats.closed_authentication += 1
+        self._stats.closed.authentication += 1
         reason = answer.reason if answer else "not authenticated in time"
         self._authentication.log_refused.report(client=self.peer.address, reason=reason)
         answer.reason = ""
@@ -142,7 +142,7 @@ class Gate:
         """`LastBuffers` for a refused client or one whose session is over. Raises
         DisconnectError."""
         if self.is_passed and frame[:2] != HANDSHAKE:
-            self._stats.closed_session += 1
+            self._stats.closed.session += 1
             return _last("its session ended without re-authentication")
         try:
             header = parse_request_header(frame)

@@ -178,7 +178,7 @@ class Server:
 
     def handshake_failed(self, listener: str, client: str, error: OSError) -> None:
         """Count a failed handshake and log it once a minute; the admin listener's too."""
-        self._host.stats.closed_tls += 1
+        self._host.stats.closed.tls += 1
         self._log_tls.report(client=client, listener=listener, reason=reason_of(error))
 
     @property
@@ -214,14 +214,14 @@ class Server:
         """
         for each in self._host.memory.overdue(now_ms):
             if each.stalls and each.abort():
-                self._host.stats.closed_slow += 1
+                self._host.stats.closed.slow += 1
                 self._log_slow.report(client=each.address)
         for occupant in self._room.occupants():
             if isinstance(occupant, Connection):
                 occupant.shrink()
         for connection in self._room.idle_for(self._idle_timeout_ms, now_ms):
             if connection.abort():
-                self._host.stats.closed_idle += 1
+                self._host.stats.closed.idle += 1
                 self._log_idle.report(client=connection.address)
 
     def _opened(self, connection: Guest) -> bool:

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from random import Random
+from typing import NamedTuple
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.host.peers.raft_connection import Connection, PeerError, TransportStats
@@ -24,6 +25,42 @@ BACKOFF_SECONDS = (0.05, 1.0)
 """First and longest wait between two dials of a peer; half of it is random."""
 QUEUE_FRAMES_MAX = 4_096
 IDLE_SECONDS = 60.0
+
+
+class _Attempt(NamedTuple):
+    """The last attempt to dial the peer; the defaults are those of a successful one."""
+
+    is_refused: bool = False
+    trouble: str = ""
+
+
+class _FrameQueue:
+    """Frames that wait for a connection, bounded in number and bytes. Mutable."""
+
+    __slots__ = ("_bytes_max", "_frames", "_size_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._frames: deque[bytes] = deque()
+        self._size_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._frames)
+
+    def add(self, frame: bytes) -> int:
+        """Append, and drop the oldest frames above the bounds; returns how many were dropped."""
+        self._frames.append(frame)
+        self._size_bytes += len(frame)
+        dropped = 0
+        while self._size_bytes > self._bytes_max or len(self._frames) > QUEUE_FRAMES_MAX:
+            self.take_oldest()
+            dropped += 1
+        return dropped
+
+    def take_oldest(self) -> bytes:
+        frame = self._frames.popleft()
+        self._size_bytes -= len(frame)
+        return frame
 
 
 class Link:
@@ -42,24 +79,29 @@ class Link:
         idle_s: float = IDLE_SECONDS,
     ) -> None:
         """`dial` raises PeerError; `on_refused` is called after each round in which all refused."""
-        self.is_refused = False
-        """At the last attempt every address of the peer refused the connection."""
-        self.trouble = ""
-        """Why the last attempt failed, with its address; empty while connected."""
         self._node_id = node_id
         self._addresses = addresses
         self._dial = dial
         self._on_refused = on_refused
         self._stats = stats
         self._rng = rng
-        self._queue_bytes_max = queue_bytes_max
-        self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
+        self._queue = _FrameQueue(queue_bytes_max)
+        self._attempt = _Attempt()
         self._connection: Connection | None = None
         self._poked = asyncio.Event()  # ends the wait between two dials
         self._idle_s = idle_s
         self._used_at = 0.0
         """When something was last sent, by the loop's clock."""
+
+    @property
+    def is_refused(self) -> bool:
+        """At the last attempt every address of the peer refused the connection."""
+        return self._attempt.is_refused
+
+    @property
+    def trouble(self) -> str:
+        """Why the last attempt failed, with its address; empty while connected."""
+        return self._attempt.trouble
 
     @property
     def is_connected(self) -> bool:
@@ -72,11 +114,7 @@ class Link:
         if connection is not None and connection.is_open and not connection.is_paused:
             connection.write(data)
             return
-        self._queue.append(data)
-        self._queued_bytes += len(data)
-        while self._queued_bytes > self._queue_bytes_max or len(self._queue) > QUEUE_FRAMES_MAX:
-            self._queued_bytes -= len(self._queue.popleft())
-            self._stats.frames_dropped += 1
+        self._stats.frames_dropped += self._queue.add(data)
 
     def poke(self) -> None:
         """The peer is up: dial it now."""
@@ -111,11 +149,11 @@ class Link:
                 refusals.append(error.is_refused)
                 trouble = trouble or str(error)
                 continue
-            self.is_refused, self.trouble = False, ""
+            self._attempt = _Attempt()
             connection.on_resume = self._flush
             self._connection = connection
             return True
-        self.is_refused, self.trouble = bool(refusals) and all(refusals), trouble
+        self._attempt = _Attempt(bool(refusals) and all(refusals), trouble)
         if self.is_refused:
             self._on_refused()
         return False
@@ -160,6 +198,4 @@ class Link:
         while self._queue and connection is not None:
             if connection.is_paused or not connection.is_open:
                 return
-            data = self._queue.popleft()
-            self._queued_bytes -= len(data)
-            connection.write(data)
+            connection.write(self._queue.take_oldest())

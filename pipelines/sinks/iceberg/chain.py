@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.base.errors import RunError, first_line
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
 from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
 from pipelines.sinks.delta_log import LogEntry, own_entry

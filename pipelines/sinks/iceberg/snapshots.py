@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.base.topic_offsets import TopicOffsets, flat
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import HandedOn, Tip
 from pipelines.exactly_once.other_chains import OtherChain, name_of
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.sinks.delta_log import FORMAT
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import BrokerProcess
+from tests.support.fixtures import broker_fixture
 from tests.support.shipping import build, install, linked_environment
 from tests.support.spark_cluster import SparkCluster, kill, parent_of, submit
 from tests.support.waiting import wait_until
@@ -67,10 +68,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     return Shipped(bare=bare, zipped=zipped, environment=environment, archive=archive)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
-        yield process
+broker = broker_fixture()
 
 
 @pytest.fixture(scope="module")

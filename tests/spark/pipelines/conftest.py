@@ -26,9 +26,9 @@ from josefine_broker.records.builder import Record, build_batch
 from pipelines.base import failpoints
 from pipelines.base.errors import RunError
 from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import raised
 from pipelines.exactly_once.offset_chain import Tip
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.model.retry_policy import Retry
 from pipelines.report.events import BatchDone
 from pipelines.report.metrics import told

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.base.errors import RunError
 from pipelines.config.validate import read_pipeline
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.model.pipeline import Pipeline
 from pipelines.report.totals import RunResult
 from pipelines.run.options import Wishes

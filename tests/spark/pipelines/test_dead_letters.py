@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from pipelines.base.errors import ChainError, RunError
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -12,8 +12,8 @@ import pytest
 from josefine_broker.client.io_blocking import NewTopic
 from pipelines.base.errors import ChainError
 from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.run.run import run_pipeline
 from pipelines.sinks.delta_commits import DeltaChain, Link, StoppedError
 from tests.spark.pipelines.conftest import ONE_SINK, Quiet

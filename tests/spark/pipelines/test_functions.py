@@ -73,7 +73,7 @@ def file_of(lab: Path, names: list[str], own: str = OWN) -> Path:
     return file
 
 
-def run(spark: SparkSession, lab: Path, names: list[str], own: str = OWN) -> list[str]:
+def shouted_rows(spark: SparkSession, lab: Path, names: list[str], own: str = OWN) -> list[str]:
     pipeline = read_pipeline(file_of(lab, names, own), {"LAB": str(lab)})
     run_pipeline(spark, pipeline, Quiet())
     rows = spark.read.format("delta").load(f"{lab}/made").collect()
@@ -86,10 +86,14 @@ def test_rows_of_a_function_are_there_once_though_the_checkpoint_is_lost(
     table = spark.createDataFrame([(1, "x")], "id INT, city STRING")
     table.write.format("delta").save(f"{tmp_path}/customers")
 
-    assert run(spark, tmp_path, ["a", "b", "bad"]) == ["0 A None", "1 B x"]
+    assert shouted_rows(spark, tmp_path, ["a", "b", "bad"]) == ["0 A None", "1 B x"]
     shutil.rmtree(tmp_path / "ck")
     quiet = OWN.replace("loud=True", "loud=False")
-    assert run(spark, tmp_path, ["a", "b", "bad", "c"], quiet) == ["0 A None", "1 B x", "3 c None"]
+    assert shouted_rows(spark, tmp_path, ["a", "b", "bad", "c"], quiet) == [
+        "0 A None",
+        "1 B x",
+        "3 c None",
+    ]
 
     pipeline = read_pipeline(file_of(tmp_path, ["a"]), {"LAB": str(tmp_path)})
     assert [outcome.complaints for outcome in run_cases(spark, pipeline)] == [()]

@@ -14,8 +14,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import ChainError, ConfigError
 from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, Tip
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.inspect.file_tests import run_cases
 from pipelines.inspect.offset_moves import Move, setting
 from pipelines.inspect.offset_writer import put

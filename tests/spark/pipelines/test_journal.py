@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 import signal
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -31,6 +30,7 @@ from josefine_journal.topic import TopicLog
 from pipelines.journal.spark_replicator import replicate
 from tests.support.broker import BrokerProcess
 from tests.support.cli import Done, josefine, josefine_process
+from tests.support.fixtures import broker_fixture
 
 pytestmark = pytest.mark.spark
 
@@ -39,10 +39,7 @@ KEYS = ("alice", "bob", "carol", "dave")
 _NUMBERS = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(Path(tmp_path_factory.mktemp("journal-spark"))) as process:
-        yield process
+broker = broker_fixture()
 
 
 @pytest.fixture

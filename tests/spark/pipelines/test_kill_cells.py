@@ -32,8 +32,8 @@ from josefine_broker.records.builder import Record
 from pipelines.base.errors import ChainError, RunError
 from pipelines.config.validate import read_pipeline
 from pipelines.dead_letters.replay import Replay, replays
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Tip
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.inspect.sink_status import all_sides
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.iceberg.catalog import TablePlace

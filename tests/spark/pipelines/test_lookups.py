@@ -48,7 +48,7 @@ def file_of(lab: Path, ids: list[int], sql: str = LEFT) -> Path:
     return file
 
 
-def run(spark: SparkSession, lab: Path, ids: list[int]) -> list[tuple[int, str]]:
+def named_rows(spark: SparkSession, lab: Path, ids: list[int]) -> list[tuple[int, str]]:
     """All rows of the table then; without a name: -."""
     pipeline = read_pipeline(file_of(lab, ids), {"LAB": str(lab)})
     run_pipeline(spark, pipeline, Quiet())
@@ -60,14 +60,14 @@ def test_each_batch_is_joined_with_the_newest_version_and_what_is_written_stays(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(RunError, match=r"source `customers`: .*/customers cannot be read"):
-        run(spark, tmp_path, [1, 2])
+        named_rows(spark, tmp_path, [1, 2])
     table = spark.createDataFrame([(1, "a", 0), (3, "c", 0)], "ID INT, name STRING, other INT")
     table.write.format("delta").save(f"{tmp_path}/customers")
 
-    assert run(spark, tmp_path, [1, 2]) == [(1, "a"), (2, "-")]
+    assert named_rows(spark, tmp_path, [1, 2]) == [(1, "a"), (2, "-")]
     more = spark.createDataFrame([(2, "b", 0)], "ID INT, name STRING, other INT")
     more.write.format("delta").mode("append").save(f"{tmp_path}/customers")
-    assert run(spark, tmp_path, [1, 2, 2, 3]) == [(1, "a"), (2, "-"), (2, "b"), (3, "c")]
+    assert named_rows(spark, tmp_path, [1, 2, 2, 3]) == [(1, "a"), (2, "-"), (2, "b"), (3, "c")]
 
     changed = spark.createDataFrame([("1", 5)], "id STRING, other INT")
     changed.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
@@ -75,7 +75,7 @@ def test_each_batch_is_joined_with_the_newest_version_and_what_is_written_stays(
     )
     said = "its `schema` is not that of .*/customers: `id` is STRING, not INT, no column `name`"
     with pytest.raises(RunError, match=said):
-        run(spark, tmp_path, [1, 2, 2, 3, 1])
+        named_rows(spark, tmp_path, [1, 2, 2, 3, 1])
 
 
 def test_tests_in_the_file_and_the_plan_need_no_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipelines.base import failpoints
 from pipelines.base.errors import ChainError
 from pipelines.config.validate import read_pipeline
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import Lab, Quiet, expected_sums
 from tests.spark.pipelines.test_kill import killed_at

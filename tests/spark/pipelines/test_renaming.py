@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.base.errors import ChainError
 from pipelines.config.validate import read_pipeline
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.run.options import Wishes
 from pipelines.run.run import run_pipeline
 from tests.spark.pipelines.conftest import ONE_SINK, Quiet

@@ -10,7 +10,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from pipelines.base.errors import ChainError, RunError
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from tests.spark.pipelines.conftest import APPS, NOW_MS, ONE_SINK, Lab
 from tests.support.broker import BrokerProcess
 

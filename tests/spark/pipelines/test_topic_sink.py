@@ -16,8 +16,8 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from josefine_spark.write.protocol import forget
 from pipelines.base.errors import ChainError, ConfigError, Place, RunError, SetupError
 from pipelines.config.validate import read_pipeline
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Commit, Tip
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.inspect.file_tests import run_cases
 from pipelines.inspect.offset_moves import Move, setting
 from pipelines.inspect.offset_writer import put

@@ -13,7 +13,7 @@ from delta.tables import DeltaTable
 
 from pipelines.base.errors import ChainError, ConfigError, RunError
 from pipelines.dead_letters.replay import replays
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.inspect.file_tests import run_cases
 from pipelines.inspect.plan import plan
 from tests.spark.pipelines.files_lab import FilesLab

@@ -14,6 +14,7 @@ from random import Random
 from josefine_spark.base.topic_offsets import nested
 from josefine_spark.read.offsets import Bounds
 from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.checkpoint_start import Start, Trust, dead_letters_gone, reconcile
 from pipelines.exactly_once.data_loss import LostRange, losses, passing, standing, unrecorded
 from pipelines.exactly_once.dead_letter_chain import (
     NOTHING_DUE,
@@ -22,7 +23,6 @@ from pipelines.exactly_once.dead_letter_chain import (
     trusted,
 )
 from pipelines.exactly_once.offset_chain import Commit, Skip, Stop, Tip, Verdict, decide
-from pipelines.exactly_once.reconcile import Start, Trust, dead_letters_gone, reconcile
 from pipelines.exactly_once.startup_steps import Opening, Step, opening
 from pipelines.sinks.delta_log import DeltaLogReader
 from tests.unit.pipelines.memory import MemoryFiles, offset_text, parse_offset_text, wal_text

@@ -21,9 +21,9 @@ from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.dead_letters.writer import SinkLetters
 from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.offset_chain import Batch, Commit
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.model.plan import PipelinePlan, compile_plan
 from pipelines.report.events import BatchDone
 from pipelines.run.consumer_group_offsets import Advice

@@ -18,7 +18,7 @@ from pipelines.base.errors import ConfigError, RunError
 from pipelines.base.variables import Variables
 from pipelines.config.json_schema import json_schema
 from pipelines.config.validate import examine
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.report.totals import RunResult
 from tests.unit.pipelines.base.test_secrets import SECRET, WITH_SECRET
 

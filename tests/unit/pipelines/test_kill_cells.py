@@ -14,7 +14,7 @@ from pipelines.base.errors import ConfigError
 from pipelines.config.keywords import SINK_TYPES, WORDS
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
-from pipelines.exactly_once.reconcile import Trust
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.model.pipeline import Mode
 from pipelines.sinks.delta_log import DeltaLogReader
 from tests.support.kill_cells import (

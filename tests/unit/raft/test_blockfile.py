@@ -13,7 +13,8 @@ from random import Random
 import pytest
 
 from raft.block import Block, BlockKind, make_block
-from raft.blockfile import BlockFile, DiskFiles
+from raft.blockfile import BlockFile
+from raft.disk_files import DiskFiles
 from raft.errors import CorruptStore, StoreFailed
 from raft.files import Crash, File, MemoryFiles
 from raft.ids import GENESIS, BlockId, Height, NodeId, Term

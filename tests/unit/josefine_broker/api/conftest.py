@@ -2,12 +2,10 @@
 
 import pytest
 
-from tests.unit.josefine_broker.api.world import World
+from tests.unit.josefine_broker.api.world import World, world_of
 
 
 @pytest.fixture
 def world() -> World:
     """One broker with the topic `orders`, of one partition."""
-    world = World()
-    world.create()
-    return world
+    return world_of()

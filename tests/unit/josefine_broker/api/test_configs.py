@@ -15,7 +15,8 @@ from josefine_broker.wire.entities import (
     describe_configs,
     incremental_alter_configs,
 )
-from tests.unit.josefine_broker.api.world import World, batch_of
+from tests.support.fixtures import fixture_of
+from tests.unit.josefine_broker.api.world import World, batch_of, world_of
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -50,11 +51,7 @@ def alter(world: World, *operations: tuple[str, int, str | None], **fields: Any)
     return world.ask(44, request).responses[0]
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.create(retention_ms="5")
-    return world
+world = fixture_of(lambda: world_of(retention_ms="5"))
 
 
 def test_value_and_source_tell_where_a_setting_comes_from() -> None:

@@ -20,20 +20,17 @@ from josefine_broker.wire.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.world import (
     ELSEWHERE,
     World,
     batch_of,
     fetch_request,
     values_in,
+    world_of,
 )
 
-
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.create(partitions=3)
-    return world
+world = fixture_of(lambda: world_of(partitions=3))
 
 
 def size_of(answer: FetchPartitionResponse) -> int:

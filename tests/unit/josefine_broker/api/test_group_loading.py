@@ -19,6 +19,7 @@ from josefine_broker.observe.health import check_groups
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import list_groups
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.group_clients import (
     GROUP,
     beat,
@@ -39,9 +40,7 @@ from tests.unit.josefine_broker.api.world import World
 LOADING = ErrorCode.coordinator_load_in_progress
 
 
-@pytest.fixture
-def world() -> World:
-    return group_world()
+world = fixture_of(group_world)
 
 
 def lead_anew(world: World) -> None:

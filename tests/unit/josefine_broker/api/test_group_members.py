@@ -10,6 +10,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import join_group
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.group_clients import (
     REBALANCE_MS,
     SESSION_MS,
@@ -28,10 +29,7 @@ from tests.unit.josefine_broker.api.group_clients import (
 )
 from tests.unit.josefine_broker.api.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    return group_world()
+world = fixture_of(group_world)
 
 
 def test_two_members_share_a_group(world: World) -> None:

@@ -12,22 +12,17 @@ from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.transaction_clients import (
     TIMEOUT_MS,
     TXN,
     Client,
     Cluster,
-    find,
+    transaction_world,
 )
 from tests.unit.josefine_broker.api.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    found = World()
-    found.create("orders")
-    find(found.ask, TXN, 1)
-    return found
+world = fixture_of(lambda: transaction_world(group=False))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.transaction_clients import (
     GROUP,
     TIMEOUT_MS,
@@ -28,17 +29,11 @@ from tests.unit.josefine_broker.api.transaction_clients import (
     Cluster,
     find,
     stable,
+    transaction_world,
 )
 from tests.unit.josefine_broker.api.world import World
 
-
-@pytest.fixture
-def world() -> World:
-    found = World()
-    found.create("orders")
-    find(found.ask, TXN, 1)
-    find(found.ask, GROUP, 0)
-    return found
+world = fixture_of(transaction_world)
 
 
 @pytest.fixture
@@ -208,9 +203,7 @@ def test_ids_that_nobody_uses_are_forgotten(world: World, client: Client) -> Non
     assert world.ctx.clients.transactions.coordinator.views() == []
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+cluster = fixture_of(Cluster)
 
 
 def test_markers_go_to_the_leaders_of_other_brokers(cluster: Cluster) -> None:

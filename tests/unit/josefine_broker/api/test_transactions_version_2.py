@@ -15,27 +15,21 @@ from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.engine.transactions.values import EPOCH_LAST, VERSION_2, Producer
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.test_verification import code_of
 from tests.unit.josefine_broker.api.transaction_clients import (
-    GROUP,
     TXN,
     Client,
     Cluster,
-    find,
     stable,
+    transaction_world,
 )
 from tests.unit.josefine_broker.api.world import World
 
 COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
-@pytest.fixture
-def world() -> World:
-    found = World()
-    found.create("orders")
-    find(found.ask, TXN, 1)
-    find(found.ask, GROUP, 0)
-    return found
+world = fixture_of(transaction_world)
 
 
 @pytest.fixture

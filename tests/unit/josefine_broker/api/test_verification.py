@@ -18,6 +18,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.partition.questions import WAITING_MAX
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.transaction_clients import (
     GROUP,
     TXN,
@@ -137,9 +138,7 @@ class Asking(Cluster):
         return self.replicas.ctx[LEADER].hosted.partitions["orders", 0].log.log_end_offset
 
 
-@pytest.fixture
-def cluster() -> Asking:
-    return Asking()
+cluster = fixture_of(Asking)
 
 
 def test_batches_behind_the_first_one_wait_with_it_and_keep_their_order(cluster: Asking) -> None:

@@ -22,7 +22,7 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.unit.josefine_broker.api.replicas import Replicas
-from tests.unit.josefine_broker.api.world import batch_of
+from tests.unit.josefine_broker.api.world import World, batch_of
 
 TXN, GROUP = "t", "g"
 TIMEOUT_MS = 60_000
@@ -145,6 +145,18 @@ class Client:
         request = e.offset_fetch.OffsetFetchRequest(groups=(group,), require_stable=stable)
         (part,) = self.ask(apis.OFFSET_FETCH, request).groups[0].topics[0].partitions
         return part.error_code if part.error_code else part.committed_offset
+
+
+def transaction_world(*ids: str, group: bool = True, **of: Any) -> World:
+    """A broker with the topic `orders` that coordinates the transactional ids (without any: TXN)
+    and, if it is to, the group GROUP. `of` as for World."""
+    world = World(**of)
+    world.create()
+    for each in ids or (TXN,):
+        find(world.ask, each, 1)
+    if group:
+        find(world.ask, GROUP, 0)
+    return world
 
 
 def find(ask: Ask, key: str, key_type: int) -> None:

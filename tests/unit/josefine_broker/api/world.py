@@ -312,3 +312,10 @@ def values_in(answer: FetchResponse | FetchPartitionResponse) -> list[bytes | No
         for pos, header in iter_batches(data):
             found += [r.value for r in read_records(data[pos : pos + header.size_bytes])]
     return found
+
+
+def world_of(**topic: Any) -> World:
+    """One broker with the topic `orders`; `topic` as for `World.create`."""
+    world = World()
+    world.create(**topic)
+    return world

@@ -39,7 +39,7 @@ def part(index: int, code: ErrorCode = ErrorCode.none, records: bytes = b"") -> 
     return wire.FetchPartitionResponse(index, int(code), 50, 40, 3, records=[records])
 
 
-def run(driver: Driver, positions: dict[TopicPartition, int], timeout_ms: int = 30_000) -> Any:
+def polled(driver: Driver, positions: dict[TopicPartition, int], timeout_ms: int = 30_000) -> Any:
     return driver.run(
         lambda t, d: fetch.fetch(driver.session, positions, FetchOptions(), t, d), timeout_ms
     )
@@ -52,7 +52,7 @@ def cluster(answer: Callable[[Call], Any]) -> Driver:
 def test_each_leader_is_asked_for_its_partitions_at_their_offsets() -> None:
     driver = cluster(lambda c: fetched(part(c.node - 1, records=b"x" * c.node)))
 
-    found = run(driver, {T0: 7, T1: 9})
+    found = polled(driver, {T0: 7, T1: 9})
 
     assert {tp: bytes(f.records) for tp, f in found.items()} == {T0: b"x", T1: b"xx"}
     asked = {
@@ -68,21 +68,21 @@ def test_each_leader_is_asked_for_its_partitions_at_their_offsets() -> None:
 def test_a_response_by_topic_id_is_understood() -> None:
     driver = cluster(lambda c: fetched(part(c.node - 1), name="", topic_id=TOPIC_ID))
 
-    assert set(run(driver, {T0: 0, T1: 0})) == {T0, T1}
+    assert set(polled(driver, {T0: 0, T1: 0})) == {T0, T1}
 
 
 def test_an_offset_out_of_range_is_the_callers_to_decide() -> None:
     driver = cluster(lambda c: fetched(part(0, ErrorCode.offset_out_of_range)))
 
-    assert run(driver, {T0: 99})[T0].error_code is ErrorCode.offset_out_of_range
+    assert polled(driver, {T0: 99})[T0].error_code is ErrorCode.offset_out_of_range
 
 
 def test_a_passing_error_is_left_out_when_others_can_be_read_and_metadata_is_asked_next() -> None:
     codes = {1: ErrorCode.none, 2: ErrorCode.not_leader_or_follower}
     driver = cluster(lambda c: fetched(part(c.node - 1, codes[c.node])))
 
-    found = run(driver, {T0: 0, T1: 0})
-    run(driver, {T0: 0})
+    found = polled(driver, {T0: 0, T1: 0})
+    polled(driver, {T0: 0})
 
     assert set(found) == {T0}
     assert [key for key, _ in driver.asked].count(apis.METADATA) == 2
@@ -92,7 +92,7 @@ def test_a_passing_error_of_all_is_retried_until_the_deadline() -> None:
     driver = cluster(lambda c: unreachable())
 
     with pytest.raises(KafkaError, match="fetch: cannot reach a broker"):
-        run(driver, {T0: 0}, timeout_ms=2_000)
+        polled(driver, {T0: 0}, timeout_ms=2_000)
 
     assert 1_000 < driver.paused_ms <= 2_000
 
@@ -103,7 +103,7 @@ def test_a_final_error_of_one_ends_the_fetch_though_others_may_pass() -> None:
     driver = cluster(lambda c: unreachable() if c.node == 1 else refused)
 
     with pytest.raises(KafkaError) as raised:
-        run(driver, {T0: 0, T1: 0})
+        polled(driver, {T0: 0, T1: 0})
 
     assert raised.value.code is ErrorCode.cluster_authorization_failed
     assert driver.paused_ms == 0

@@ -10,6 +10,7 @@ from josefine_broker.engine.coordinators.groups_host import expire_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
 from josefine_broker.engine.metadata.image import FeatureRange
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api.group_clients import (
     GROUP,
     SUBSCRIPTION,
@@ -33,9 +34,7 @@ RETENTION_MS = 1_000_000
 NONE = ErrorCode.none
 
 
-@pytest.fixture
-def world() -> World:
-    return group_world(offsets_retention_ms=RETENTION_MS)
+world = fixture_of(lambda: group_world(offsets_retention_ms=RETENTION_MS))
 
 
 def expire(world: World) -> None:

@@ -16,7 +16,13 @@ from josefine_broker.engine.metadata.image import (
     FeatureRange,
 )
 from josefine_broker.wire import apis
-from tests.unit.josefine_broker.api.transaction_clients import GROUP, TIMEOUT_MS, TXN, Client, find
+from tests.support.fixtures import fixture_of
+from tests.unit.josefine_broker.api.transaction_clients import (
+    TIMEOUT_MS,
+    TXN,
+    Client,
+    transaction_world,
+)
 from tests.unit.josefine_broker.api.world import World
 from tests.unit.josefine_broker.client.driver import Driver
 from tests.unit.josefine_broker.client.operations import run_operation
@@ -24,14 +30,10 @@ from tests.unit.josefine_broker.client.operations import run_operation
 ORDERS = TopicPartition("orders", 0)
 
 
-@pytest.fixture
-def world() -> World:
-    """Of a level at which transactions may still hang: nobody verifies them."""
-    found = World(features=(FeatureRange(JOSEFINE_VERSION, 1, TRANSACTIONS_LEVEL),))
-    found.create("orders")
-    find(found.ask, TXN, 1)
-    find(found.ask, GROUP, 0)
-    return found
+# Of a level at which transactions may still hang: nobody verifies them.
+world = fixture_of(
+    lambda: transaction_world(features=(FeatureRange(JOSEFINE_VERSION, 1, TRANSACTIONS_LEVEL),))
+)
 
 
 @pytest.fixture

@@ -12,7 +12,11 @@ from josefine_broker.client.operations import Outcome
 from josefine_broker.client.transactions import are_open, end_transactions, keep_open, take_ids
 from josefine_broker.engine.transactions.values import VERSION_2, TransactionSettings
 from josefine_broker.wire import apis
-from tests.unit.josefine_broker.api.transaction_clients import GROUP, Client, find
+from tests.support.fixtures import fixture_of
+from tests.unit.josefine_broker.api.transaction_clients import (
+    Client,
+    transaction_world,
+)
 from tests.unit.josefine_broker.api.world import World
 from tests.unit.josefine_broker.client.driver import unreachable
 from tests.unit.josefine_broker.client.operations import run_operation
@@ -21,14 +25,7 @@ IDS = ("a", "b", "c")
 TIMEOUT_MS = 60_000
 
 
-@pytest.fixture
-def world() -> World:
-    found = World()
-    found.create("orders")
-    for each in IDS:
-        find(found.ask, each, 1)
-    find(found.ask, GROUP, 0)
-    return found
+world = fixture_of(lambda: transaction_world(*IDS))
 
 
 def take(world: World, *ids: str, timeout_ms: int = TIMEOUT_MS, answer: Any = None) -> Any:

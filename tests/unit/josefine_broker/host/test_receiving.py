@@ -121,17 +121,17 @@ def test_slow_sender_and_deaf_reader_are_ended_where_others_wait_for_their_room(
             slow, _ = await begin(server, 1)
             await until(lambda: server.server.memory.used > 0, "room for the slow one")
             server.server.close_idle(now_ms + 100 * GRACE_MS)  # nobody waits
-            assert stats.closed_slow == 0
+            assert stats.closed.slow == 0
 
             other, rest = await begin(server, 2, "other")
             other.writer.write(rest)
             await until(waiting(server, 1), "the other waits")
             server.server.close_idle(now_ms + GRACE_MS // 2)
-            assert stats.closed_slow == 0
+            assert stats.closed.slow == 0
             server.server.close_idle(server.clock.monotonic_ms() + 2 * GRACE_MS)
             assert await slow.closed()
             assert await other.answer() == (2, "other")
-            assert stats.closed_slow == 1
+            assert stats.closed.slow == 1
 
     on_uvloop(scenario)
 
@@ -150,7 +150,7 @@ def test_deaf_reader_is_ended_where_others_wait_for_its_room() -> None:
             await until(waiting(server, 1), "the other waits")
             server.server.close_idle(server.clock.monotonic_ms() + 2 * GRACE_MS)
             assert (await other.answer())[0] == 1
-            assert server.metrics.connections.closed_slow == 1
+            assert server.metrics.connections.closed.slow == 1
             deaf.writer.transport.abort()
 
     on_uvloop(scenario)

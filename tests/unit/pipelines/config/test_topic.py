@@ -11,8 +11,8 @@ from pipelines.base.variables import Variables
 from pipelines.config.keywords import WORDS as VOCABULARY
 from pipelines.config.topic import reads
 from pipelines.config.validate import examine
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded
 from pipelines.exactly_once.offset_chain import Batch, Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded
 from pipelines.exactly_once.verdict_messages import stopped_at_start, stopped_in_batch
 from pipelines.inspect.graph import as_mermaid, graph_of
 from pipelines.inspect.preflight import Facts, findings

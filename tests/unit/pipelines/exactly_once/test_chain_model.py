@@ -11,9 +11,9 @@ import pytest
 
 from josefine_spark.base.topic_offsets import flat
 from pipelines.exactly_once.checkpoint import CONTINUES
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import raised
 from pipelines.exactly_once.offset_chain import Verdict
-from pipelines.exactly_once.reconcile import Trust
 from pipelines.sinks.delta_log import DeltaLogReader
 from tests.unit.pipelines.engine import (
     CHECKPOINT,

@@ -7,6 +7,7 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
 from josefine_spark.read.offsets import Bounds
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Start
 from pipelines.exactly_once.data_loss import LostRange, losses, passing, standing, unrecorded
 from pipelines.exactly_once.offset_chain import (
     Commit,
@@ -17,7 +18,6 @@ from pipelines.exactly_once.offset_chain import (
     decide,
     decide_by_offset,
 )
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Start
 from tests.unit.pipelines.exactly_once.test_chain import batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

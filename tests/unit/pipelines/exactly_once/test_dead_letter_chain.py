@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
+from pipelines.exactly_once.checkpoint_start import dead_letters_gone
 from pipelines.exactly_once.dead_letter_chain import (
     NOTHING_DUE,
     Lettering,
@@ -19,7 +20,6 @@ from pipelines.exactly_once.dead_letter_chain import (
     said_by,
 )
 from pipelines.exactly_once.offset_chain import Batch, Commit, Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import dead_letters_gone
 
 P, Q, R = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 SINKS = 3

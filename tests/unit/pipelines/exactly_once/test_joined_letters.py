@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
+from pipelines.exactly_once.checkpoint_start import dead_letters_gone
 from pipelines.exactly_once.dead_letter_chain import NOTHING_DUE, Lettering, said_by
 from pipelines.exactly_once.offset_chain import Batch, Stop, Tip
-from pipelines.exactly_once.reconcile import dead_letters_gone
 
 ORDERS, PAID = TopicPartition("orders", 0), TopicPartition("paid", 0)
 OF = {"orders": ORDERS, "paid": PAID}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.legacy_checkpoint import Owner, whose
 from pipelines.exactly_once.offset_chain import Tip
-from pipelines.exactly_once.reconcile import Unreadable
-from tests.unit.pipelines.exactly_once.test_reconcile import EQUAL, FIRST, A, checkpoint, tip
+from tests.unit.pipelines.exactly_once.test_checkpoint_start import EQUAL, FIRST, A, checkpoint, tip
 
 OTHER = checkpoint(None, None, "commits/1 is there, offsets/1 is not")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Unreadable
 from pipelines.exactly_once.offset_chain import Batch, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Unreadable
 from pipelines.exactly_once.verdict_messages import (
     Losing,
     clear_reason,

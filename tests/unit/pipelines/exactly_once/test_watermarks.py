@@ -7,8 +7,8 @@ import pytest
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Unreadable
 from pipelines.exactly_once.offset_chain import Batch, Commit, Skip, Stop, Tip, Verdict, together
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Unreadable
 from pipelines.exactly_once.state_chain import decide_in_turn, made_by, other_state, state_stop
 from pipelines.inspect.sdp import export
 from pipelines.model.plan import compile_plan

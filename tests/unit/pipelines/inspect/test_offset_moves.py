@@ -9,8 +9,8 @@ import pytest
 from josefine_broker.base.ids import TopicPartition
 from josefine_cli.main import run
 from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Trust, Unreadable
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Trust, Unreadable
 from pipelines.inspect.offset_moves import Move, commit_of, of_dead_letters, setting, trusting
 from pipelines.model.pipeline import Mode
 from tests.unit.pipelines.inspect.test_status import IDS, TOPICS, A, Lake, gone

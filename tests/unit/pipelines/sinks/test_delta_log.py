@@ -7,9 +7,9 @@ import json
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import HandedOn, Tip
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.sinks.delta_log import DeltaLogReader, parse_entry
 from tests.unit.pipelines.memory import MemoryFiles
 

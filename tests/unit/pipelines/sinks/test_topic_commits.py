@@ -22,6 +22,13 @@ from josefine_spark.write import state as sink_state
 from josefine_spark.write.state import Batch as Numbered
 from josefine_spark.write.state import Phase, SinkState, attempt_id
 from pipelines.base.errors import Place, RunError
+from pipelines.exactly_once.checkpoint_start import (
+    Checkpoint,
+    Recorded,
+    Start,
+    Unreadable,
+    reconcile,
+)
 from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
@@ -33,7 +40,6 @@ from pipelines.exactly_once.offset_chain import (
     decide,
 )
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
-from pipelines.exactly_once.reconcile import Checkpoint, Recorded, Start, Unreadable, reconcile
 from pipelines.model.topic import SinkTopic
 from pipelines.sinks.delta_commits import Link, StoppedError
 from pipelines.sinks.topic_commits import TopicChain

@@ -1,7 +1,7 @@
 """The controller in long random lives of a cluster, each replayed by its seed.
 
-`run(seed)` is the one line that replays a failure. Hand-made mutants of controller, elections,
-reassignment and apply are what tells whether these lives are any good.
+`history_of(seed)` is the one line that replays a failure. Hand-made mutants of controller,
+elections, reassignment and apply are what tells whether these lives are any good.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ CHANCES: tuple[tuple[Callable[[Life], None], int], ...] = (
 )
 
 
-def run(seed: int, steps: int = STEPS) -> World:
+def history_of(seed: int, steps: int = STEPS) -> World:
     """One life, and the quiet at its end."""
     world = World(seed)
     life = Life(world)
@@ -272,11 +272,11 @@ def come_to_rest(world: World) -> None:
 @pytest.mark.parametrize("seed", [*SEEDS, *REGRESSIONS])
 def test_cluster_keeps_its_rules_through_a_random_life(seed: int) -> None:
     """Checklist rows 14, 15, 36 and 37."""
-    run(seed)
+    history_of(seed)
 
 
 def test_lives_are_busy_enough_to_mean_something() -> None:
-    worlds = [run(seed) for seed in range(1_000, 1_005)]
+    worlds = [history_of(seed) for seed in range(1_000, 1_005)]
 
     assert min(world.decisions for world in worlds) > 20
     assert sum(len(records) for world in worlds for records in world.confirmed.values()) > 30

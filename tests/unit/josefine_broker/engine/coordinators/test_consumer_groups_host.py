@@ -17,6 +17,7 @@ from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
 from josefine_broker.engine.metadata.image import GROUP_VERSION, OFFSETS_TOPIC, FeatureRange
 from josefine_broker.wire import apis
 from josefine_broker.wire.entities import list_groups
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api import group_clients as classic
 from tests.unit.josefine_broker.api.consumer_clients import (
     beat,
@@ -47,10 +48,7 @@ NONE = ErrorCode.none
 SESSION_MS = 9_000
 
 
-@pytest.fixture
-def world() -> World:
-    """The topic `orders` has three partitions."""
-    return group_world(consumer_session_timeout_ms=SESSION_MS)
+world = fixture_of(lambda: group_world(consumer_session_timeout_ms=SESSION_MS))
 
 
 def test_a_member_joins_and_is_told_what_it_has_and_how_often_to_be_heard(world: World) -> None:

@@ -12,6 +12,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.consumer_protocol import decode_assignment, encode_assignment
 from josefine_broker.compose.settings import group_settings
 from josefine_broker.config.broker_config import BrokerConfig
+from tests.support.fixtures import fixture_of
 from tests.unit.josefine_broker.api import group_clients as classic
 from tests.unit.josefine_broker.api.consumer_clients import beat, commit, described, parts
 from tests.unit.josefine_broker.api.group_clients import committed, group_world, newcomer, said
@@ -26,10 +27,7 @@ SESSION_MS = 9_000
 AGAIN = ErrorCode.coordinator_load_in_progress
 
 
-@pytest.fixture
-def world() -> World:
-    """The topic `orders` has three partitions."""
-    return group_world(upgrades_classic=True)
+world = fixture_of(lambda: group_world(upgrades_classic=True))
 
 
 def leader(world: World, assignment: bytes = ALL) -> Any:

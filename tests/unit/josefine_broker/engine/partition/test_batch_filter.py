@@ -170,7 +170,7 @@ class Log:
             assert (ours and ours.marks[-1][:3]) == (theirs and theirs.marks[-1][:3])
 
 
-def run(seed: int) -> Log:
+def log_of(seed: int) -> Log:
     """A log's life: appends and passes in any order, time going on."""
     rng = Random(seed)
     log = Log(rng)
@@ -187,7 +187,7 @@ def run(seed: int) -> Log:
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32))
 def test_any_passes_leave_the_last_value_of_each_key(seed: int) -> None:
-    run(seed)
+    log_of(seed)
 
 
 def batch_of(*records: Record, base_offset: int = 0, **options: int) -> Batch:

@@ -309,7 +309,7 @@ class World:
             self.now_ms += RETENTION_MS
 
 
-def run(seed: int) -> World:
+def world_of(seed: int) -> World:
     world = World(seed)
     for _ in range(world.rng.randint(5, 50)):
         world.step()
@@ -320,7 +320,7 @@ def run(seed: int) -> World:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_readers_see_what_was_committed_whatever_is_cleaned(seed: int) -> None:
-    run(seed)
+    world_of(seed)
 
 
 def batch_of(*records: Record, base_offset: int, producer_id: int = 1) -> Batch:
@@ -397,7 +397,7 @@ def header_of(world: World, offset: int) -> BatchHeader | None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32))
 def test_markers_go_in_the_end_unless_something_of_their_transaction_stays(seed: int) -> None:
-    world = run(seed)
+    world = world_of(seed)
     world.settle()
 
     there = {header.base_offset for header, _ in world.leader.batches}

@@ -188,11 +188,11 @@ def test_partition_forgotten_and_followed_again_is_named_not_forgotten() -> None
 
 def test_session_epochs_wrap_past_zero() -> None:
     fetcher = opened(A)
-    fetcher._session_epoch = 2**31 - 1
+    fetcher._session.epoch = 2**31 - 1
 
     fetcher.request(0, 7)
 
-    assert fetcher._session_epoch == 1
+    assert fetcher._session.epoch == 1
 
 
 def test_partition_is_copied_from_one_leader_only() -> None:

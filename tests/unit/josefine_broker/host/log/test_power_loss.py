@@ -1,6 +1,6 @@
 """The log through power cuts, kills and clean restarts in random order, against a model.
 
-A failure prints the seed: `run(seed)` replays it.
+A failure prints the seed: `check_seed(seed)` replays it.
 """
 
 from random import Random
@@ -119,7 +119,7 @@ class World:
         assert log.verify().problems == ()
 
 
-def run(seed: int, flush_messages: int | None = None) -> None:
+def check_seed(seed: int, flush_messages: int | None = None) -> None:
     rng = Random(seed)
     world = World(rng, flush_messages)
     for _ in range(60):
@@ -133,20 +133,20 @@ def run(seed: int, flush_messages: int | None = None) -> None:
 @given(seed=st.integers(0, 2**32))
 def test_power_loss_with_flush_messages_1_loses_nothing_acknowledged(seed: int) -> None:
     """Checklist row 30."""
-    run(seed, flush_messages=1)
+    check_seed(seed, flush_messages=1)
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_power_loss_keeps_what_was_flushed_and_a_whole_prefix_of_the_rest(seed: int) -> None:
     """Checklist rows 30 and 33."""
-    run(seed)
+    check_seed(seed)
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_seed_that_failed_once(seed: int) -> None:
-    run(seed)
-    run(seed, flush_messages=1)
+    check_seed(seed)
+    check_seed(seed, flush_messages=1)
 
 
 def test_power_loss_never_makes_the_synced_mark_say_too_much(
@@ -155,8 +155,8 @@ def test_power_loss_never_makes_the_synced_mark_say_too_much(
     """It would lock a sound log out. The file that it is in is begun anew all the time here."""
     monkeypatch.setattr(synced_mark, "ENTRIES_MAX", 2)
     for seed in range(150):
-        run(seed)
-        run(seed, flush_messages=1)
+        check_seed(seed)
+        check_seed(seed, flush_messages=1)
 
 
 def test_memory_files_lose_unsynced_writes() -> None:

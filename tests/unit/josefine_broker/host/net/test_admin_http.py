@@ -223,7 +223,7 @@ def test_what_is_no_http_is_one_line_without_what_was_sent_and_a_bug_has_its_tra
     assert caplog.text.count("malformed admin request") == 1
     (of_ours,) = [record.exc_info for record in caplog.records if record.exc_info]
     assert isinstance(of_ours[1], RuntimeError)
-    assert metrics.connections.closed_malformed == 3
+    assert metrics.connections.closed.malformed == 3
 
 
 def test_a_guesser_of_passwords_waits_is_counted_and_told_once(

@@ -155,7 +155,7 @@ def test_refused_one_is_told_late_and_hung_up_on_and_what_it_sent_behind_is_not_
             assert asyncio.get_running_loop().time() - began > 0.19
             assert await asking.is_hung_up_on()
             assert seen == []
-            assert served.metrics.connections.closed_authentication == 1
+            assert served.metrics.connections.closed.authentication == 1
 
     asyncio.run(scenario())
 
@@ -278,7 +278,7 @@ def test_stranger_has_a_deadline() -> None:
             assert await silent.is_hung_up_on()
             assert await begun.is_hung_up_on()
             await until(
-                lambda: served.metrics.connections.closed_authentication == 2, "both are counted"
+                lambda: served.metrics.connections.closed.authentication == 2, "both are counted"
             )
 
     asyncio.run(scenario())
@@ -292,7 +292,7 @@ def test_large_frame_of_a_stranger_is_not_read(size: int) -> None:
             asking.client.writer.write(struct.pack(">i", size) + b"\x00\x24\x00\x02")
 
             assert await asking.is_hung_up_on()
-            assert served.metrics.connections.closed_malformed == 1
+            assert served.metrics.connections.closed.malformed == 1
 
     asyncio.run(scenario())
 
@@ -375,7 +375,7 @@ def test_session_is_told_and_lasts_for_who_proves_again() -> None:
                 assert await said(asking)
                 rounds += 1
 
-            assert (counts.reauthentications, counts.closed_session) == (rounds - 1, 0)
+            assert (counts.reauthentications, counts.closed.session) == (rounds - 1, 0)
             assert set(seen) == {"User:alice"}
 
     asyncio.run(scenario())
@@ -395,7 +395,7 @@ def test_next_request_behind_the_end_of_a_session_is_not_served_but_a_proof_is()
             assert (await late.handshake()).error_code is ErrorCode.none
             assert (await late.token(SECRET)).error_code is ErrorCode.none
             assert await said(late)
-            assert served.metrics.connections.closed_session == 1
+            assert served.metrics.connections.closed.session == 1
             assert set(seen) <= {"User:alice"}
 
     asyncio.run(scenario())
@@ -417,7 +417,7 @@ def test_what_was_begun_in_a_session_is_answered_behind_its_end() -> None:
             await until(lambda: gate._is_over, "the end of the session")
             asking.client.ask(9)
             counts = served.metrics.connections
-            await until(lambda: counts.closed_session, "it is noticed")
+            await until(lambda: counts.closed.session, "it is noticed")
             held.complete(groups_answer("late"))
 
             await asyncio.wait_for(asking.client.frame(), TIMEOUT_S)

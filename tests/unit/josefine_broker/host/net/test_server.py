@@ -79,7 +79,7 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
             server.server.close_idle(now_ms + 4_000)
             assert await idle.closed()
             assert await half.closed()
-            assert server.metrics.connections.closed_idle == 2
+            assert server.metrics.connections.closed.idle == 2
             server.release("hold")
             assert await waiting.answer() == (1, "hold")
 

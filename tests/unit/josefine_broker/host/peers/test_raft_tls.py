@@ -105,7 +105,7 @@ class End:
         return str(caught.value).removeprefix(f"{other.address}: ")
 
 
-def run(scenario: Coroutine[object, object, None]) -> None:
+def within_limit(scenario: Coroutine[object, object, None]) -> None:
     uvloop.run(asyncio.wait_for(scenario, TIMEOUT_S))
 
 
@@ -147,7 +147,7 @@ def test_brokers_with_certificates_of_their_authority_hear_each_other(world: Wor
             assert two.got == sent
             assert (one.failed, two.failed) == (0, 0)
 
-    run(scenario())
+    within_limit(scenario())
 
 
 @pytest.mark.parametrize("who", ["plaintext", "no certificate", "foreign", "another name"])
@@ -171,7 +171,7 @@ def test_nothing_of_a_stranger_is_read(
             assert one.transport.stats.silent == 0
 
     with caplog.at_level(logging.WARNING):
-        run(scenario())
+        within_limit(scenario())
     said = [each for each in caplog.records if each.message == "raft TLS refused"]
     (line,) = said
     assert (
@@ -226,7 +226,7 @@ def test_dialling_broker_believes_no_other_authority_and_no_other_name(world: Wo
             assert await two.trouble(one)  # one has not this name in its list either
             assert (one.greeted, two.greeted) == ([], [])
 
-    run(scenario())
+    within_limit(scenario())
 
 
 def test_tls_on_one_side_only_is_said_on_both(
@@ -240,7 +240,7 @@ def test_tls_on_one_side_only_is_said_on_both(
             assert secure.failed == 2
 
     with caplog.at_level(logging.WARNING):
-        run(scenario())
+        within_limit(scenario())
     (by_plain,) = [each for each in caplog.records if each.message == "raft peer not accepted"]
     assert "the peer speaks TLS" in vars(by_plain)["reason"]
 

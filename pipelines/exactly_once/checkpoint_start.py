@@ -1,9 +1,16 @@
-"""Reconciliation of a sink's checkpoint with its table, before any query runs. Pure.
+"""Start of a sink from its checkpoint and its table, before any query runs. Pure.
 
-Spark alone would follow the checkpoint, and without one start again. Here both sides must agree (or
-one be absent); otherwise a person decides which one to trust. They agree when the table's end is
-the end of the last committed or of the last planned batch: Spark replays a planned batch, and
-`offset_chain.decide` skips it when the table has it.
+Spark alone would follow the checkpoint, and without one start again: rows would be written twice.
+Here both sides must agree, or one be absent; otherwise a person decides which one to trust.
+
+- Lost or new checkpoint: the sink starts at the end offsets of its table's last commit.
+- No commit of this sink in the table either: it starts by the source's `start`.
+- A sink with a state cannot start without its checkpoint: `state_chain`.
+- Both there: they agree when the table's end is the end of the last committed or of the last
+  planned batch. Spark replays a planned batch, and `offset_chain.decide` skips it when the table
+  has it.
+
+`run/settle_start.py` reads both sides and executes what is decided here.
 """
 
 from __future__ import annotations
@@ -138,6 +145,7 @@ def _forgetting(tip: Tip, checkpoint: Checkpoint | None) -> Tip:
     ends = {
         partition: end for partition, end in tip.reached.ends.items() if partition in known.ends
     }
+    # The checkpoint's topic ids, too: a topic that it has under another id is another topic.
     kept = TopicOffsets(ends=ends, topic_ids=known.topic_ids)
     return Tip(reached=kept, txn_version=tip.txn_version)
 
@@ -166,6 +174,7 @@ def _reading(
 def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Verdict | None:
     if isinstance(tip, Unreadable):
         return Verdict.TABLE_UNREADABLE
+    # A folder without a planned batch is as good as none: the table alone decides.
     if checkpoint is None or (checkpoint.planned is None and not checkpoint.damaged):
         return None
     if checkpoint.damaged:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from josefine_spark.base.topic_offsets import TopicOffsets, nested
-from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
-from pipelines.exactly_once.reconcile import (
+from pipelines.exactly_once.checkpoint_start import (
     Checkpoint,
     Recorded,
     Start,
@@ -18,6 +17,7 @@ from pipelines.exactly_once.reconcile import (
     leaves_out,
     reconcile,
 )
+from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
 
 A, B = ("t", 0), ("t", 1)
 
