@@ -18,9 +18,9 @@ JUDGED_BY = "judged_by"
 _METHOD = 1
 """Raise it when a code change accepts other values as good in every format."""
 _AS_SENT = {Format.JSON, Format.CSV, Format.DEBEZIUM}
-"""Formats that refuse values which Spark would change (`formats/json_contract.py`). A commit of a
-version before that took some of them for good, so its digest must differ: else a replay would add
-their rows once more."""
+"""Formats that refuse values which Spark would change (`formats/json_contract.py`), and take those
+with a byte order mark. A commit of a version before that took some of the former for good, so its
+digest must differ: else a replay would add their rows once more. Nor did it take the latter."""
 
 
 def judgement(plan: SourcePlan) -> str:
@@ -63,7 +63,7 @@ def _of_decode(how: Decode | None) -> list[Any] | None:
     if how.format is Format.JSON and how.framed:
         said += ["framed"]
     if how.format in _AS_SENT:
-        said += ["values as sent"]
+        said += ["values as sent", "byte order marks"]
     if how.format is Format.PROTOBUF:
         said += [hashlib.sha256(how.descriptors).hexdigest(), how.message, how.framed]
     return said

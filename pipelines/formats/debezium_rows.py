@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.debezium.envelope import DELETE, DELETED, OPERATIONS, ROW, TRUNCATE
 from pipelines.formats.json import MISFIT, JsonValues, misfit
+from pipelines.formats.text_encoding import without_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -45,7 +46,7 @@ class EnvelopeInJson:
         from pyspark.sql import functions as F  # noqa: N812
         from pyspark.sql.types import StructType
 
-        said, text = self._inner.reason(data, parsed), data.cast("string")
+        said, text = self._inner.reason(data, parsed), without_mark(data).cast("string")
         envelope = F.coalesce(F.get_json_object(text, "$.payload"), text)
         wrong = []
         for field in self._fields:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.formats.json_contract import reasons
+from pipelines.formats.text_encoding import why_not_utf_8, without_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -41,7 +42,7 @@ class JsonValues:
         from pyspark.sql.types import StringType, StructType
 
         wide = StructType([*self._schema.fields]).add(BAD_TEXT, StringType())
-        return F.from_json(data.cast("string"), wide, _STRICT)
+        return F.from_json(without_mark(data).cast("string"), wide, _STRICT)
 
     def of_object(self, found: Column) -> Column:
         """The parse result of a good value, made from its decoded object; null for null."""
@@ -55,6 +56,7 @@ class JsonValues:
     def is_good(self, data: Column, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
+        data = without_mark(data)
         text = data.cast("string")
         # The parser stops at the object's end. If the first closing brace is the last byte, that is
         # also the text's end; else (nested objects, trailing text) the slower check decides. By
@@ -79,7 +81,7 @@ class JsonValues:
     def reason(self, data: Column, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
-        text = data.cast("string")
+        text = without_mark(data).cast("string")
         wrong = [misfit(text, field) for field in self._schema.fields]
         twice = _given_twice(text, self._schema.names)
         wrong += [twice, *reasons(text, self._schema, strict=self._strict)]
@@ -88,8 +90,9 @@ class JsonValues:
         # second one refuses a key that is given twice, too, which is JSON.
         is_json = F.try_parse_json(text).isNotNull() | twice.isNotNull()
         is_json = _is_whole(text) & is_json
+        other = why_not_utf_8(data)
         return (
-            F.when(~F.is_valid_utf8(data), "not UTF-8 text")
+            F.when(other.isNotNull(), other)
             .when(~is_json, "not JSON")
             .when(F.json_object_keys(text).isNull(), "JSON, but not an object")
             .otherwise(F.concat(F.lit(MISFIT), misfits))

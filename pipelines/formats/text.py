@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from pipelines.formats.json import BAD_TEXT
 from pipelines.formats.json_contract import is_infinite, is_no_date, is_no_time
+from pipelines.formats.text_encoding import NOT_UTF_8, why_not_utf_8, without_mark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
-
-NOT_TEXT = "not UTF-8 text"
 
 
 class TextValues:
@@ -38,7 +37,7 @@ class TextValues:
     def reason(self, data: Column, parsed: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812
 
-        return F.lit(NOT_TEXT)
+        return F.lit(NOT_UTF_8)
 
 
 class CsvValues:
@@ -97,8 +96,9 @@ class CsvValues:
         other_count = self._parse(data, texts).getField(BAD_TEXT).isNotNull()
         fields = f"{len(texts)} field{'' if len(texts) == 1 else 's'}"
         listed = F.concat_ws(", ", *misfits)
+        other = why_not_utf_8(data)
         return (
-            F.when(~F.is_valid_utf8(data), NOT_TEXT)
+            F.when(other.isNotNull(), other)
             .when(_is_open(data), "a quote is not closed")
             .when(other_count | self._is_empty(data), f"not a line of {fields}")
             .otherwise(F.concat(F.lit("does not fit the schema: "), listed))
@@ -148,10 +148,10 @@ than it means."""
 
 
 def _line(data: Column) -> Column:
-    """The text without its final line break, if any."""
+    """The text without a byte order mark and its final line break, if any."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.regexp_replace(data.cast("string"), r"\r?\n\z", "")
+    return F.regexp_replace(without_mark(data).cast("string"), r"\r?\n\z", "")
 
 
 def _is_open(data: Column) -> Column:
