@@ -17,6 +17,7 @@ from pipelines.formats.json_elements import ElementValues
 from pipelines.formats.protobuf import ProtobufValues
 from pipelines.formats.python_values import OWN
 from pipelines.formats.text import CsvValues, TextValues
+from pipelines.formats.variant import VariantValues, shape_of
 from pipelines.model.pipeline import Decode, Format, OnError, Placed, Source
 from pipelines.spark.errors import complaint, refusal
 
@@ -70,11 +71,17 @@ def _values(how: Decode, *, offline: bool) -> Values:
             skips = how.skips_other_types
             return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
-            json: Values = JsonValues(_schema(how.schema), strict=how.strict)
+            columns = _schema(how.schema)
+            json = _with_variant(JsonValues(columns, strict=how.strict), columns)
             json = ElementValues(json) if how.explodes else json
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
             return _changes(how, registry)
+
+
+def _with_variant(json: Values, columns: StructType) -> Values:
+    shape = shape_of(columns)
+    return json if shape is None else VariantValues(json, shape)
 
 
 def _changes(how: Decode, registry: str | None) -> Values:
@@ -84,7 +91,7 @@ def _changes(how: Decode, registry: str | None) -> Values:
         names = [each.name for each in parse_record(how.avro).fields]
         return DebeziumValues(AvroValues(how.avro, registry), names)
     wide = _schema(replace(how.schema, text=wide_of(how.row)))
-    json = EnvelopeInJson(wide, strict=how.strict)
+    json = _with_variant(EnvelopeInJson(wide, strict=how.strict), wide)
     names = [name for name in wide.names if name != "payload"]
     return DebeziumValues(FramedValues(json) if how.framed else json, names)
 

@@ -69,3 +69,31 @@ def test_a_byte_order_mark_before_csv_is_removed(decoded):
 
     assert good == {0: '{"s":"a \\"b\\"","n":2}'}
     assert bad == {1: f"UTF-16 {WIDE}", 2: "not a line of 2 fields"}
+
+
+def test_a_key_given_twice_in_a_variant_is_a_bad_record_and_the_others_are_read(decoded):
+    values = [
+        b'{"v": {"a": 1}, "w": {"a": 1, "a": 2}}', b'{"v": {"a": {"b": 1, "b": 2}}}',
+        b'{"v": {"a": 1, "a": 2}', MARK + b'{"v": [{"a": 1, "a": 2}], "n": "x"}', b'{"n": "x"}',
+        b'{"n": 1, "n": 2}',
+    ]  # fmt: skip
+
+    good, bad = decoded('format: json, schema: "v VARIANT, n INT"', values, "to_json(value.v)")
+
+    assert good == {0: '{"a":1}'}
+    assert bad == {
+        1: "does not fit the schema: key v.a.b twice",
+        2: "not JSON",
+        3: "does not fit the schema: key v[].a twice",
+        4: "does not fit the schema: n INT",
+        5: "does not fit the schema: key n twice",
+    }
+
+
+def test_a_key_given_twice_in_a_variant_of_a_row_is_a_bad_change(decoded):
+    values = [b'{"after": {"v": {"a": 1, "a": 2}}, "op": "c"}', b'{"after": {"v": 1}, "op": "c"}']
+
+    good, bad = decoded('format: debezium, schema: "v VARIANT"', values, "to_json(value.row.v)")
+
+    assert good == {1: "1"}
+    assert bad == {0: "does not fit the schema: key after.v.a twice"}
