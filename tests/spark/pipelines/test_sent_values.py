@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
+from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.avro.writer import encoded
 from pipelines.config.validate import read_pipeline
 from pipelines.formats.decode import bad_rows
 from pipelines.transforms import dataframes
 from pipelines.transforms.decoders import reading_of
+from tests.unit.josefine_arrow.formats.debezium.test_envelope import envelope
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -69,6 +75,54 @@ def test_a_byte_order_mark_before_csv_is_removed(decoded):
 
     assert good == {0: '{"s":"a \\"b\\"","n":2}'}
     assert bad == {1: f"UTF-16 {WIDE}", 2: "not a line of 2 fields"}
+
+
+LONGEST = "9" * 38
+NUMBERS = ["18446744073709551615", "-9223372036854775809", LONGEST, f"-{LONGEST}", f"{LONGEST}9"]
+
+
+@pytest.mark.parametrize("strict", ["false", "true"])
+def test_json_integers_beyond_64_bits_are_exact_in_a_decimal_and_in_a_text(decoded, strict):
+    values = [f'{{"d": {n}, "t": {n}}}'.encode() for n in NUMBERS]
+    schema = f'format: json, strict: {strict}, schema: "d DECIMAL(38,0), t STRING"'
+
+    good, bad = decoded(schema, values, "concat(cast(value.d as string), ' ', value.t)")
+
+    assert good == {offset: f"{n} {n}" for offset, n in enumerate(NUMBERS[:4])}
+    assert list(bad) == [4]
+    assert bad[4].startswith("does not fit the schema: d DECIMAL(38,0)")
+
+
+def test_a_json_integer_beyond_its_column_is_bad(decoded):
+    values = [b'{"n": 9223372036854775807}', b'{"n": 9223372036854775808}']
+
+    good, bad = decoded('format: json, schema: "n BIGINT"', values)
+
+    assert good == {0: '{"n":9223372036854775807}'}
+    assert bad == {1: "does not fit the schema: n BIGINT"}
+
+
+def test_mysqls_unsigned_numbers_are_exact_in_avro_and_in_json(decoded):
+    """As Debezium sends BIGINT UNSIGNED with `bigint.unsigned.handling.mode: precise`."""
+    unsigned = [0, 2**63, 2**64 - 1]
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 0}
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": kind}]}
+    wide = envelope(before=["null", row])
+    written = [{"after": {"id": n}, "source": {}, "op": "c"} for n in unsigned]
+    avro = [encoded(parse_record(wide), each) for each in written]
+    in_json = [n.to_bytes(9, "big").lstrip(b"\0") or b"\0" for n in unsigned]
+    in_json = [
+        json.dumps({"after": {"id": base64.b64encode(n).decode()}, "op": "c"}).encode()
+        for n in in_json
+    ]
+
+    of_avro, _ = decoded(f"format: debezium, schema: '{wide}'", avro, "string(value.row.id)")
+    of_json, _ = decoded(
+        'format: debezium, schema: "id STRING"', in_json,
+        "string(cast(conv(hex(unbase64(value.row.id)), 16, 10) as decimal(20,0)))",
+    )  # fmt: skip
+
+    assert of_avro == of_json == {offset: str(n) for offset, n in enumerate(unsigned)}
 
 
 def test_a_key_given_twice_in_a_variant_is_a_bad_record_and_the_others_are_read(decoded):
