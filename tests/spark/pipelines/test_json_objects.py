@@ -98,7 +98,8 @@ def test_columns_are_made_once_for_all_batches_of_a_context(
 def test_plain_json_is_asked_for_where_records_are_decoded(spark: SparkSession) -> None:
     def asked(schema: str, **words: Any) -> dict[str, str]:
         placed = SimpleNamespace(text=schema)
-        how: Any = {"format": Format.JSON, "framed": False, "strict": False, "schema": placed}
+        how: Any = {"format": Format.JSON, "schema": placed}
+        how |= dict.fromkeys(("framed", "strict", "explodes"), False)
         source: Any = SimpleNamespace(decode=SimpleNamespace(**how | words))
         return josefine._objects(source)
 
@@ -106,4 +107,5 @@ def test_plain_json_is_asked_for_where_records_are_decoded(spark: SparkSession) 
 
     assert JosefineDataSource(options).schema().names[-1] == decode.OBJECTS
     assert asked("id INT", strict=True) == asked("id INT", framed=True) == {}
+    assert asked("id INT", explodes=True) == {}
     assert asked("id INT", format=Format.CSV) == asked("ids ARRAY<INT>") == {}
