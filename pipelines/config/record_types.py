@@ -10,12 +10,13 @@ SKIP = "skip"
 
 def record_type(reader: Reader) -> str:
     """The full name of the Avro record that is read; "" if the schema declares only that one."""
-    return reader.text("type") or ""
+    return (reader.text("type") or "") if names_types(reader) else ""
 
 
 def names_types(reader: Reader) -> bool:
-    """Whether records count by the name of their type."""
-    return reader.has("type") or reader.has("other_types")
+    """Whether records count by the name of their type; keys never do."""
+    is_value = reader.section == "decode value"
+    return is_value and (reader.has("type") or reader.has("other_types"))
 
 
 def skips_other_types(reader: Reader, said: str, avro: str) -> bool:

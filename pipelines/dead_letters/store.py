@@ -28,7 +28,8 @@ class DeltaLetters:
     ) -> DataFrame:
         """An anti join with the source's dead letters in the table."""
         table = self._spark.read.format("delta").load(chain.path)
-        there = table.where(table["source"] == source).select("topic", "partition", "offset")
+        there = table.where(table["source"] == source)
+        there = there.select("topic", "partition", "offset", "value")
         found: DataFrame = letters(below, there)
         return found
 

@@ -116,7 +116,7 @@ def arrow_of(kind: Type) -> pa.DataType:
     if kind.kind == "union":
         return arrow_of(one_branch(kind, ""))
     if kind.logical == "decimal":
-        return pa.decimal128(kind.precision, kind.scale)
+        return pa.decimal128(kind.digits, kind.scale)
     if kind.kind == "record":
         return pa.struct([(each.name, arrow_of(each.type)) for each in kind.fields])
     if kind.items is not None:

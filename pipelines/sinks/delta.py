@@ -16,7 +16,6 @@ from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
-from pipelines.exactly_once.reconcile import Unreadable
 from pipelines.exactly_once.state_chain import STATE
 from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due

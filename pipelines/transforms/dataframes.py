@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from josefine_spark.base.topic_offsets import ByPartition
@@ -263,7 +265,13 @@ def dead_letters(
         below |= at & (F.col("offset") < offset)
     if there is None:
         return found.where(~below) if skip_below else found
-    missing = found.where(below).join(there, ["topic", "partition", "offset"], "left_anti")
+    place = ["topic", "partition", "offset"]
+    if plan.source.decode is not None and plan.source.decode.explodes:
+        # A record has a dead letter for each bad element, whose value is that element.
+        place.append("value")
+    found, there = found.alias("found"), there.alias("there")
+    same = [F.col(f"found.{name}").eqNullSafe(F.col(f"there.{name}")) for name in place]
+    missing = found.where(below).join(there, reduce(and_, same), "left_anti")
     return found.where(~below).unionByName(missing)
 
 

@@ -180,6 +180,6 @@ def _micros(value: int, path: str) -> int:
 
 def _decimal(value: bytes, reader: Type, path: str) -> Decimal:
     unscaled = int.from_bytes(value, "big", signed=True)
-    if abs(unscaled) >= 10**reader.precision:
-        raise AvroError(f"{subject(path)}: more than {reader.precision} digits")
+    if abs(unscaled) >= 10**reader.digits:
+        raise AvroError(f"{subject(path)}: more than {reader.digits} digits")
     return Decimal(unscaled).scaleb(-reader.scale, _EXACT)

@@ -14,6 +14,8 @@ from typing import Any
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 DEPTH_MAX = 32
 """Maximum nesting of types."""
+DIGITS_MAX = 38
+"""The digits of SQL's longest DECIMAL."""
 
 
 class SchemaError(ValueError):
@@ -47,6 +49,12 @@ class Type:
     logical: str = ""
     precision: int = 0
     scale: int = 0
+
+    @property
+    def digits(self) -> int:
+        """The digits of a decimal's column. Connect declares 64 where it does not know how many
+        there are, as of MySQL's BIGINT UNSIGNED."""
+        return min(self.precision, DIGITS_MAX)
 
 
 def parse(text: str, referenced: Sequence[tuple[str, str]] = ()) -> Type:
@@ -203,7 +211,9 @@ def _with_logical(kind: Type, said: dict[str, Any]) -> Type:
         return kind
     precision, scale = said.get("precision", 0), said.get("scale", 0)
     if logical == "decimal" and not (
-        isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= 38
+        isinstance(precision, int)
+        and isinstance(scale, int)
+        and 0 <= scale <= min(precision, DIGITS_MAX)
     ):
         return kind
     if logical == "decimal" and precision == 0:
@@ -259,7 +269,7 @@ def sql_of(kind: Type, path: str = "") -> str:
     if kind.kind == "union":
         return sql_of(one_branch(kind, path), path)
     if kind.logical == "decimal":
-        return f"DECIMAL({kind.precision},{kind.scale})"
+        return f"DECIMAL({kind.digits},{kind.scale})"
     if kind.logical in _SQL_LOGICAL:
         return _SQL_LOGICAL[kind.logical]
     if kind.kind in _SQL:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
 from josefine_arrow.formats.avro.schema import Field, Type, bare
 
+_EXACT = Context(prec=100)
+"""Python's own has 28 digits, and a DECIMAL up to 38."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -133,7 +135,7 @@ def _bytes(kind: Type, value: Any, path: str) -> bytes:
 
 
 def _decimal(kind: Type, value: Any, path: str) -> bytes:
-    unscaled = Decimal(str(value)).scaleb(kind.scale)
+    unscaled = Decimal(str(value)).scaleb(kind.scale, _EXACT)
     whole = int(unscaled)
     if whole != unscaled:
         raise _unfit(kind, value, path)

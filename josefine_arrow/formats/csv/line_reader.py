@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from josefine_arrow.formats.byte_order_mark import without_mark
 from josefine_arrow.formats.json.grammar import Number
 from josefine_arrow.formats.json.options import JsonOptions
 from josefine_arrow.formats.json.value_reader import (
-    BYTE_ORDER_MARK,
     MISFIT,
     MisfitError,
     not_utf8,
@@ -40,7 +40,7 @@ class LineReader:
     def read(self, data: bytes) -> tuple[dict[str, Any] | None, str | None]:
         """(values by column, None), or (None, the reason)."""
         try:
-            text = _BREAK.sub("", str(data.removeprefix(BYTE_ORDER_MARK), "utf-8"))
+            text = _BREAK.sub("", str(without_mark(data), "utf-8"))
         except UnicodeDecodeError:
             return None, not_utf8(data)
         if text.count('"') % 2:

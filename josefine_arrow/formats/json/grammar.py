@@ -62,16 +62,16 @@ def parse_raw(text: str, kind: pa.DataType) -> Any:
 
 
 def repeated_key(value: Any) -> str | None:
-    """A key that some object of this value has twice, at any depth."""
-    pending = [value]
+    """A key that some object of this value has twice, at any depth, with the path to it: `.a[].k`."""
+    pending = [("", value)]
     while pending:
-        each = pending.pop()
+        path, each = pending.pop()
         if isinstance(each, Repeated):
-            return each.keys_twice[0]
+            return f"{path}.{each.keys_twice[0]}"
         if isinstance(each, dict):
-            pending.extend(each.values())
+            pending.extend((f"{path}.{key}", below) for key, below in each.items())
         elif isinstance(each, list):
-            pending.extend(each)
+            pending.extend((f"{path}[]", below) for below in each)
     return None
 
 

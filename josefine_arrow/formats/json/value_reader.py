@@ -19,6 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from josefine_arrow.formats.byte_order_mark import reason as other_encoding
+from josefine_arrow.formats.byte_order_mark import without_mark
 from josefine_arrow.formats.json.grammar import (
     JsonError,
     Number,
@@ -48,8 +50,6 @@ _TWICE, _ASTRAY = "twice", "in another letter case"
 """What can be wrong with a key."""
 _HALF_PAIR = "has half a surrogate pair"
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,9})?")
 _UNIT = {EPOCH_SECONDS: 1_000_000, EPOCH_MILLIS: 1_000}
@@ -78,7 +78,7 @@ class ObjectReader:
     def read(self, data: bytes) -> tuple[dict[str, Any] | None, str | None]:
         """(object, None), or (None, the reason)."""
         try:
-            text = str(data.removeprefix(BYTE_ORDER_MARK), "utf-8")
+            text = str(without_mark(data), "utf-8")
             value = parse(text)
             if not isinstance(value, dict):
                 return None, NO_OBJECT
@@ -111,9 +111,7 @@ class _NeedsTextError(Exception):
 
 def not_utf8(data: bytes) -> str:
     """The reason of bytes that are not UTF-8."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return f"{NOT_UTF8}, but UTF-16"
-    return NOT_UTF8
+    return other_encoding(data) or NOT_UTF8
 
 
 def reader_of(kind: pa.DataType, options: JsonOptions) -> Read:
@@ -401,7 +399,7 @@ def _check_json(value: Any, kind: pa.DataType, path: str = "") -> None:
     if is_json(kind):
         twice = repeated_key(value)
         if twice is not None:
-            raise MisfitError((f"{path}.{twice}", _TWICE))
+            raise MisfitError((f"{path}{twice}", _TWICE))
         wrong = _changed(value)
         if wrong is not None:
             raise MisfitError((path, f"VARIANT {wrong}"))

@@ -103,8 +103,9 @@ def test_columns_are_made_once_for_all_batches_of_a_context(
 def test_json_is_asked_for_where_records_are_decoded(spark: SparkSession) -> None:
     def asked(schema: str, **words: Any) -> dict[str, str]:
         placed = SimpleNamespace(text=schema)
-        how: Any = {"format": Format.JSON, "framed": False, "strict": False, "accept": ()}
-        source: Any = SimpleNamespace(decode=SimpleNamespace(schema=placed, **how | words))
+        how: Any = {"format": Format.JSON, "schema": placed, "accept": ()}
+        how |= dict.fromkeys(("framed", "strict", "explodes"), False)
+        source: Any = SimpleNamespace(decode=SimpleNamespace(**how | words))
         return josefine._objects(source)
 
     options = {"bootstrapServers": "127.0.0.1:9092", "subscribe": "t"}
@@ -115,3 +116,4 @@ def test_json_is_asked_for_where_records_are_decoded(spark: SparkSession) -> Non
     assert (options["jsonStrict"], options["jsonAccept"]) == ("true", "epoch_seconds")
     assert asked("id INT", framed=True) == asked("id INT", format=Format.CSV) == {}
     assert asked("v VARIANT") == {}
+    assert asked("id INT", explodes=True) == {}

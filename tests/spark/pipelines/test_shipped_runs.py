@@ -19,7 +19,7 @@ from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SHIPPED = ("flights", "positions", "cdc", "big_orders", "currencies")
+SHIPPED = ("flights", "positions", "cdc", "big_orders", "currencies", "readings")
 
 
 class World:

@@ -300,3 +300,12 @@ def test_a_check_sends_no_dead_letters_of_exploded_records():
 
     with pytest.raises(ConfigError, match=r"each record of `raw` makes several rows \(`explode`\)"):
         validate(load(file, "f.yaml", {}))
+
+
+def test_a_key_in_avro_has_no_type_of_several():
+    _, key = decoded(VALUE, f"{{ format: avro, schema: {AVRO} }}")
+
+    assert key is not None
+    assert (key.record_type, key.skips_other_types) == ("", False)
+    with pytest.raises(ConfigError, match="other_types"):
+        pipeline(VALUE, f"{{ format: avro, schema: {AVRO}, other_types: skip }}")

@@ -8,6 +8,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from josefine_arrow.formats.avro.primitives import AvroError
 from josefine_arrow.formats.avro.reader import reader_of
 from josefine_arrow.formats.avro.schema import SchemaError, columns_of, parse, parse_record
 from josefine_arrow.formats.avro.writer import UnfitError, encoded
+from pipelines.formats.avro import arrow_of
 
 
 def record(*fields: Any, **more: Any) -> str:
@@ -403,3 +405,53 @@ def test_a_decimal_of_too_many_digits_is_told() -> None:
 
     with pytest.raises(AvroError, match="field `a`: more than 2 digits"):
         reader_of(kind, kind)(bytes([4]) + struct.pack(">h", 1000))
+
+
+def of_connect(scale: int = 0, **more: Any) -> Any:
+    """Connect's Decimal as its Avro converter writes it, without a known precision."""
+    return logical("bytes", "decimal", precision=64, scale=scale, **more)
+
+
+UNSIGNED_MAX = 2**64 - 1
+LONGEST = 10**38 - 1
+
+
+@pytest.mark.parametrize("value", [0, 2**63, UNSIGNED_MAX, -UNSIGNED_MAX, LONGEST, -LONGEST])
+def test_a_decimal_of_unknown_digits_is_the_longest_decimal_exactly(value: int) -> None:
+    kind = parse_record(record(("a", of_connect())))
+
+    read = reader_of(kind, kind)(encoded(kind, {"a": value}))
+
+    assert columns_of(kind) == "`a` DECIMAL(38,0)"
+    assert pa.array([read], arrow_of(kind)).to_pylist() == [{"a": Decimal(value)}]
+
+
+@pytest.mark.parametrize(
+    ("digits", "value"), [(38, LONGEST + 1), (20, 10**20), (20, -(10**20)), (38, 2**400)]
+)
+def test_a_number_beyond_its_decimal_is_a_bad_record(digits: int, value: int) -> None:
+    writer = parse_record(record(("a", of_connect())))
+    reader = parse_record(record(("a", logical("bytes", "decimal", precision=digits))))
+    data = value.to_bytes(60, "big", signed=True)
+    written = bytes([2 * len(data)]) + data
+
+    with pytest.raises(AvroError) as caught:
+        reader_of(writer, reader)(written)
+
+    assert str(caught.value) == f"field `a`: more than {digits} digits"
+
+
+def test_an_unsigned_number_fits_a_decimal_of_20_digits() -> None:
+    writer = parse_record(record(("a", of_connect())))
+    reader = parse_record(record(("a", logical("bytes", "decimal", precision=20))))
+
+    assert reader_of(writer, reader)(encoded(writer, {"a": UNSIGNED_MAX})) == {"a": UNSIGNED_MAX}
+
+
+def test_a_decimal_of_unknown_digits_and_another_scale_does_not_match() -> None:
+    """It was read as if it had the reader's scale: a hundred times as much."""
+    writer = parse_record(record(("a", of_connect(scale=2))))
+    reader = parse_record(record(("a", logical("bytes", "decimal", precision=38))))
+
+    with pytest.raises(AvroError, match="was written as bytes decimal, not bytes decimal"):
+        reader_of(writer, reader)

@@ -198,12 +198,17 @@ def test_what_does_less_than_in_a_run_is_told_by_its_name():
             "source `raw` is Avro",
         ),
         (
+            "on_error: fail }",
+            "on_error: fail, explode: true }",
+            "source `raw` has an array in each value",
+        ),
+        (
             "type: josefine\n    bootstrap: localhost:9092\n    topics: [orders]",
             "type: file\n    path: /in",
             "source `raw` is of type file",
         ),
     ],
-    ids=["upsert", "deduplicate", "topic", "avro", "file"],
+    ids=["upsert", "deduplicate", "topic", "avro", "explode", "file"],
 )
 def test_a_sink_that_has_no_counterpart_is_left_out_with_the_reason(old, new, why):
     assert old in GOOD

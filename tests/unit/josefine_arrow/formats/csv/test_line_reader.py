@@ -71,4 +71,7 @@ def test_bytes_that_are_no_text_are_said() -> None:
     read = LineReader(KIND, JsonOptions()).read
 
     assert read(b"\xff") == (None, "not UTF-8 text")
-    assert read("1,,,".encode("utf-16")) == (None, "not UTF-8 text, but UTF-16")
+    assert read("1,,,".encode("utf-16")) == (
+        None,
+        "UTF-16 text: it begins with that byte order mark, expected UTF-8",
+    )
