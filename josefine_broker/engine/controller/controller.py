@@ -105,10 +105,12 @@ class Controller:
             broker.broker_id: _Contact(
                 epoch=broker.epoch,
                 heard_at_ms=now_ms,
+                # Unknown yet: a fenced broker needs a heartbeat of its own before it is unfenced.
                 applied_height=-1,
                 wants_shutdown=broker.shutting_down,
             )
             for broker in image.brokers.values()
+            # Fenced ones have no session: their next heartbeat starts one.
             if not broker.fenced
         }
         self._watched = frozenset(self._contacts)
@@ -126,6 +128,7 @@ class Controller:
     def heartbeat(self, beat: Heartbeat, image: MetadataImage, now_ms: int) -> HeartbeatAnswer:
         """Take a broker's heartbeat and return the answer."""
         broker = image.brokers.get(beat.broker_id)
+        # The broker must not act on this answer: its registration may not be applied here yet.
         if self._term is None or broker is None or broker.epoch != beat.broker_epoch:
             return HeartbeatAnswer(known_epoch=False, fenced=True, may_stop=False)
         self._contacts[beat.broker_id] = _Contact(
@@ -134,6 +137,7 @@ class Controller:
             applied_height=beat.applied_height,
             wants_shutdown=beat.wants_shutdown,
         )
+        # Such a heartbeat may change the image; the many others cost no decision.
         if broker.fenced or broker.shutting_down != beat.wants_shutdown:
             self._look_at_ms = now_ms
         return HeartbeatAnswer(
@@ -167,6 +171,7 @@ class Controller:
             return None
         self._look_at_ms = None
         brokers = {key: self._judge(image, each, now_ms) for key, each in image.brokers.items()}
+        # By identity: `_judge` returns the same object when nothing changes.
         changed = [each for key, each in brokers.items() if each is not image.brokers[key]]
         self._watched = frozenset(
             key for key, each in image.brokers.items() if not each.fenced and key in self._contacts
@@ -202,6 +207,8 @@ class Controller:
             fenced, shutting_down = True, broker.shutting_down
         else:
             shutting_down = contact.wants_shutdown
+            # A broker's epoch is the height of its registration: it has then seen that it is
+            # registered.
             is_up_to_date = contact.applied_height >= broker.epoch
             fenced = broker.fenced and (unclean or shutting_down or not is_up_to_date)
         known = broker.fenced, broker.shutting_down, broker.unclean
@@ -228,11 +235,13 @@ class Controller:
     def _partitions(
         self, image: MetadataImage, view: Liveness, now_ms: int
     ) -> tuple[PartitionState, ...]:
+        """States of the partitions that have to change, at most DECISION_PARTITIONS_MAX of them."""
         balances = now_ms >= self._balance_at_ms
         if balances or view != self._view:
             self._steady, self._view = {}, view
         states: list[PartitionState] = []
         for name, topic in image.topics.items():
+            # By identity: a topic that changed is another object in the image.
             if self._steady.get(name) is topic:
                 continue
             found = self._topic_states(topic, view, balances=balances)
@@ -241,6 +250,7 @@ class Controller:
                 self._steady[name] = topic
             if len(states) >= DECISION_PARTITIONS_MAX:
                 return tuple(states[:DECISION_PARTITIONS_MAX])
+        # Only when nothing is left to balance: a bounded decision continues in the next one.
         if balances and not states:
             self._balance_at_ms = now_ms + self.config.imbalance_check_interval_ms
         return tuple(states)
@@ -248,9 +258,12 @@ class Controller:
     def _topic_states(
         self, topic: TopicEntry, view: Liveness, *, balances: bool
     ) -> list[PartitionState]:
+        """The new state of each partition of a topic that has to change; at most one step each."""
         rules = self.rules(topic)
         states = []
         for partition, entry in enumerate(topic.partitions):
+            # In this order: a leader first, then the end of a reassignment, then the preferred
+            # leader.
             after = settle(entry, view, rules)
             if after is entry and (entry.adding or entry.removing):
                 after = complete(entry, view, rules.min_insync_replicas)
@@ -273,6 +286,7 @@ class Controller:
 
 
 def _all_partitions(image: MetadataImage) -> Iterator[PartitionEntry]:
+    """Of all topics, in no particular order."""
     for topic in image.topics.values():
         yield from topic.partitions
 
@@ -289,6 +303,7 @@ def _is_trusted(image: MetadataImage, broker_id: int) -> bool:
 
 
 def _may_stop(image: MetadataImage, broker: BrokerEntry) -> bool:
+    """Whether no partition is left whose ISR has it and a live broker that could lead instead."""
     live = image.live_brokers()
     return broker.shutting_down and not any(
         broker.broker_id in entry.isr and not live.isdisjoint(entry.isr)
@@ -297,6 +312,7 @@ def _may_stop(image: MetadataImage, broker: BrokerEntry) -> bool:
 
 
 def _reason(image: MetadataImage, brokers: list[BrokerEntry], partitions: int) -> str:
+    """For people who read the chain; `apply` ignores it."""
     said = []
     for broker in brokers:
         before = image.brokers[broker.broker_id]

@@ -52,10 +52,13 @@ def join(
     timeout_ms, now_ms = request.session_timeout_ms, ctx.clock.monotonic_ms()
     if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
         raise KafkaError(ErrorCode.invalid_session_timeout)
+    # A newcomer has no id yet. Others keep the session that their id has.
     is_newcomer = request.member_id == NO_MEMBER
     if is_newcomer and not settings.admits_classic:
         give_name_to_classic(ctx, group_id)  # raises: the group has members
     member_id = _new_id(ctx, request) if is_newcomer else request.member_id
+    # KIP-394: the client gets its id before it counts, so one whose answer was lost leaves no
+    # member.
     if is_newcomer and request.takes_id_first and request.instance_id is None:
         consumers.reserve(group_id, member_id, now_ms + timeout_ms)
         return build(JoinAnswer(error=ErrorCode.member_id_required, member_id=member_id))
@@ -72,6 +75,7 @@ def join(
     topics = ctx.image.topics
     is_news = consumers.is_news(group_id, topics)
     after, member = classic.join(before, asked, topics, consumers.settings, is_news=is_news)
+    # Before the session is renewed: a change that cannot be written must not count as a heartbeat.
     _keep(ctx, before, after)
     consumers.beaten(group_id, member_id, topics, now_ms)
     consumers.joined(group_id, member_id)
@@ -90,6 +94,7 @@ def join(
 
 
 def _new_id(ctx: Context, request: Join) -> str:
+    """A member id as Kafka builds it: a readable part, then a random one."""
     named = request.client_id if request.instance_id is None else request.instance_id
     unique = UUID(int=ctx.ports.rng.getrandbits(128), version=4)
     return f"{named[:NAME_CHARS_MAX]}-{unique}"
@@ -105,6 +110,7 @@ def sync(
     try:
         after, assignment = classic.sync(before, member, request.generation, names)
     except KafkaError as error:
+        # The member has to join again: from now on its time for that runs.
         if error.code is ErrorCode.rebalance_in_progress:
             _call(ctx, group_id, member.member_id)
         raise
@@ -138,6 +144,7 @@ def leave(ctx: Context, group_id: str, leaving: Sequence[Identity]) -> list[Erro
     """The result for each identity. Raises KafkaError when nothing could be written."""
     before = after = _there(ctx, group_id)
     codes = []
+    # Each on the result of the one before; all are one write.
     for identity in leaving:
         try:
             after = classic.leave(after, *identity)
@@ -149,6 +156,7 @@ def leave(ctx: Context, group_id: str, leaving: Sequence[Identity]) -> list[Erro
 
 
 def _there(ctx: Context, group_id: str) -> ConsumerGroup:
+    """The group. Raises KafkaError (UNKNOWN_MEMBER_ID): only its members may ask."""
     group = serving(ctx, group_id)
     if group is None:
         raise unknown_member(NO_MEMBER)
@@ -156,11 +164,13 @@ def _there(ctx: Context, group_id: str) -> ConsumerGroup:
 
 
 def _call(ctx: Context, group_id: str, member_id: str) -> None:
+    """Start the member's time limit to join again."""
     now_ms = ctx.clock.monotonic_ms()
     ctx.clients.groups.coordinator.consumers.called(group_id, member_id, now_ms)
 
 
 def _beaten(ctx: Context, group_id: str, member_id: str) -> None:
+    """Renew the member's session."""
     consumers = ctx.clients.groups.coordinator.consumers
     consumers.beaten(group_id, member_id, ctx.image.topics, ctx.clock.monotonic_ms())
 

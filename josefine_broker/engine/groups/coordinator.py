@@ -83,8 +83,11 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
             code = ErrorCode.invalid_session_timeout
+        # Members of the text protocol hold partitions without a generation: the two cannot share a
+        # group.
         elif self.offsets.holders(group_id):
             code = ErrorCode.inconsistent_group_protocol
+        # The coordinator has moved or the group expired: the client must join as a new member.
         elif group is None and request.member_id != NO_MEMBER:
             code = ErrorCode.unknown_member_id
         else:
@@ -108,6 +111,8 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, identity: Identity, generation: int, now_ms: int
     ) -> ErrorCode:
+        """Whether the member still belongs to this generation; REBALANCE_IN_PROGRESS calls it to
+        join."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.unknown_member_id
@@ -151,6 +156,7 @@ class GroupCoordinator:
         return [view for each in self.group_ids if (view := self.view(each)) is not None]
 
     def view(self, group_id: str) -> GroupView | None:
+        """One group as admin clients see it; None: there is no such group."""
         consumer = self.consumers.get(group_id)
         if consumer is not None:
             return view_of_consumer(consumer)
@@ -177,6 +183,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             return None
+        # An id that was given to a client but not used yet counts as a member to come.
         is_empty = group.state is GroupState.EMPTY and not group.reserved
         if not is_empty and not self.settings.upgrades_classic:
             message = f"group {group_id} has members of the classic protocol"
@@ -193,6 +200,7 @@ class GroupCoordinator:
         self._groups[group_id] = group
         for member in group.members.values():
             group.heard(member, now_ms)
+        # After `heard`: all of them had a session in the group before.
         for member_id in gone:
             group.remove(member_id)
         if group.members:
@@ -277,6 +285,7 @@ class GroupCoordinator:
             group = self._groups[group_id] = restored(group_id, self._write_ids, self.counts, each)
             for member in group.members.values():
                 group.heard(member, now_ms)
+            # The group rebalances: members above the limit cannot join again.
             if len(group.members) > self.settings.size_max:  # the limit was lowered
                 rebalancing.prepare(group, self.settings, now_ms)
             self._after(group)
@@ -306,6 +315,7 @@ class GroupCoordinator:
     # Timers and effects.
 
     def wake_at_ms(self) -> int | None:
+        """When `tick` is due; None: nothing waits for the time."""
         while self._wakes and self._armed.get(self._wakes[0][1]) != self._wakes[0][0]:
             heappop(self._wakes)
         times = [self._wakes[0][0]] if self._wakes else []
@@ -313,18 +323,22 @@ class GroupCoordinator:
         return min([*times, *([] if consumers_ms is None else [consumers_ms])], default=None)
 
     def tick(self, now_ms: int) -> None:
+        """Run what is due: lost consumer sessions, and the timers of classic groups."""
         for consumer, gone in self.consumers.late(now_ms):
             self._effects.append(Lost(consumer.group_id, tuple(gone)))
         while self._wakes and self._wakes[0][0] <= now_ms:
             at_ms, group_id = heappop(self._wakes)
+            # Stale: the group was armed earlier or dropped since.
             if self._armed.get(group_id) != at_ms:
                 continue
             del self._armed[group_id]
             group = self._groups[group_id]
             rebalancing.tick(group, self.settings, now_ms)
+            # Later than now: a group that is due again at once must not keep this loop from ending.
             self._after(group, least_ms=now_ms + 1)
 
     def take_effects(self) -> list[Effect]:
+        """The effects since the last call, in the order in which they must be executed."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -333,6 +347,7 @@ class GroupCoordinator:
         each heartbeat, costs nothing: the group is then woken too early once in a while."""
         self._effects += group.effects
         group.effects.clear()
+        # A group that never had a generation and has nothing in the log is only memory.
         is_nothing = group.state is GroupState.EMPTY and not group.generation and not group.writes
         if is_nothing and not group.reserved:
             self._drop(group, ErrorCode.unknown_member_id)
@@ -345,6 +360,7 @@ class GroupCoordinator:
             heappush(self._wakes, (at_ms, group.group_id))
 
     def _drop(self, group: Group, error: ErrorCode) -> None:
+        """Remove the group and answer the requests that wait in it."""
         for member in group.members.values():
             group.answer_error(member, error)
         group.on(GroupEvent.REMOVED)

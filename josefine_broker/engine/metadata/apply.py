@@ -62,6 +62,7 @@ from josefine_broker.engine.metadata.reassignment import check_target, drops_rep
 from josefine_broker.engine.metadata.registration import register, unregister
 
 FIRST_EPOCH = LeaderEpoch(0)
+"""Of a new partition. Kafka's, too: clients compare epochs from 0 on."""
 MIN_INSYNC = "min.insync.replicas"
 
 
@@ -77,6 +78,7 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             return _create_topic(image, change)
         case DeleteTopic(topic_id=topic_id):
             topic = _topic(image, topic_id)
+            # Both indexes change together: by name and by id.
             topics = {name: each for name, each in image.topics.items() if name != topic.name}
             names = {key: name for key, name in image.topic_names.items() if key != topic_id}
             return replace(image, topics=topics, topic_names=names)
@@ -89,6 +91,7 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
         case SetFeatures(levels=levels):
             return _set_features(image, levels, at)
         case AllocateProducerIds(first_id=first_id, count=count):
+            # Two brokers asked at once: one of them gets the block, the other asks again (KIP-730).
             if first_id != image.next_producer_id:
                 raise KafkaError(
                     ErrorCode.coordinator_load_in_progress,
@@ -109,6 +112,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
 
 
 def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At) -> MetadataImage:
+    """Raise or lower levels. Raises KafkaError if another update came first (KIP-584), or if a
+    broker does not support the level."""
     features = dict(image.features)
     for wanted in levels:
         name, previous, level = wanted
@@ -119,6 +124,7 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
             )
         check_level(image.brokers.values(), wanted, features)
         features[name] = level
+    # Level 0 is the absence of the feature.
     features = {name: level for name, level in features.items() if level}
     raised = replace(image, features=features, features_epoch=at.height)
     if raised.keeps_doubts and not image.keeps_doubts:
@@ -130,6 +136,7 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
 
 
 def _check_access(image: MetadataImage) -> None:
+    """Below that level a broker of the older version could not read the block, and would stop."""
     if not image.keeps_access:
         raise KafkaError(
             ErrorCode.unsupported_version,
@@ -138,6 +145,8 @@ def _check_access(image: MetadataImage) -> None:
 
 
 def _alter_credentials(image: MetadataImage, change: AlterCredentials) -> MetadataImage:
+    """Set and remove passwords. Raises KafkaError above the limit, which bounds the image's
+    size."""
     _check_access(image)
     gone = frozenset(change.remove)
     left = {key: each for key, each in image.credentials.items() if key not in gone}
@@ -150,6 +159,8 @@ def _alter_credentials(image: MetadataImage, change: AlterCredentials) -> Metada
 
 
 def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
+    """Add and remove rules; adding a present one changes nothing. Raises KafkaError above the
+    limit."""
     _check_access(image)
     acls = (image.acls | frozenset(change.add)) - frozenset(change.remove)
     if len(acls) > ACLS_MAX:
@@ -158,6 +169,7 @@ def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
 
 
 def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
+    """Set and remove bounds. Raises KafkaError above the limit."""
     if not image.keeps_quotas:
         raise KafkaError(
             ErrorCode.unsupported_version,
@@ -170,6 +182,7 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
             bounds.pop(key, None)
         else:
             bounds[key] = value
+    # An entity without bounds is no entry: equal quotas must give equal images.
     quotas = {entity: bounds for entity, bounds in quotas.items() if bounds}
     if len(quotas) > QUOTAS_MAX:
         raise KafkaError(
@@ -182,6 +195,8 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
 
 
 def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
+    """Apply what the controller decided. Entries that no longer fit are skipped: the controller
+    sees that in the image and decides again."""
     # A deposed controller may still have a decision in flight. Its term differs from the term of
     # the block that carries it, and its view of the brokers is out of date.
     if change.controller_term != at.term:
@@ -192,6 +207,7 @@ def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
     brokers = dict(image.brokers)
     for state in change.brokers:
         known = brokers.get(state.broker_id)
+        # Another epoch is another process of that broker: the decision was about the one before.
         if known is not None and known.epoch == state.epoch:
             brokers[state.broker_id] = replace(
                 known,
@@ -233,6 +249,7 @@ def _doubts_left(entry: PartitionEntry, state: PartitionState) -> tuple[Doubt, .
 def _unclean_epoch(
     image: MetadataImage, entry: PartitionEntry, state: PartitionState
 ) -> LeaderEpoch:
+    """The epoch of the last unclean election: followers may then truncate acknowledged records."""
     is_new = state.leader != NO_LEADER and state.leader_epoch > entry.leader_epoch
     if not image.keeps_doubts or not is_new:
         return entry.unclean_epoch
@@ -241,6 +258,8 @@ def _unclean_epoch(
 
 
 def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> bool:
+    """Whether the partition is as the controller saw it: same partition epoch, and the leader
+    kept or replaced in the next leader epoch."""
     if state.partition_epoch != entry.partition_epoch:
         return False
     if state.leader_epoch == entry.leader_epoch + 1:
@@ -250,6 +269,8 @@ def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: Partition
 
 
 def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
+    """Apply the ISRs that a leader proposes (KIP-497). Raises KafkaError for an earlier process
+    of it."""
     proposer = image.brokers.get(change.broker_id)
     if proposer is None or proposer.epoch != change.broker_epoch:
         raise KafkaError(
@@ -273,6 +294,8 @@ def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
 
 
 def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item: IsrItem) -> bool:
+    """Whether the proposal is of the present leader and epoch, and every new member may be in
+    sync."""
     if (item.leader_epoch, item.partition_epoch) != (entry.leader_epoch, entry.partition_epoch):
         return False
     if entry.leader != broker_id or broker_id not in item.isr:
@@ -291,6 +314,9 @@ def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item:
 
 
 def _reassign(image: MetadataImage, change: ReassignPartitions) -> MetadataImage:
+    """Set the targets of partitions (KIP-455). Partitions whose target is not possible stay as
+    they are."""
+
     def moved(entry: PartitionEntry, item: ReassignItem) -> PartitionEntry:
         try:
             if item.target is not None:
@@ -314,6 +340,7 @@ def _reassign(image: MetadataImage, change: ReassignPartitions) -> MetadataImage
 
 
 def _topic(image: MetadataImage, topic_id: UUID) -> TopicEntry:
+    """The topic by id. Raises KafkaError: the name may meanwhile be another topic's."""
     topic = image.topic_by_id(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic with id {topic_id}")
@@ -321,6 +348,7 @@ def _topic(image: MetadataImage, topic_id: UUID) -> TopicEntry:
 
 
 def _create_topic(image: MetadataImage, change: CreateTopic) -> MetadataImage:
+    """Add a topic. Raises KafkaError for a name or id that exists."""
     if change.name in image.topics or change.topic_id in image.topic_names:
         raise KafkaError(ErrorCode.topic_already_exists, f"topic '{change.name}' already exists")
     topic = TopicEntry(
@@ -334,6 +362,8 @@ def _create_topic(image: MetadataImage, change: CreateTopic) -> MetadataImage:
 
 
 def _create_partitions(image: MetadataImage, change: CreatePartitions) -> MetadataImage:
+    """Append partitions to a topic. Raises KafkaError if their number has changed since the
+    proposal."""
     topic = _topic(image, change.topic_id)
     if len(topic.partitions) != change.first_partition:
         raise KafkaError(
@@ -346,15 +376,19 @@ def _create_partitions(image: MetadataImage, change: CreatePartitions) -> Metada
 
 
 def _compacts(config: Mapping[str, str]) -> bool:
+    """Whether the cleaner may remove records of this topic by key."""
     return "compact" in config.get(CLEANUP_POLICY, "")
 
 
 def _was_compacted(topic: TopicEntry) -> bool:
+    """Whether the log may have holes, of this policy or of an earlier one."""
     config = dict(topic.config)
     return WAS_COMPACTED in config or _compacts(config)
 
 
 def _alter_config(image: MetadataImage, change: AlterTopicConfig) -> MetadataImage:
+    """Change a topic's configuration. That it was compacted is noted for good: its log keeps the
+    holes."""
     topic = _topic(image, change.topic_id)
     config = {name: value for name, value in topic.config if name not in change.remove}
     config.update(change.assign)
@@ -379,6 +413,9 @@ def _without_elr(entry: PartitionEntry) -> PartitionEntry:
 def _new_partitions(
     image: MetadataImage, replicas: Replicas, offline: tuple[int, ...]
 ) -> tuple[PartitionEntry, ...]:
+    """Partitions with their first leaders. The first replica that is not `offline` leads;
+    without any the partition waits for one, with all replicas in sync, because there is no
+    record yet."""
     unknown = {each for ids in replicas for each in ids} - image.brokers.keys()
     if unknown:
         raise KafkaError(ErrorCode.invalid_replica_assignment, f"unknown brokers {sorted(unknown)}")

@@ -55,6 +55,7 @@ CHANGE_VERSIONS = (1, COMPLETENESS_LEVEL)
 
 def encode_change(change: Change, origin: Origin) -> bytes:
     """The Raft payload of a change."""
+    # A change without a row in the table is an error of this code, so KeyError.
     kind = _KIND_OF[type(change)]
     plain = {
         "version": CHANGE_VERSIONS[isinstance(change, RegisterBroker) and change.logs is not None],
@@ -70,6 +71,7 @@ def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
     newer broker."""
     plain = read_json(payload, "metadata change")
     version, name = plain.get("version"), plain.get("kind")
+    # Not skipped: every broker must apply every committed block, or the images differ for good.
     if version not in CHANGE_VERSIONS:
         raise CorruptData(f"metadata change of version {version}, known are {CHANGE_VERSIONS}")
     kind = _KINDS.get(str(name))
@@ -78,11 +80,15 @@ def decode_change(payload: bytes | memoryview) -> tuple[Change, Origin]:
     try:
         broker_id, number = plain["origin"]
         return kind.from_plain(plain["change"]), Origin(broker_id, number)
+    # All that a value of another shape raises below: the payload passed Raft's checksum, so it is
+    # from another program, not damaged on the way.
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptData(f"metadata change {name!r}: {error!r}") from error
 
 
 class _Kind(NamedTuple):
+    """One row of the table: the name in the payload, and the two directions."""
+
     name: str
     change_type: type[Change]
     to_plain: Callable[[Any], dict[str, Any]]
@@ -90,10 +96,12 @@ class _Kind(NamedTuple):
 
 
 def _replicas(plain: list[list[int]]) -> Replicas:
+    """Broker ids of each partition, the preferred replica first."""
     return tuple(tuple(ids) for ids in plain)
 
 
 def _pairs(plain: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    """JSON has no tuples, and values of the image must be hashable."""
     return tuple((name, value) for name, value in plain)
 
 
@@ -106,6 +114,7 @@ def _claims_plain(claims: LogClaims) -> dict[str, Any]:
 
 
 def _claims(p: dict[str, Any]) -> LogClaims:
+    """The reverse of `_claims_plain`."""
     return LogClaims(
         default=Completeness(p["default"]),
         logs={
@@ -118,6 +127,7 @@ def _claims(p: dict[str, Any]) -> LogClaims:
 
 
 def _register_plain(c: RegisterBroker) -> dict[str, Any]:
+    """Without `logs` it is the form of version 1, which older brokers can read."""
     logs = {} if c.logs is None else {"logs": _claims_plain(c.logs)}
     return logs | {
         "broker": c.broker_id,
@@ -134,6 +144,7 @@ def _register_plain(c: RegisterBroker) -> dict[str, Any]:
 
 
 def _register_change(p: dict[str, Any]) -> RegisterBroker:
+    """A key that is missing is an error, except `logs`: version 1 has none."""
     return RegisterBroker(
         broker_id=p["broker"],
         incarnation=p["incarnation"],
@@ -150,6 +161,8 @@ def _register_change(p: dict[str, Any]) -> RegisterBroker:
 
 
 def _decision_plain(c: Decision) -> dict[str, Any]:
+    """Only what differs from the image the controller saw; `reason` is for people who read the
+    chain."""
     return {
         "term": c.controller_term,
         "reason": c.reason,
@@ -159,6 +172,7 @@ def _decision_plain(c: Decision) -> dict[str, Any]:
 
 
 def _decision_change(p: dict[str, Any]) -> Decision:
+    """Positions as in `PartitionState`: the topic's id, four numbers, then lists of brokers."""
     return Decision(
         controller_term=p["term"],
         reason=p["reason"],
@@ -171,11 +185,13 @@ def _decision_change(p: dict[str, Any]) -> Decision:
 
 
 def _alter_isr_plain(c: AlterIsr) -> dict[str, Any]:
+    """By broker epoch: a proposal of an earlier process of that broker does not count."""
     items = [[item.topic_id.hex, *item[1:]] for item in c.items]
     return {"broker": c.broker_id, "epoch": c.broker_epoch, "items": items}
 
 
 def _alter_isr_change(p: dict[str, Any]) -> AlterIsr:
+    """Positions as in `IsrItem`; the last one has the epochs of the brokers that join (KIP-903)."""
     return AlterIsr(
         broker_id=p["broker"],
         broker_epoch=p["epoch"],
@@ -187,10 +203,12 @@ def _alter_isr_change(p: dict[str, Any]) -> AlterIsr:
 
 
 def _reassign_plain(c: ReassignPartitions) -> dict[str, Any]:
+    """A target of null cancels the move."""
     return {"items": [[item.topic_id.hex, *item[1:]] for item in c.items]}
 
 
 def _reassign_change(p: dict[str, Any]) -> ReassignPartitions:
+    """The reverse of `_reassign_plain`."""
     return ReassignPartitions(
         items=tuple(
             ReassignItem(UUID(topic_id), partition, None if target is None else tuple(target))
@@ -200,6 +218,7 @@ def _reassign_change(p: dict[str, Any]) -> ReassignPartitions:
 
 
 def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
+    """With the placement: `apply` never places, so that all brokers agree."""
     return {
         "name": c.name,
         "id": c.topic_id.hex,
@@ -210,6 +229,7 @@ def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
 
 
 def _create_topic_change(p: dict[str, Any]) -> CreateTopic:
+    """The reverse of `_create_topic_plain`."""
     return CreateTopic(
         name=p["name"],
         topic_id=UUID(p["id"]),
@@ -220,6 +240,7 @@ def _create_topic_change(p: dict[str, Any]) -> CreateTopic:
 
 
 def _create_partitions_plain(c: CreatePartitions) -> dict[str, Any]:
+    """`first` is the partition count that the proposer saw: another one refuses the change."""
     return {
         "id": c.topic_id.hex,
         "first": c.first_partition,
@@ -229,6 +250,7 @@ def _create_partitions_plain(c: CreatePartitions) -> dict[str, Any]:
 
 
 def _create_partitions_change(p: dict[str, Any]) -> CreatePartitions:
+    """The reverse of `_create_partitions_plain`."""
     return CreatePartitions(
         topic_id=UUID(p["id"]),
         first_partition=p["first"],
@@ -238,16 +260,19 @@ def _create_partitions_change(p: dict[str, Any]) -> CreatePartitions:
 
 
 def _alter_config_plain(c: AlterTopicConfig) -> dict[str, Any]:
+    """What is set and what goes back to its default; other keys stay."""
     return {"id": c.topic_id.hex, "assign": c.assign, "remove": c.remove}
 
 
 def _alter_config_change(p: dict[str, Any]) -> AlterTopicConfig:
+    """The reverse of `_alter_config_plain`."""
     return AlterTopicConfig(
         topic_id=UUID(p["id"]), assign=_pairs(p["assign"]), remove=tuple(p["remove"])
     )
 
 
 def _credentials_change(p: dict[str, Any]) -> AlterCredentials:
+    """Salted passwords, never plain ones (RFC 5802)."""
     put = map(credential_from_plain, p["put"])
     return AlterCredentials(
         put=tuple(UserCredential(*key, credential) for key, credential in put),
@@ -319,4 +344,6 @@ _TABLE = (
     ),
 )
 _KINDS = {kind.name: kind for kind in _TABLE}
+"""For decoding, by the name in the payload."""
 _KIND_OF = {kind.change_type: kind for kind in _TABLE}
+"""For encoding, by the type of the value."""

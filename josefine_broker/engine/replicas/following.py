@@ -52,6 +52,7 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
         topic_id, index = copy.key
         name = ctx.image.topic_names.get(topic_id)
         hosted = None if name is None else ctx.hosted.partitions.get((name, index))
+        # The answer is late: the topic was deleted, moved away, or this broker leads it now.
         if name is None or hosted is None or hosted.partition.is_leader:
             fetcher.fail(copy.key, now_ms)
             continue
@@ -66,11 +67,14 @@ def _follow(
     copy: Copy,
     answer: FetchPartitionResponse,
 ) -> None:
+    """Apply the answer for one partition, and note what to fetch next."""
     now_ms = ctx.clock.monotonic_ms()
     partition, its_log = hosted.partition, hosted.log
     # After an exception the copy does not move: the next fetch acknowledges only what is here.
     moved, size = False, 0
     try:
+        # Our log is outside of the leader's range. Without its log start there is no place to
+        # restart.
         if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
             _restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
             moved = True
@@ -102,6 +106,8 @@ def _follow(
         fetcher.written(copy.key)
     elif moved:
         _move(fetcher, copy, hosted)
+    # Replication quota: only replicas that catch up are slowed, never those that acks=all waits
+    # for.
     if size and ctx.broker_id not in partition.isr:
         until_ms = ctx.hosted.fetchers.charge(size, now_ms)
         if until_ms > now_ms:
@@ -128,6 +134,7 @@ def fetch_on(ctx: Context, tp: TopicPartition, hosted: HostedPartition, now_ms: 
 
 
 def _move(fetcher: ReplicaFetcher, copy: Copy, hosted: HostedPartition) -> None:
+    """Continue at the end of this replica's log."""
     its_log = hosted.log
     end, start = its_log.log_end_offset, its_log.log_start_offset
     fetcher.moved(copy.key, end, hosted.partition.epochs.latest, start)
@@ -137,6 +144,7 @@ def _append(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
 ) -> int:
     """Write the leader's batches; returns bytes written. Raises KafkaError, CorruptData."""
+    # Before anything is written: half a batch would have to be cut off again.
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     partition, its_log = hosted.partition, hosted.log
@@ -220,6 +228,7 @@ def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_of
 
 
 def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str) -> None:
+    """Stop following, and log it once: the state lasts until an operator or another leader acts."""
     if not hosted.halt:
         ctx.hosted.counters.truncations_refused += 1
         ctx.ports.tell(
@@ -247,6 +256,7 @@ def _restart(
 
 
 def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    """Rebuild the producers if the cut removed batches of them; epochs are stored in any case."""
     producers = hosted.partition.producers
     if producers.reaches(hosted.log.log_end_offset):
         now_ms = ctx.clock.now_ms()
@@ -270,5 +280,6 @@ def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
 
 
 def _complain(ctx: Context, tp: TopicPartition, reason: str) -> None:
+    """Count and log an error; the partition is fetched again after a pause."""
     ctx.hosted.counters.replication_errors += 1
     ctx.ports.tell("replication of a partition failed", partition=str(tp), reason=reason)

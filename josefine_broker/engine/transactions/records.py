@@ -41,7 +41,9 @@ from josefine_broker.wire.primitives import (
 )
 
 KEY_VERSION = 0
+"""The version is the kind of the key, too: other numbers are skipped."""
 PLAIN_VERSION = 0
+"""Without tagged fields: every broker can read it."""
 TAGGED_VERSION = 1
 """With tagged fields (KIP-890), which older brokers cannot read."""
 PREVIOUS_ID_TAG, NEXT_ID_TAG, CLIENT_VERSION_TAG, NEXT_EPOCH_TAG = 0, 1, 2, 3
@@ -87,8 +89,10 @@ def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> byt
     """TransactionLogValue of that version; fields that version 0 lacks are omitted."""
     is_flexible = version >= TAGGED_VERSION
     topics: dict[str, list[int]] = {}
+    # Sorted, so that equal records are equal bytes.
     for tp in sorted(record.partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
+    # Flexible versions have compact strings and counts (KIP-482).
     text, length = (
         (write_compact_string, write_compact_count) if is_flexible else (write_string, write_count)
     )
@@ -140,6 +144,7 @@ def decode_value(value: bytes) -> TransactionRecord:
 
 
 def _decode_value(value: bytes) -> TransactionRecord:
+    """Raises CorruptData, and what malformed bytes raise."""
     version, pos = read_int16(value, 0)
     if version not in (PLAIN_VERSION, TAGGED_VERSION):
         raise CorruptData(f"transaction value of version {version}")
@@ -147,6 +152,7 @@ def _decode_value(value: bytes) -> TransactionRecord:
     epoch, pos = read_int16(value, pos)
     timeout_ms, pos = read_int32(value, pos)
     status, pos = read_int8(value, pos)
+    # A state of a newer broker: to guess one could commit what was aborted.
     if status not in _STATES:
         raise CorruptData(f"transaction value with unknown status {status}")
     partitions, pos = _read_partitions(value, pos, is_flexible=version == TAGGED_VERSION)
@@ -170,6 +176,7 @@ def _decode_value(value: bytes) -> TransactionRecord:
 def _read_partitions(
     value: bytes, pos: int, *, is_flexible: bool
 ) -> tuple[frozenset[TopicPartition], int]:
+    """The partitions in the transaction; null in the states that have none."""
     length = read_nullable_compact_count if is_flexible else read_count
     text = read_compact_string if is_flexible else read_string
     count, pos = length(value, pos)

@@ -44,6 +44,7 @@ from josefine_broker.wire.primitives import (
 )
 
 _OF_MEMBERS = (MEMBER_KEY, TARGET_KEY, CURRENT_KEY)
+"""Kinds of records whose key has a member id after the group id."""
 
 
 @dataclass(slots=True)
@@ -74,13 +75,16 @@ class ConsumerReplay:
             raise CorruptData(f"consumer group key {key!r}: {error}") from error
 
     def _take(self, key: bytes, value: bytes | None) -> None:
+        """Take one record by the kind in its key. Raises what malformed bytes raise."""
         kind, pos = read_int16(key, 0)
         group_id, pos = read_string(key, pos)
         member_id = read_string(key, pos)[0] if kind in _OF_MEMBERS else ""
+        # Refused, not skipped: a newer broker's decisions must not be lost.
         if value is not None and (version := read_int16(value, 0)[0]) != VALUE_VERSION:
             raise CorruptData(f"value of version {version} for consumer group key {key!r}")
         pieces = self._groups.setdefault(group_id, _Pieces())
         if kind == GROUP_KEY:
+            # A null value deletes the group; records that follow create it again.
             pieces.epoch, pieces.metadata_hash = (
                 (None, 0) if value is None else _read_epoch_value(value)
             )
@@ -96,6 +100,7 @@ class ConsumerReplay:
 
 
 def _take_member(pieces: _Pieces, member_id: str, value: bytes | None) -> None:
+    """What the member subscribes to; null: it left."""
     if value is None:
         pieces.members.pop(member_id, None)
     else:
@@ -103,6 +108,7 @@ def _take_member(pieces: _Pieces, member_id: str, value: bytes | None) -> None:
 
 
 def _take_target(pieces: _Pieces, member_id: str, value: bytes | None) -> None:
+    """The assignment that the member is to reach; null: it left."""
     if value is None:
         pieces.target.pop(member_id, None)
     else:
@@ -110,6 +116,7 @@ def _take_target(pieces: _Pieces, member_id: str, value: bytes | None) -> None:
 
 
 def _take_current(pieces: _Pieces, member_id: str, value: bytes | None) -> None:
+    """The assignment that the member has; null: it left."""
     if value is None:
         pieces.current.pop(member_id, None)
     else:
@@ -124,10 +131,12 @@ _PIECES: Mapping[int, Callable[[_Pieces, str, bytes | None], None]] = {
 
 
 def _group(group_id: str, pieces: _Pieces) -> ConsumerGroup | None:
+    """The group of these records; None: it was deleted, or its first record is compacted away."""
     if pieces.epoch is None:
         return None
     members = {}
     for member_id, said in pieces.members.items():
+        # A member that was written without its current assignment has none yet.
         has = pieces.current.get(member_id, said)
         members[member_id] = replace(
             said,
@@ -171,6 +180,7 @@ def _read_epoch_value(value: bytes) -> tuple[int, int]:
 
 
 def _read_member(member_id: str, value: bytes) -> ConsumerMember:
+    """ConsumerGroupMemberMetadataValue of Kafka (KIP-848)."""
     instance_id, pos = read_nullable_compact_string(value, 2)
     rack_id, pos = read_nullable_compact_string(value, pos)
     client_id, pos = read_compact_string(value, pos)
@@ -206,6 +216,7 @@ def _read_member(member_id: str, value: bytes) -> ConsumerMember:
 
 
 def _read_classic_side(value: bytes, pos: int) -> ClassicSide:
+    """The member's fields of the classic protocol, in which it still speaks."""
     session_timeout_ms, pos = read_int32(value, pos)
     count, pos = read_compact_count(value, pos)
     protocols = []
@@ -218,6 +229,7 @@ def _read_classic_side(value: bytes, pos: int) -> ClassicSide:
 
 
 def _read_parts(value: bytes, pos: int) -> tuple[Parts, int]:
+    """Partitions by topic id. A null id is no topic: it is left out."""
     found: set[Part] = set()
     topics, pos = read_compact_count(value, pos)
     for _ in range(topics):
@@ -232,6 +244,7 @@ def _read_parts(value: bytes, pos: int) -> tuple[Parts, int]:
 
 
 def _read_current(member_id: str, value: bytes) -> ConsumerMember:
+    """ConsumerGroupCurrentMemberAssignmentValue of Kafka (KIP-848)."""
     epoch, pos = read_int32(value, 2)
     previous_epoch, pos = read_int32(value, pos)
     state, pos = read_int8(value, pos)
