@@ -62,7 +62,7 @@ def parse_raw(text: str, kind: pa.DataType) -> Any:
 
 
 def repeated_key(value: Any) -> str | None:
-    """A key that some object of this value has twice, at any depth, with the path to it: `.a[].k`."""
+    """The path to a key that some object of this value has twice, at any depth: `.a[].k`."""
     pending = [("", value)]
     while pending:
         path, each = pending.pop()
