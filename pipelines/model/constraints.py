@@ -15,6 +15,10 @@ Due = tuple[tuple[str, str], ...]
 """(name, condition) of constraints that a table does not have yet."""
 
 _CHECK = re.compile(r"CHECK constraint (\S+) (.+?) violated by row with values", re.DOTALL)
+_GENERATED = re.compile(
+    r"CHECK constraint Generated Column (\(?`?(.+?)`? <=> .+?) violated by row with values",
+    re.DOTALL,
+)
 _NOT_NULL = re.compile(r"NOT NULL constraint violated for column: ([^\n]+?)\.?\s*(?:\n|$)")
 _TOO_LONG = re.compile(r"exceeds char/varchar type length limitation")
 _ROWS = re.compile(r"(\d+) rows? in .+? violate the new CHECK constraint", re.DOTALL)
@@ -38,6 +42,10 @@ def due(have: Mapping[str, str], wants: Mapping[str, str]) -> Due | str:
 def broken(text: str) -> str | None:
     """The constraint that a failed write violated, for a message; None: it is another failure. The
     text contains no value of a row."""
+    # Delta checks a generated column as a CHECK constraint of this reserved name with a space.
+    if found := _GENERATED.search(text):
+        said = _plain(found[1])
+        return f"generated column `{found[2]}`: its value is not what the table computes, {said}"
     if found := _CHECK.search(text):
         return f"constraint `{found[1]}` {_plain(found[2])}"
     if found := _NOT_NULL.search(text):

@@ -56,6 +56,21 @@ def test_a_failed_write_names_its_constraint_and_no_value():
     assert broken("an executor was lost") is None
 
 
+def test_a_failed_write_names_the_generated_column_and_its_expression():
+    said = (
+        "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint Generated Column "
+        "(day <=> CAST(at AS DATE)) violated by row with values:\n - at : 5"
+    )
+
+    assert broken(said) == (
+        "generated column `day`: its value is not what the table computes, "
+        "(day <=> CAST(at AS DATE))"
+    )
+    assert broken(said.replace("Generated Column", "Generated")) == (
+        "constraint `Generated` (day <=> CAST(at AS DATE))"
+    )
+
+
 def test_rows_against_a_new_constraint_are_counted():
     said = "[X] 3 rows in delta.`/t` violate the new CHECK constraint (amount > 0)"
 
