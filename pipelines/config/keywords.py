@@ -107,7 +107,14 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a mapping with format, schema, on_error", kind=Kind.SECTION, of="decode key"
         ),
     },
-    "decode value": {**_DECODED, "tombstones": Word(expected="true or false", kind=Kind.FLAG)},
+    "decode value": {
+        **_DECODED,
+        "tombstones": Word(expected="true or false", kind=Kind.FLAG),
+        "documents": Word(
+            expected="true: the changes are of MongoDB, with documents as JSON texts",
+            kind=Kind.FLAG,
+        ),
+    },
     "decode key": {
         **_DECODED,
         "format": Word(
@@ -409,7 +416,8 @@ FORMATS: Mapping[str, ModeWords] = {
         required=("schema", "message"), allowed=("registry", "on_error", "tombstones")
     ),
     "debezium": ModeWords(
-        required=("schema",), allowed=("registry", "strict", "on_error", "tombstones")
+        required=("schema",),
+        allowed=("registry", "strict", "on_error", "tombstones", "documents"),
     ),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),

@@ -76,6 +76,8 @@ class Decode:
     """The Avro reader schema."""
     row: str = ""
     """The columns of the row in Debezium's JSON envelopes; empty for Avro envelopes."""
+    documents: bool = False
+    """The envelopes are those of MongoDB: `before` and `after` are JSON texts."""
     position: bool = False
     """Debezium's envelopes get the column `position`, and one without a position is bad."""
     descriptors: bytes = field(default=b"", repr=False)
