@@ -87,6 +87,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         record_type=record_type,
         skips_other_types=skips_other_types(reader, said, avro),
         row=row,
+        documents=bool(row) and reader.flag("documents"),
         descriptors=descriptors,
         message=message,
         framed=reader.has("registry"),
@@ -138,9 +139,10 @@ def _debezium(reader: Reader) -> tuple[Placed, str, str]:
     text: str = reader.text("schema") or ""
     if not (text.endswith(".avsc") or text.lstrip().startswith("{")):
         row = schema_of(reader).text
-        columns = envelope.columns_of(envelope.envelope_of(row), f"STRUCT<{row}>") if row else ""
+        of = envelope.documents_of if reader.flag("documents") else envelope.envelope_of
+        columns = envelope.columns_of(of(row), f"STRUCT<{row}>") if row else ""
         return _placed(reader, columns), "", row
-    for word in ("strict", "accept"):
+    for word in ("strict", "accept", "documents"):
         if reader.has(word):
             reader.wrong_at(word, f"`{word}` is for JSON; this schema is Avro's")
     avro: str | None = _file(reader, text) if text.endswith(".avsc") else text

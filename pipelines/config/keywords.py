@@ -128,6 +128,10 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.CHOICE,
             choices=("dead_letter", "skip"),
         ),
+        "documents": Word(
+            expected="true: the changes are of MongoDB, with documents as JSON texts",
+            kind=Kind.FLAG,
+        ),
     },
     "decode key": {
         **_DECODED,
@@ -437,7 +441,8 @@ FORMATS: Mapping[str, ModeWords] = {
         allowed=("registry", "on_error", "tombstones", "other_types"),
     ),
     "debezium": ModeWords(
-        required=("schema",), allowed=("registry", "strict", "accept", "on_error", "tombstones")
+        required=("schema",),
+        allowed=("registry", "strict", "accept", "on_error", "tombstones", "documents"),
     ),
     "string": ModeWords(allowed=("on_error", "tombstones")),
     "raw": ModeWords(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from josefine_arrow.formats.debezium.documents import PLAIN
 from josefine_arrow.formats.debezium.envelope import DELETE, DELETED, OPERATIONS, ROW, TRUNCATE
 from josefine_arrow.formats.debezium.position import (
     ABSENT,
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
     from josefine_arrow.formats.json.options import JsonOptions
     from pipelines.formats.decode import Values
+
+
+_DOCUMENTS = ("before", "after")
+"""The columns of an envelope that are a row or, of MongoDB, a document."""
 
 
 class EnvelopeInJson:
@@ -63,16 +68,89 @@ class EnvelopeInJson:
         return F.regexp_replace(said, r"(^|: |, |key )payload\.", "$1")
 
 
-class DebeziumValues:
-    """`format: debezium`. `inner`: the format of the envelopes; `names`: their columns; `source`:
-    the fields of their `source` if there is a column with the position, else None."""
+class DocumentEnvelopes:
+    """MongoDB's envelopes, whose documents are JSON texts, with the row's columns. `inner`: the
+    format of the envelopes around texts; `names`: their columns."""
 
     def __init__(
-        self, inner: Values, names: list[str], source: Collection[str] | None = None
+        self,
+        inner: Values,
+        names: list[str],
+        row: StructType,
+        options: JsonOptions | None = None,
+    ) -> None:
+        self._inner = inner
+        self._names = names
+        self._row = JsonValues(row, options)
+
+    def parse(self, data: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        envelope = self._inner.parse(data)
+        result = self._inner.result(envelope)
+        documents = (self._row.parse(_data(result, name)).alias(name) for name in _DOCUMENTS)
+        return F.struct(envelope.alias("envelope"), *documents)
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        envelope = parsed.getField("envelope")
+        good = self._inner.is_good(data, envelope)
+        for name in _DOCUMENTS:
+            text = _data(self._inner.result(envelope), name)
+            good &= text.isNull() | self._row.is_good(text, parsed.getField(name))
+        return good
+
+    def result(self, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        envelope = self._inner.result(parsed.getField("envelope"))
+        columns = []
+        for name in self._names:
+            column = envelope.getField(name)
+            if name in _DOCUMENTS:
+                column = F.when(column.isNotNull(), self._row.result(parsed.getField(name)))
+            columns.append(column.alias(name))
+        return F.struct(*columns)
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        envelope = parsed.getField("envelope")
+        reasons = [F.when(~self._inner.is_good(data, envelope), self._inner.reason(data, envelope))]
+        for name in _DOCUMENTS:
+            text, found = _data(self._inner.result(envelope), name), parsed.getField(name)
+            wrong = text.isNotNull() & ~F.coalesce(self._row.is_good(text, found), F.lit(False))
+            told = F.concat(F.lit(f"`{name}`: "), self._row.reason(text, found))
+            reasons.append(F.when(wrong, told))
+        return F.coalesce(*reasons)
+
+
+def _data(envelope: Column, name: str) -> Column:
+    """The bytes of a document as plain JSON."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = envelope.getField(name)
+    return reduce(lambda one, pattern: F.regexp_replace(one, pattern, "$1"), PLAIN, text).cast(
+        "binary"
+    )
+
+
+class DebeziumValues:
+    """`format: debezium`. `inner`: the format of the envelopes; `names`: their columns; `source`:
+    the fields of their `source` if there is a column with the position, else None; `documents`: a
+    delete may have no row, as MongoDB's without pre-images, whose record has only the key."""
+
+    def __init__(
+        self,
+        inner: Values,
+        names: list[str],
+        source: Collection[str] | None = None,
+        *,
+        documents: bool = False,
     ) -> None:
         self._inner = inner
         self._names = names
         self._source = source
+        self._documents = documents
 
     def parse(self, data: Column) -> Column:
         return self._inner.parse(data)
@@ -104,12 +182,13 @@ class DebeziumValues:
 
         envelope = self._inner.result(parsed)
         if self._source is None:
-            return _no_row(envelope)
-        return F.coalesce(_no_row(envelope), why_none(envelope.getField("source"), self._source))
+            return _no_row(envelope, may_lack_before=self._documents)
+        no_row = _no_row(envelope, may_lack_before=self._documents)
+        return F.coalesce(no_row, why_none(envelope.getField("source"), self._source))
 
 
-def _no_row(envelope: Column) -> Column:
-    """Why an envelope contains no row; null if it contains one."""
+def _no_row(envelope: Column, *, may_lack_before: bool) -> Column:
+    """Why an envelope lacks the row that its operation requires; null if it has it."""
     from pyspark.sql import functions as F  # noqa: N812
 
     op = envelope.getField("op")
@@ -120,7 +199,7 @@ def _no_row(envelope: Column) -> Column:
         F.when(op.isNull(), "no envelope of Debezium: it has no `op`")
         .when(op == TRUNCATE, "op t: a truncate is of no row")
         .when(~op.isin(*OPERATIONS), F.concat(told, F.lit(": expected c, r, u or d")))
-        .when(is_delete & before.isNull(), "op d without `before`")
+        .when(is_delete & before.isNull() & F.lit(not may_lack_before), "op d without `before`")
         .when(~is_delete & after.isNull(), F.concat(told, F.lit(" without `after`")))
     )
 

@@ -102,6 +102,8 @@ class Decode:
     """Records of other types are left out; else they are bad."""
     row: str = ""
     """The columns of the row in Debezium's JSON envelopes; empty for Avro envelopes."""
+    documents: bool = False
+    """The envelopes are those of MongoDB: `before` and `after` are JSON texts."""
     position: bool = False
     """Debezium's envelopes get the column `position`, and one without a position is bad."""
     descriptors: bytes = field(default=b"", repr=False)

@@ -7,11 +7,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.avro.schema import parse_record
-from josefine_arrow.formats.debezium.envelope import SOURCE_NAMES, source_names, wide_of
+from josefine_arrow.formats.debezium.envelope import (
+    SOURCE_NAMES,
+    documents_of,
+    envelope_of,
+    source_names,
+    wide_of,
+)
 from josefine_arrow.formats.json.options import JsonOptions
 from pipelines.formats.avro import AvroValues
 from pipelines.formats.confluent_framed import FramedValues
-from pipelines.formats.debezium_rows import DebeziumValues, EnvelopeInJson
+from pipelines.formats.debezium_rows import DebeziumValues, DocumentEnvelopes, EnvelopeInJson
 from pipelines.formats.decode import Reading, Side, Values
 from pipelines.formats.json import JsonValues, time_zone
 from pipelines.formats.json_elements import ElementValues
@@ -87,11 +93,16 @@ def _changes(how: Decode, registry: str | None) -> Values:
         names = [each.name for each in record.fields]
         fields = source_names(record) if how.position else None
         return DebeziumValues(AvroValues(how.avro, registry), names, fields)
-    wide = _schema(replace(how.schema, text=wide_of(how.row)))
+    envelope = documents_of(None) if how.documents else envelope_of(how.row)
+    wide = _schema(replace(how.schema, text=wide_of(envelope)))
     json = EnvelopeInJson(wide, _json_options(how))
     names = [name for name in wide.names if name != "payload"]
-    inner = FramedValues(json) if how.framed else json
-    return DebeziumValues(inner, names, SOURCE_NAMES if how.position else None)
+    inner: Values = FramedValues(json) if how.framed else json
+    if how.documents:
+        row = _schema(replace(how.schema, text=how.row))
+        inner = DocumentEnvelopes(inner, names, row, _json_options(how))
+    fields = SOURCE_NAMES if how.position else None
+    return DebeziumValues(inner, names, fields, documents=how.documents)
 
 
 def _json_options(how: Decode) -> JsonOptions:

@@ -6,6 +6,7 @@ Source: "Data change events" of Debezium's connectors (PostgreSQL, MySQL, SQL Se
 from __future__ import annotations
 
 from josefine_arrow.formats.avro.schema import SchemaError, Type, one_branch
+from josefine_arrow.formats.debezium.documents import UPDATE
 from josefine_arrow.formats.debezium.position import POSITION
 
 OPERATIONS = ("c", "r", "u", "d")
@@ -35,9 +36,17 @@ def envelope_of(row: str) -> str:
     )
 
 
-def wide_of(row: str) -> str:
+def wide_of(envelope: str) -> str:
     """The same columns, and `payload`, which a converter with `schemas.enable=true` adds."""
-    return f"payload STRUCT<{envelope_of(row)}>, {envelope_of(row)}"
+    return f"payload STRUCT<{envelope}>, {envelope}"
+
+
+def documents_of(row: str | None) -> str:
+    """The SQL columns of MongoDB's JSON envelope around this row; None: around texts."""
+    kind = f"STRUCT<{row}>" if row else "STRING"
+    return (
+        f"before {kind}, after {kind}, {UPDATE}, source STRUCT<{SOURCE}>, op STRING, ts_ms BIGINT"
+    )
 
 
 def columns_of(envelope: str, row: str) -> str:

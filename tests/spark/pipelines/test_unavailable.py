@@ -39,14 +39,14 @@ LACKING = (PLACEHOLDER, [PLACEHOLDER])
 
 
 def stream(rng, keys):
-    """Changes as a connector sends them: in the order of their positions, parts of them again."""
+    """Changes as a connector sends them: in the order of their positions, parts of them again. A
+    delete has its row's values, as with PostgreSQL's replica identity FULL."""
     changes = []
     for pos in range(6 * keys):
         bio = rng.choice([PLACEHOLDER, PLACEHOLDER, None, f"bio {pos}"])
         tags = rng.choice([[PLACEHOLDER], [PLACEHOLDER], None, [f"tag {pos}"]])
         gone = rng.random() < 0.2
-        row = (f"n{pos}", *((None, None) if gone else (bio, tags)), gone)
-        changes.append((rng.randrange(keys), pos, row))
+        changes.append((rng.randrange(keys), pos, (f"n{pos}", bio, tags, gone)))
     for _ in range(2):
         start = rng.randrange(len(changes))
         changes[rng.randrange(start, len(changes)) :] += changes[start:]

@@ -61,6 +61,18 @@ def test_the_columns_are_the_row_and_the_envelopes(said):
     assert complaints(text(said)) == []
 
 
+def test_documents_of_mongodb_have_the_rows_columns_and_their_update():
+    """A file without the keyword has no such columns."""
+    said = ROW.replace(" }", ", documents: true }")
+
+    value = columns_of_source(pipeline(said).sources["raw"]).names["value"]
+
+    assert set(value.names) == {*NAMES, "updatedescription"}
+    assert set(value.names["after"].names) == {"id", "name"}
+    assert complaints(text(said)) == []
+    assert digest(said) != digest(ROW)
+
+
 def test_a_change_of_a_files_test_is_avro_by_the_envelopes_schema():
     """Golden bytes: a schema's number, null, a Value, no lsn, "c", no time."""
     tests = (
@@ -94,6 +106,7 @@ BAD = {
     "an operation that is a number": (in_avro(envelope(op="int")), "`op` is no string"),
     "a field with a name of ours": (in_avro(envelope(row="int")), "field `row` has the name of"),
     "strict Avro": (in_avro(envelope(), ", strict: true"), "`strict` is for JSON"),
+    "documents in Avro": (in_avro(envelope(), ", documents: true"), "`documents` is for JSON"),
 }  # fmt: skip
 
 
