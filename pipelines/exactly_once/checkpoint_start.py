@@ -179,6 +179,7 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
         return None
     if checkpoint.damaged:
         return Verdict.CHECKPOINT_DAMAGED
+    # From here on the checkpoint has at least a planned batch.
     planned, committed = checkpoint.planned, checkpoint.committed
     assert planned is not None
     if tip is None:
@@ -196,6 +197,7 @@ def _verdict(checkpoint: Checkpoint | None, tip: Tip | Unreadable | None) -> Ver
         ahead = any(d > 0 for d in _differences(tip, planned))
         return Verdict.TABLE_AHEAD if ahead else Verdict.TABLE_ELSEWHERE
     differences = _differences(tip, committed)
+    # Mixed signs: neither side is simply older, so neither can follow the other.
     lags = any(d < 0 for d in differences)
     if lags and any(d > 0 for d in differences):
         return Verdict.TABLE_ELSEWHERE
@@ -216,6 +218,7 @@ def _differences(tip: Tip, recorded: Recorded) -> list[int]:
     """By how much the table leads (above 0) or lags (below 0), where the two are not equal."""
     table, planned = tip.reached.ends, recorded.end.ends
     topics = {topic for topic, _ in planned}
+    # A partition of a topic that is read, and not in the batch: the table is ahead there.
     unknown = (p for p in table if p[0] in topics and p not in planned)
     differences = [table.get(p, -1) - end for p, end in planned.items()]
     return [d for d in differences if d != 0] + [1 for _ in unknown]

@@ -53,6 +53,7 @@ def losses(
 
     A shortened topic is a Stop in any case, and is checked first."""
     found = find_losses(at, topic_ids, bounds)
+    # The log ends before the sink's offset, or starts after it: only the second is a loss for good.
     shorter = [loss for loss in found if loss.reason is Reason.TRUNCATED]
     # Checked before the losses: to skip a range of a topic in recovery would lose its records for
     # good.

@@ -65,6 +65,7 @@ def opening(
         assert passes is not None
         tip = Tip(reached=passes.end, txn_version=passes.txn_version)
         start = Start(at=tip.reached.ends, tip=tip)
+    # A checkpoint that is not there cannot be set aside: a start may repeat after that step.
     aside = checkpoint is not None and bool(settled.set_checkpoint_aside or lost)
     taken = {
         Step.RECORD: bool(lost),

@@ -114,7 +114,6 @@ def _claims_plain(claims: LogClaims) -> dict[str, Any]:
 
 
 def _claims(p: dict[str, Any]) -> LogClaims:
-    """The reverse of `_claims_plain`."""
     return LogClaims(
         default=Completeness(p["default"]),
         logs={
@@ -208,7 +207,6 @@ def _reassign_plain(c: ReassignPartitions) -> dict[str, Any]:
 
 
 def _reassign_change(p: dict[str, Any]) -> ReassignPartitions:
-    """The reverse of `_reassign_plain`."""
     return ReassignPartitions(
         items=tuple(
             ReassignItem(UUID(topic_id), partition, None if target is None else tuple(target))
@@ -229,7 +227,6 @@ def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
 
 
 def _create_topic_change(p: dict[str, Any]) -> CreateTopic:
-    """The reverse of `_create_topic_plain`."""
     return CreateTopic(
         name=p["name"],
         topic_id=UUID(p["id"]),
@@ -250,7 +247,6 @@ def _create_partitions_plain(c: CreatePartitions) -> dict[str, Any]:
 
 
 def _create_partitions_change(p: dict[str, Any]) -> CreatePartitions:
-    """The reverse of `_create_partitions_plain`."""
     return CreatePartitions(
         topic_id=UUID(p["id"]),
         first_partition=p["first"],
@@ -265,7 +261,6 @@ def _alter_config_plain(c: AlterTopicConfig) -> dict[str, Any]:
 
 
 def _alter_config_change(p: dict[str, Any]) -> AlterTopicConfig:
-    """The reverse of `_alter_config_plain`."""
     return AlterTopicConfig(
         topic_id=UUID(p["id"]), assign=_pairs(p["assign"]), remove=tuple(p["remove"])
     )
