@@ -15,6 +15,7 @@ from josefine_arrow.formats.json.options import ACCEPT, contradiction
 from josefine_arrow.formats.protobuf import descriptors as protobuf_schema
 from josefine_arrow.schema.ddl import TYPES as COLUMN_TYPES
 from josefine_arrow.schema.ddl import names_twice, unknown_types
+from pipelines.config.gaps import gaps_of
 from pipelines.config.keywords import FORMATS, WORDS
 from pipelines.config.record_types import names_types, record_type, skips_other_types
 from pipelines.config.section import Reader, nearest
@@ -33,9 +34,14 @@ def decodes_of(source: Reader) -> tuple[Decode | None, Decode | None]:
     value, key = reader.section_of("value"), reader.section_of("key")
     of_value = _decode(value, OnError.FAIL) if value else None
     of_key = _decode(key, of_value.on_error if of_value else OnError.FAIL) if key else None
-    if value and key and of_value and of_key:
+    if value and key and of_value and of_key and not _is_gap(value) and not _is_gap(key):
         _refuse_both(key, of_value.on_error, of_key.on_error)
     return of_value, of_key
+
+
+def _is_gap(reader: Reader) -> bool:
+    """Whether `on_error` could not be read, which is a problem already."""
+    return gaps_of(reader.problems).covers(reader.path_of("on_error"))
 
 
 def _refuse_both(key: Reader, of_value: OnError, of_key: OnError) -> None:

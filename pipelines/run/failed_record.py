@@ -175,9 +175,12 @@ class _Search:
         return self._failure(self._made_of(self._good.where(condition))[self._last])
 
     def _failure(self, rows: DataFrame) -> Exception | None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         try:
             rows.write.format("noop").mode("overwrite").save()
-        except Exception as error:
+        except (PySparkException, Py4JError) as error:
             return error if is_of_a_row(error) else None
         return None
 
