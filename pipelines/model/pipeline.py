@@ -40,11 +40,11 @@ class Placed:
     written: str = field(default="", repr=False)
     raw: str = field(default="", repr=False)
     params: tuple[tuple[str, Value], ...] = ()
+    bound: str = field(init=False, repr=False, compare=False)
+    """The text with a literal for each parameter; made once, because each batch asks for it."""
 
-    @property
-    def bound(self) -> str:
-        """The text with a literal for each parameter."""
-        return bound(self.text, dict(self.params))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bound", bound(self.text, dict(self.params)))  # frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,11 +215,6 @@ class Source:
     def is_in_file(self) -> bool:
         """Whether its records are in the pipeline file."""
         return self.local is not None and self.local.type == "memory"
-
-    @property
-    def skips(self) -> bool:
-        """Whether records of other types are left out."""
-        return self.decode is not None and self.decode.skips_other_types
 
     def has_on_error(self, what: OnError) -> bool:
         """Whether bad values or bad keys are handled this way. One record is never both a dead

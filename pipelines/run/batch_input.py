@@ -260,8 +260,9 @@ class SparkReader:
             if shared is not None:
                 return shared
         again = sink.sink.deduplicate is not None or sink.sink.mode is Mode.SCD2
-        several = again or source.skips or bool(sink.failing or sink.checks)
         reading = self.readings[source.name]
+        skips = any(side.skips for side in reading or ())
+        several = again or skips or bool(sink.failing or sink.checks)
         return rows_of_source(frame, source, reading, keeps=several, counts=bool(lettered))
 
     def _read_again(self, frame: DataFrame, batch: Batch, source: Source) -> DataFrame:

@@ -117,6 +117,8 @@ def test_one_sinks_failure_does_not_stop_the_others_and_the_next_run_makes_it_go
     merges = []
 
     def fails_later(self, *arguments, **more):
+        if self.path != lab.table("sums"):
+            return merge(self, *arguments, **more)  # into a scratch table, before the first commit
         merges.append(self.link.sink)
         if len(merges) > 1:
             raise OSError("no room")
