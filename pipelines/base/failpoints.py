@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from josefine_broker.base.failpoints import Failpoint
@@ -49,6 +51,7 @@ NAMES = (
 
 
 _armed: Failpoint | None = None
+_thread = threading.local()
 _jvm_pid: int | None = None
 
 
@@ -67,7 +70,19 @@ def hit(name: str, index: int | None = None) -> None:
 
 def due(name: str) -> bool:
     """Whether to die at a place that needs preparation (`mid_write` leaves files)."""
-    return _armed is not None and _armed.reached(name, None)
+    if _armed is None or getattr(_thread, "passes", False):
+        return False
+    return _armed.reached(name, None)
+
+
+@contextmanager
+def passed_over() -> Iterator[None]:
+    """In this thread the places that `due` asks for are not reached: a dry write is no write."""
+    _thread.passes = True
+    try:
+        yield
+    finally:
+        _thread.passes = False
 
 
 def disturbed(frame: DataFrame) -> DataFrame:

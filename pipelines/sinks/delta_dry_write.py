@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.base import failpoints
 from pipelines.base.errors import RunError
 from pipelines.model.pipeline import Sink
 from pipelines.model.retry_policy import retry_of
@@ -34,7 +35,8 @@ def dry_write(
     with tempfile.TemporaryDirectory(prefix="josefine-dry-write-") as folder:
         if like is not None and not _copied(spark, like, Path(folder, "table")):
             return  # its first commit is the proof then
-        with in_one_sentence(sink, "by a dry write of none (nothing was created or changed)"):
+        how = "by a dry write of none (nothing was created or changed)"
+        with in_one_sentence(sink, how), failpoints.passed_over():
             # One slash, as Hadoop writes it: Delta compares the texts.
             write(f"file:{folder}/table")
 
