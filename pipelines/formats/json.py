@@ -52,7 +52,8 @@ def time_zone() -> str:
     """The session's time zone, which a TIMESTAMP without one is in."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
+    # A thread that Spark did not start has no active session.
+    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession
     zone: Any = session.conf.get("spark.sql.session.timeZone") if session else None
     return str(zone or "UTC")
 

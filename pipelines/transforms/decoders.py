@@ -36,12 +36,13 @@ def reading_of(source: Source, *, offline: bool = False) -> Reading | None:
 
     `offline`: the records are in the pipeline file, and no registry has their schemas.
     """
-    return _reading(source.decode, source.decode_key, offline or source.is_in_file)
+    return _reading(source.decode, source.decode_key, offline or source.is_in_file, time_zone())
 
 
 @lru_cache(maxsize=64)
-def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading | None:
-    """One for all batches, because it caches the columns that it makes."""
+def _reading(value: Decode | None, key: Decode | None, offline: bool, zone: str) -> Reading | None:
+    """One for all batches, because it caches the columns that it makes. `zone`: that of a TIMESTAMP
+    without one."""
     sides = []
     for column, how in (("value", value), ("key", key)):
         if how is None:
@@ -49,7 +50,7 @@ def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading
         is_change = how.format is Format.DEBEZIUM
         side = Side(
             column=column,
-            values=_values(how, offline=offline),
+            values=_values(how, zone, offline=offline),
             null_is_good=how.tombstones or is_change or column == "key",
             leaves_out_null=is_change and not how.tombstones,
             null_for_bad=how.on_error is OnError.NULL,
@@ -61,14 +62,14 @@ def _reading(value: Decode | None, key: Decode | None, offline: bool) -> Reading
     return tuple(sides) or None
 
 
-def _values(how: Decode, *, offline: bool) -> Values:
+def _values(how: Decode, zone: str, *, offline: bool) -> Values:
     registry = (OWN if offline else how.registry or OWN) if how.framed else None
     match how.format:
         case Format.STRING:
             return TextValues()
         case Format.CSV:
             csv = _schema(how.schema)
-            return CsvValues(csv, separator=how.separator, options=_json_options(how))
+            return CsvValues(csv, separator=how.separator, options=_json_options(how, zone))
         case Format.AVRO:
             _schema(how.schema)  # refuses names that differ only in case
             skips = how.skips_other_types
@@ -78,14 +79,14 @@ def _values(how: Decode, *, offline: bool) -> Values:
             skips = how.skips_other_types
             return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
-            json: Values = JsonValues(_schema(how.schema), _json_options(how))
+            json: Values = JsonValues(_schema(how.schema), _json_options(how, zone))
             json = ElementValues(json) if how.explodes else json
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
-            return _changes(how, registry)
+            return _changes(how, registry, zone)
 
 
-def _changes(how: Decode, registry: str | None) -> Values:
+def _changes(how: Decode, registry: str | None, zone: str) -> Values:
     """Debezium's envelopes, in Avro or JSON."""
     _schema(how.schema)
     if how.avro:
@@ -95,18 +96,18 @@ def _changes(how: Decode, registry: str | None) -> Values:
         return DebeziumValues(AvroValues(how.avro, registry), names, fields)
     envelope = documents_of(None) if how.documents else envelope_of(how.row)
     wide = _schema(replace(how.schema, text=wide_of(envelope)))
-    json = EnvelopeInJson(wide, _json_options(how))
+    json = EnvelopeInJson(wide, _json_options(how, zone))
     names = [name for name in wide.names if name != "payload"]
     inner: Values = FramedValues(json) if how.framed else json
     if how.documents:
         row = _schema(replace(how.schema, text=how.row))
-        inner = DocumentEnvelopes(inner, names, row, _json_options(how))
+        inner = DocumentEnvelopes(inner, names, row, _json_options(how, zone))
     fields = SOURCE_NAMES if how.position else None
     return DebeziumValues(inner, names, fields, documents=how.documents)
 
 
-def _json_options(how: Decode) -> JsonOptions:
-    return JsonOptions(time_zone=time_zone(), strict=how.strict, accept=frozenset(how.accept))
+def _json_options(how: Decode, zone: str) -> JsonOptions:
+    return JsonOptions(time_zone=zone, strict=how.strict, accept=frozenset(how.accept))
 
 
 def _schema(placed: Placed) -> StructType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from josefine_arrow.formats.json.options import (
 )
 from pipelines.formats import decode
 from pipelines.formats.decode import Side
-from pipelines.formats.json import JsonValues
+from pipelines.formats.json import JsonValues, time_zone
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -194,6 +195,17 @@ def test_a_local_time_is_in_the_time_zone_of_the_session(spark: SparkSession) ->
     assert bad[1].endswith(
         "at TIMESTAMP does not exist in Europe/Berlin: its clocks are set forward"
     )
+
+
+def test_every_thread_has_the_time_zone_of_the_session(spark: SparkSession) -> None:
+    name = "spark.sql.session.timeZone"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, "Asia/Tokyo")
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(time_zone).result() == time_zone() == "Asia/Tokyo"
+    finally:
+        spark.conf.set(name, before)
 
 
 @pytest.mark.parametrize("ddl", ["id INT", "id INT, s STRUCT<y: INT>"])
