@@ -1,4 +1,5 @@
-"""What Delta refuses of a sink's columns, as a table: names, types, and columns to cluster by.
+"""What Delta refuses of a sink's columns, as a table: types, and columns to cluster by. Of names it
+refuses none: a table gets column mapping if a name needs it (`model/schema_evolution.py`).
 
 Each row was tried with Spark 4.2 and Delta 4.4, and is tried again by
 `tests/spark/pipelines/contracts/test_delta_refusals.py`. A column of unknown type has no finding.
@@ -29,14 +30,10 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 }
 """Use of a column → its type → why Delta refuses it."""
 
-NAME_CHARACTERS = " ,;{}()\n\t="
-"""Characters that a column's name may have only in a table with column mapping."""
-
 INDEXED_MAX = 32
 """Delta has statistics of so many columns, the first ones, each field of a struct counted."""
 
 _INDEXED = "dataSkippingNumIndexedCols"
-_MAPPING = "columnMapping.mode"
 
 
 def refusals(pipeline: Pipeline, sink: Sink, columns: Columns, table: Columns) -> Iterator[Problem]:
@@ -46,11 +43,6 @@ def refusals(pipeline: Pipeline, sink: Sink, columns: Columns, table: Columns) -
         why = _why("stored", kind)
         if why:
             yield _problem(sink.place, f"{path}.inputs", f"column `{name}`: {why}")
-        bad = [each for each in NAME_CHARACTERS if each in name]
-        if bad and not _is_set(pipeline, _MAPPING):
-            message = f"column `{name}`: Delta refuses {bad[0]!r} in a name, unless its table has "
-            message += "column mapping: give it another name with AS"
-            yield _problem(sink.place, f"{path}.inputs", message)
     compared = [("keys", sink.keys, sink.key_places)]
     if sink.deduplicate:
         compared.append(("deduplicate.keys", sink.deduplicate.keys, sink.deduplicate.key_places))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.lint.delta_refusals import NAME_CHARACTERS, REFUSED
+from pipelines.lint.delta_refusals import REFUSED
 from pipelines.lint.lint import lint_text
 from tests.unit.pipelines.config.bad_sinks import SINK
 from tests.unit.pipelines.config.test_validate import GOOD
@@ -56,17 +56,6 @@ def test_a_column_has_a_type_that_delta_stores(kind):
     assert told("INT", "mode: append", sql=sql) == [
         f"sinks.lake.inputs: column `k`: {REFUSED['stored'][kind]}"
     ]
-
-
-@pytest.mark.parametrize("character", sorted({*NAME_CHARACTERS} - {"\n", "\t"}))
-def test_a_name_has_only_characters_that_delta_takes(character):
-    sql = f"select value.id as `a{character}b` from raw"
-    mapping = ", conf: { spark.databricks.delta.properties.defaults.columnMapping.mode: name }"
-
-    (found,) = told("INT", "mode: append", sql=sql)
-
-    assert found.startswith(f"sinks.lake.inputs: column `a{character}b`: Delta refuses")
-    assert told("INT", "mode: append", sql=sql, conf=mapping) == []
 
 
 def test_only_the_first_columns_have_statistics():
