@@ -24,6 +24,7 @@ from josefine_arrow.formats.debezium.position import (
     unknown_connector,
 )
 from pipelines.formats.json import JsonValues
+from pipelines.formats.python_values import of_parts, value_of, why_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,17 +49,23 @@ class EnvelopeInJson:
         self._names = [name for name in wide.names if name != "payload"]
 
     def parse(self, data: Column) -> Column:
-        return self._inner.parse(data)
+        """The envelope is chosen here, before the parse result becomes a column: each field of it
+        would repeat the choice, and Spark's analysis would take minutes."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        def chosen(made: Column) -> Column:
+            found = self._inner.result(made)
+            alone = F.struct(*[found.getField(name).alias(name) for name in self._names])
+            envelope = F.when(found.isNotNull(), F.coalesce(found.getField("payload"), alone))
+            return of_parts(envelope, why_of(made))
+
+        return F.get(F.transform(F.array(self._inner.parse(data)), chosen), F.lit(0))
 
     def is_good(self, data: Column, parsed: Column) -> Column:
         return self._inner.is_good(data, parsed)
 
     def result(self, parsed: Column) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        found = self._inner.result(parsed)
-        alone = F.struct(*[found.getField(name).alias(name) for name in self._names])
-        return F.when(found.isNotNull(), F.coalesce(found.getField("payload"), alone))
+        return value_of(parsed)
 
     def reason(self, data: Column, parsed: Column) -> Column:
         """The reason names a column of the envelope, wherever that is."""
@@ -153,15 +160,22 @@ class DebeziumValues:
         self._documents = documents
 
     def parse(self, data: Column) -> Column:
-        return self._inner.parse(data)
-
-    def is_good(self, data: Column, parsed: Column) -> Column:
-        return self._inner.is_good(data, parsed) & self._wrong(parsed).isNull()
-
-    def result(self, parsed: Column) -> Column:
+        """A struct of the value and the reason for a bad one, as `ArrowValues.parse`. Each part
+        reads many fields of the envelope, so they are made where the envelope has a name."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        envelope = self._inner.result(parsed)
+        def whole(parsed: Column) -> Column:
+            is_good = F.coalesce(self._inner.is_good(data, parsed), F.lit(False))
+            unread = F.coalesce(self._inner.reason(data, parsed), F.lit("cannot be read"))
+            envelope = self._inner.result(parsed)
+            why = F.when(~is_good, unread).otherwise(self._wrong(envelope))
+            return of_parts(self._value(envelope), why)
+
+        return F.get(F.transform(F.array(self._inner.parse(data)), whole), F.lit(0))
+
+    def _value(self, envelope: Column) -> Column:
+        from pyspark.sql import functions as F  # noqa: N812
+
         is_delete = envelope.getField("op") == DELETE
         row = F.when(is_delete, envelope.getField("before")).otherwise(envelope.getField("after"))
         columns = [envelope.getField(name).alias(name) for name in self._names]
@@ -170,21 +184,23 @@ class DebeziumValues:
             columns.append(found.alias(POSITION))
         return F.struct(row.alias(ROW), is_delete.alias(DELETED), *columns)
 
-    def reason(self, data: Column, parsed: Column) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        said = self._inner.reason(data, parsed)
-        return F.when(self._inner.is_good(data, parsed), self._wrong(parsed)).otherwise(said)
-
-    def _wrong(self, parsed: Column) -> Column:
+    def _wrong(self, envelope: Column) -> Column:
         """Why an envelope is bad; null if it is good."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        envelope = self._inner.result(parsed)
-        if self._source is None:
-            return _no_row(envelope, may_lack_before=self._documents)
         no_row = _no_row(envelope, may_lack_before=self._documents)
+        if self._source is None:
+            return no_row
         return F.coalesce(no_row, why_none(envelope.getField("source"), self._source))
+
+    def is_good(self, data: Column, parsed: Column) -> Column:
+        return data.isNotNull() & why_of(parsed).isNull()
+
+    def result(self, parsed: Column) -> Column:
+        return value_of(parsed)
+
+    def reason(self, data: Column, parsed: Column) -> Column:
+        return why_of(parsed)
 
 
 def _no_row(envelope: Column, *, may_lack_before: bool) -> Column:

@@ -36,6 +36,23 @@ KERNEL_ROWS_MIN = 1_000
 """Below so many values a worker does not load kernels, which takes it a second."""
 
 
+def of_parts(value: Column, why: Column) -> Column:
+    """A parse result of a value and the reason for a bad one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.struct(value.alias(_VALUE), why.alias(_WHY))
+
+
+def value_of(parsed: Column) -> Column:
+    """The value of a parse result."""
+    return parsed.getField(_VALUE)
+
+
+def why_of(parsed: Column) -> Column:
+    """The reason in a parse result."""
+    return parsed.getField(_WHY)
+
+
 class ArrowValues(ABC):
     """A format that Spark's Python workers decode, a column at a time."""
 
@@ -66,9 +83,7 @@ class ArrowValues(ABC):
 
     def of_decoded(self, values: Column, reasons: Column) -> Column:
         """The result of `parse` for what the source has decoded."""
-        from pyspark.sql import functions as F  # noqa: N812
-
-        return F.struct(values.alias(_VALUE), reasons.alias(_WHY))
+        return of_parts(values, reasons)
 
     def is_good(self, data: Column, parsed: Column) -> Column:
         return data.isNotNull() & parsed.getField(_WHY).isNull()
