@@ -223,7 +223,9 @@ def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> Da
     good: dict[str, DataFrame] = {}
     for source in (pipeline.sources[each] for each in plan.nodes[name].sources):
         reading = reading_of(source, offline=True)
-        parsed = dataframes.parse(_records(spark, source, case), reading)
+        # Computed once: what follows has plans of the decoded columns, not of all that decodes them.
+        parsed = dataframes.parse(_records(spark, source, case), reading, is_kept=True)
+        parsed = parsed.localCheckpoint()
         if check is None and source.has_on_error(OnError.FAIL):
             dataframes.fail_on_bad(parsed, source, reading)
         good[source.name] = dataframes.good_rows(parsed, reading)
