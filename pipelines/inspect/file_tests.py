@@ -223,7 +223,7 @@ def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> Da
     good: dict[str, DataFrame] = {}
     for source in (pipeline.sources[each] for each in plan.nodes[name].sources):
         reading = reading_of(source, offline=True)
-        # Computed once: what follows has plans of the decoded columns, not of all that decodes them.
+        # Computed once: what follows has plans of the decoded columns alone.
         parsed = dataframes.parse(_records(spark, source, case), reading, is_kept=True)
         parsed = parsed.localCheckpoint()
         if check is None and source.has_on_error(OnError.FAIL):
