@@ -74,30 +74,35 @@ def _nullable(kind: DataType) -> DataType:
     return kind
 
 
-def unreadable(schema: StructType) -> str | None:
-    """The first column with an unsupported type, as `name TYPE`; None if there is none."""
+def unreadable(
+    schema: StructType, also: tuple[type[DataType], ...] = (), path: str = ""
+) -> str | None:
+    """The first column with an unsupported type, as `name TYPE`; None if there is none. `also`:
+    types that are supported in addition to those of the option."""
     if not schema.fields:
-        return "a struct without columns"
+        return f"{path}a struct without columns"
     for field in schema.fields:
-        kind = field.dataType
-        inner = kind.elementType if isinstance(kind, ArrayType) else kind
-        if isinstance(inner, StructType):
-            found = unreadable(inner)
-            if found is not None:
-                return f"{field.name}.{found}"
-        elif not _is_read(kind):
-            return f"{field.name} {kind.simpleString().upper()}"
+        found = _unread(field.dataType, also, f"{path}{field.name}")
+        if found is not None:
+            return found
     return None
 
 
-def _is_read(kind: DataType) -> bool:
+def _unread(kind: DataType, also: tuple[type[DataType], ...], path: str) -> str | None:
+    inner = kind.elementType if isinstance(kind, ArrayType) else kind
+    if isinstance(inner, StructType):
+        return unreadable(inner, also, f"{path}.")
+    return None if _is_read(kind, also) else f"{path} {kind.simpleString().upper()}"
+
+
+def _is_read(kind: DataType, also: tuple[type[DataType], ...]) -> bool:
     if isinstance(kind, DecimalType):
         return kind.scale >= 0
     if isinstance(kind, ArrayType):
-        return _is_read(kind.elementType)
+        return _is_read(kind.elementType, also)
     if isinstance(kind, MapType):
-        return kind.keyType == StringType() and _is_read(kind.valueType)
+        return kind.keyType == StringType() and _is_read(kind.valueType, also)
     if isinstance(kind, StructType):
-        return unreadable(kind) is None
-    # A string type with a collation or a length limit is not equal to the plain type.
-    return isinstance(kind, _SCALARS) or kind == StringType()
+        return unreadable(kind, also) is None
+    # A string type with a collation is not equal to the plain type.
+    return isinstance(kind, (*_SCALARS, *also)) or kind == StringType()

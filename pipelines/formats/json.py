@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JsonValues(ArrowValues):
-    """`format: json`. Raises UnsupportedTypeError for a schema that JSON is not decoded into."""
+    """`format: json`. The schema's types are those of `json_rows.arrow_type`."""
 
     def __init__(self, schema: StructType, options: JsonOptions | None = None) -> None:
         self._schema = schema
@@ -76,8 +76,8 @@ def stored_type(kind: DataType) -> Any:
     if isinstance(kind, ArrayType):
         return ArrayType(stored_type(kind.elementType))
     if isinstance(kind, MapType):
-        return MapType(StringType(), stored_type(kind.valueType))
-    return StringType() if isinstance(kind, (VariantType, StringType)) else kind
+        return MapType(kind.keyType, stored_type(kind.valueType))
+    return StringType() if isinstance(kind, VariantType) else kind
 
 
 def _as_variants(value: Column, kind: DataType) -> Column:

@@ -68,7 +68,7 @@ def _values(how: Decode, zone: str, *, offline: bool) -> Values:
         case Format.STRING:
             return TextValues()
         case Format.CSV:
-            csv = _schema(how.schema)
+            csv = _decoded(how.schema, is_line=True)
             return CsvValues(csv, separator=how.separator, options=_json_options(how, zone))
         case Format.AVRO:
             _schema(how.schema)  # refuses names that differ only in case
@@ -79,7 +79,7 @@ def _values(how: Decode, zone: str, *, offline: bool) -> Values:
             skips = how.skips_other_types
             return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
-            json: Values = JsonValues(_schema(how.schema), _json_options(how, zone))
+            json: Values = JsonValues(_decoded(how.schema), _json_options(how, zone))
             json = ElementValues(json) if how.explodes else json
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
@@ -95,12 +95,12 @@ def _changes(how: Decode, registry: str | None, zone: str) -> Values:
         fields = source_names(record) if how.position else None
         return DebeziumValues(AvroValues(how.avro, registry), names, fields)
     envelope = documents_of(None) if how.documents else envelope_of(how.row)
+    row = _decoded(replace(how.schema, text=how.row))
     wide = _schema(replace(how.schema, text=wide_of(envelope)))
     json = EnvelopeInJson(wide, _json_options(how, zone))
     names = [name for name in wide.names if name != "payload"]
     inner: Values = FramedValues(json) if how.framed else json
     if how.documents:
-        row = _schema(replace(how.schema, text=how.row))
         inner = DocumentEnvelopes(inner, names, row, _json_options(how, zone))
     fields = SOURCE_NAMES if how.position else None
     return DebeziumValues(inner, names, fields, documents=how.documents)
@@ -108,6 +108,21 @@ def _changes(how: Decode, registry: str | None, zone: str) -> Values:
 
 def _json_options(how: Decode, zone: str) -> JsonOptions:
     return JsonOptions(time_zone=zone, strict=how.strict, accept=frozenset(how.accept))
+
+
+def _decoded(placed: Placed, *, is_line: bool = False) -> StructType:
+    """The columns that JSON, or a line of CSV, is decoded into. Raises ConfigError."""
+    from pyspark.sql.types import NullType, StringType, VariantType
+
+    from josefine_spark.read.json_schema import unreadable
+
+    schema = _schema(placed)
+    also = (NullType, StringType) if is_line else (NullType, StringType, VariantType)
+    other = unreadable(schema, also)
+    if other is not None:
+        message = f"{other} cannot be decoded from a value: declare another type"
+        raise refusal(placed.place, placed.path, message)
+    return schema
 
 
 def _schema(placed: Placed) -> StructType:

@@ -9,6 +9,7 @@ import pytest
 
 from josefine_arrow.formats.avro.schema import parse_record
 from josefine_arrow.formats.avro.writer import encoded
+from pipelines.base.errors import ConfigError
 from pipelines.config.validate import read_pipeline
 from pipelines.formats.decode import bad_rows
 from pipelines.transforms import dataframes
@@ -151,3 +152,31 @@ def test_a_key_given_twice_in_a_variant_of_a_row_is_a_bad_change(decoded):
 
     assert good == {1: "1"}
     assert bad == {0: "does not fit the schema: key after.v.a twice"}
+
+
+@pytest.mark.parametrize(
+    ("decode", "told"),
+    [
+        ('format: json, schema: "i INT, m MAP<INT, STRING>"', "m MAP<INT,STRING>"),
+        ('format: json, schema: "s STRUCT<a: ARRAY<TIME>>"', "s.a ARRAY<TIME(6)>"),
+        ('format: json, schema: "i INTERVAL DAY TO SECOND"', "i INTERVAL DAY TO SECOND"),
+        ('format: json, schema: "c CHAR(5)"', "c CHAR(5)"),
+        ('format: csv, schema: "v VARIANT"', "v VARIANT"),
+        ('format: debezium, schema: "t TIME"', "t TIME(6)"),
+    ],
+)
+def test_a_type_that_no_value_is_decoded_into_is_refused_by_its_column(decoded, decode, told):
+    with pytest.raises(ConfigError) as caught:
+        decoded(decode, [b"{}"])
+
+    assert str(caught.value).endswith(
+        f"decode.value.schema: {told} cannot be decoded from a value: declare another type"
+    )
+
+
+def test_a_collation_is_kept(decoded):
+    schema = 'format: json, schema: "c STRING COLLATE UTF8_LCASE"'
+
+    good, _ = decoded(schema, [b'{"c": "A"}'], "value.c = 'a'")
+
+    assert good == {0: True}
