@@ -1,4 +1,4 @@
-"""Byte order marks before a text: that of UTF-8 is removed, the others name another encoding.
+"""Texts as bytes: UTF-8, whose byte order mark is removed; other marks name another encoding.
 
 Source: Unicode 16, section 23.8. RFC 8259 lets a JSON parser ignore the mark of UTF-8, and programs
 of Windows write it before JSON and CSV.
@@ -19,6 +19,21 @@ REASONS = {
     for mark, name in _OTHERS.items()
 }
 """Mark → the reason of a dead letter; the first one that matches counts."""
+
+
+NOT_UTF8 = "not UTF-8 text"
+
+
+class EncodingError(ValueError):
+    """The message is the reason for which bytes are not a text."""
+
+
+def text_of(data: bytes) -> str:
+    """The text without the mark of UTF-8. Raises EncodingError."""
+    try:
+        return str(without_mark(data), "utf-8")
+    except UnicodeDecodeError as error:
+        raise EncodingError(reason(data) or NOT_UTF8) from error
 
 
 def without_mark(data: bytes) -> bytes:

@@ -12,13 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from josefine_arrow.formats.byte_order_mark import without_mark
+from josefine_arrow.formats.byte_order_mark import EncodingError, text_of
 from josefine_arrow.formats.json.grammar import Number
 from josefine_arrow.formats.json.options import JsonOptions
 from josefine_arrow.formats.json.value_reader import (
     MISFIT,
     MisfitError,
-    not_utf8,
     reader_of,
 )
 
@@ -40,9 +39,9 @@ class LineReader:
     def read(self, data: bytes) -> tuple[dict[str, Any] | None, str | None]:
         """(values by column, None), or (None, the reason)."""
         try:
-            text = _BREAK.sub("", str(without_mark(data), "utf-8"))
-        except UnicodeDecodeError:
-            return None, not_utf8(data)
+            text = _BREAK.sub("", text_of(data))
+        except EncodingError as error:
+            return None, str(error)
         if text.count('"') % 2:
             return None, "a quote is not closed"
         texts = self._split(text)

@@ -49,7 +49,7 @@ def parse(text: str) -> Any:
     if text.count("[") + text.count("{") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
         raise JsonError(f"nested deeper than {DEPTH_MAX}")
     try:
-        return _DECODER.decode(text)
+        return DECODER.decode(text)
     except ValueError as error:
         raise JsonError("not JSON") from error
 
@@ -57,7 +57,7 @@ def parse(text: str) -> Any:
 def parse_raw(text: str, kind: pa.DataType) -> Any:
     """The same for a text that `parse` accepts, with a Raw for each array or object where the type
     has a string, and for every value where it has JSON."""
-    value, _ = _value(text, _space(text, 0), kind)
+    value, _ = _value(text, space(text, 0), kind)
     return value
 
 
@@ -92,14 +92,15 @@ def _no_constant(text: str) -> Any:
     raise ValueError(text)
 
 
-_DECODER = json.JSONDecoder(
+DECODER = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_int=Number,
     parse_float=Number,
     parse_constant=_no_constant,
 )
 
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{\]}]', re.DOTALL)
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
+"""A string that does not end takes all the rest, so that no bytes make the search quadratic."""
 
 
 def _depth(text: str) -> int:
@@ -116,7 +117,8 @@ def _depth(text: str) -> int:
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _space(text: str, at: int) -> int:
+def space(text: str, at: int) -> int:
+    """The position after the white space at `at`."""
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
@@ -132,7 +134,7 @@ def _value(text: str, at: int, kind: pa.DataType | None) -> tuple[Any, int]:
             return _members(text, at + 1, _Every(kind.item_type))
         if opening == "[" and pa.types.is_list(kind):
             return _elements(text, at + 1, kind.value_type)
-    value, end = _DECODER.raw_decode(text, at)
+    value, end = DECODER.raw_decode(text, at)
     if value is None or kind is None:
         return value, end
     if is_json(kind) or (pa.types.is_string(kind) and opening in "[{"):
@@ -142,25 +144,25 @@ def _value(text: str, at: int, kind: pa.DataType | None) -> tuple[Any, int]:
 
 def _members(text: str, at: int, kinds: Mapping[str, pa.DataType]) -> tuple[Any, int]:
     pairs: list[tuple[str, Any]] = []
-    at = _space(text, at)
+    at = space(text, at)
     while text[at] != "}":
-        at = _space(text, at + 1) if text[at] == "," else at
+        at = space(text, at + 1) if text[at] == "," else at
         key, at = scanstring(text, at + 1, True)
-        at = _space(text, _space(text, at) + 1)
+        at = space(text, space(text, at) + 1)
         value, at = _value(text, at, kinds.get(key))
         pairs.append((key, value))
-        at = _space(text, at)
+        at = space(text, at)
     return _object(pairs), at + 1
 
 
 def _elements(text: str, at: int, kind: pa.DataType) -> tuple[list[Any], int]:
     found: list[Any] = []
-    at = _space(text, at)
+    at = space(text, at)
     while text[at] != "]":
-        at = _space(text, at + 1) if text[at] == "," else at
+        at = space(text, at + 1) if text[at] == "," else at
         value, at = _value(text, at, kind)
         found.append(value)
-        at = _space(text, at)
+        at = space(text, at)
     return found, at + 1
 
 

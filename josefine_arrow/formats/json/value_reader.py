@@ -19,8 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from josefine_arrow.formats.byte_order_mark import reason as other_encoding
-from josefine_arrow.formats.byte_order_mark import without_mark
+from josefine_arrow.formats.byte_order_mark import EncodingError, text_of
 from josefine_arrow.formats.json.grammar import (
     JsonError,
     Number,
@@ -42,7 +41,6 @@ from josefine_arrow.schema.names import sql_name
 from josefine_arrow.schema.times import NoSuchTimeError, days_of, local_micros_of, micros_of
 
 MISFIT = "does not fit the schema: "
-NOT_UTF8 = "not UTF-8 text"
 NO_OBJECT = "JSON, but not an object"
 NO_TIME = "is no date with a time of at most six decimal places"
 
@@ -78,14 +76,12 @@ class ObjectReader:
     def read(self, data: bytes) -> tuple[dict[str, Any] | None, str | None]:
         """(object, None), or (None, the reason)."""
         try:
-            text = str(without_mark(data), "utf-8")
+            text = text_of(data)
             value = parse(text)
             if not isinstance(value, dict):
                 return None, NO_OBJECT
             return self._object(text, value), None
-        except UnicodeDecodeError:
-            return None, not_utf8(data)
-        except JsonError as error:
+        except (EncodingError, JsonError) as error:
             return None, str(error)
         except MisfitError as error:
             return None, MISFIT + ", ".join(_told(path[1:], what) for path, what in error.parts)
@@ -107,11 +103,6 @@ def _told(path: str, what: str) -> str:
 
 class _NeedsTextError(Exception):
     """An array or object is in the place of a string: its text is needed."""
-
-
-def not_utf8(data: bytes) -> str:
-    """The reason of bytes that are not UTF-8."""
-    return other_encoding(data) or NOT_UTF8
 
 
 def reader_of(kind: pa.DataType, options: JsonOptions) -> Read:

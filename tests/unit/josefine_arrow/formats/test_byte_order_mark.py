@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from josefine_arrow.formats.byte_order_mark import reason, without_mark
+from josefine_arrow.formats.byte_order_mark import NOT_UTF8, reason, without_mark
 from josefine_arrow.formats.json.array_elements import ElementsError, elements_of
-from josefine_arrow.formats.json.value_reader import NOT_UTF8
 
 
 def test_one_mark_of_utf_8_is_removed() -> None:
