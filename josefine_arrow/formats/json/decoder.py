@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from josefine_arrow.cache.kernels import import_kernels
-from josefine_arrow.formats.json.grammar import is_json
 from josefine_arrow.formats.json.options import JsonOptions
+from josefine_arrow.formats.json.raw_values import is_json
 from josefine_arrow.formats.json.value_reader import ObjectReader
 from josefine_arrow.formats.remaining_rows import bits, flags, in_slices, with_remaining
 from josefine_arrow.schema.times import fixed_offset

@@ -2,17 +2,14 @@
 
 Not accepted, unlike `json.loads`: NaN, Infinity, and nesting deeper than `DEPTH_MAX`. An object
 that has a key twice is a `Repeated`, because it depends on the schema whether that key matters.
+Light imports.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
-
-import pyarrow as pa
 
 DEPTH_MAX = 500
 """Deeper, Python's recursive scanner might reach the interpreter's limit."""
@@ -24,12 +21,6 @@ class JsonError(ValueError):
 
 class Number(str):
     """A number as it was written."""
-
-    __slots__ = ()
-
-
-class Raw(str):
-    """The text of a value as it was written, where the schema asks for it."""
 
     __slots__ = ()
 
@@ -54,13 +45,6 @@ def parse(text: str) -> Any:
         raise JsonError("not JSON") from error
 
 
-def parse_raw(text: str, kind: pa.DataType) -> Any:
-    """The same for a text that `parse` accepts, with a Raw for each array or object where the type
-    has a string, and for every value where it has JSON."""
-    value, _ = _value(text, space(text, 0), kind)
-    return value
-
-
 def repeated_key(value: Any) -> str | None:
     """The path to a key that some object of this value has twice, at any depth: `.a[].k`."""
     pending = [("", value)]
@@ -75,7 +59,8 @@ def repeated_key(value: Any) -> str | None:
     return None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object with these members: a Repeated if a key is there twice."""
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
@@ -93,7 +78,7 @@ def _no_constant(text: str) -> Any:
 
 
 DECODER = json.JSONDecoder(
-    object_pairs_hook=_object,
+    object_pairs_hook=object_of,
     parse_int=Number,
     parse_float=Number,
     parse_constant=_no_constant,
@@ -122,61 +107,3 @@ def space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     assert found is not None
     return found.end()
-
-
-def _value(text: str, at: int, kind: pa.DataType | None) -> tuple[Any, int]:
-    """(value, position after it) of the value that starts at `at`."""
-    opening = text[at]
-    if kind is not None:
-        if opening == "{" and pa.types.is_struct(kind):
-            return _members(text, at + 1, {each.name: each.type for each in kind})
-        if opening == "{" and pa.types.is_map(kind):
-            return _members(text, at + 1, _Every(kind.item_type))
-        if opening == "[" and pa.types.is_list(kind):
-            return _elements(text, at + 1, kind.value_type)
-    value, end = DECODER.raw_decode(text, at)
-    if value is None or kind is None:
-        return value, end
-    if is_json(kind) or (pa.types.is_string(kind) and opening in "[{"):
-        return Raw(text[at:end]), end
-    return value, end
-
-
-def _members(text: str, at: int, kinds: Mapping[str, pa.DataType]) -> tuple[Any, int]:
-    pairs: list[tuple[str, Any]] = []
-    at = space(text, at)
-    while text[at] != "}":
-        at = space(text, at + 1) if text[at] == "," else at
-        key, at = scanstring(text, at + 1, True)
-        at = space(text, space(text, at) + 1)
-        value, at = _value(text, at, kinds.get(key))
-        pairs.append((key, value))
-        at = space(text, at)
-    return _object(pairs), at + 1
-
-
-def _elements(text: str, at: int, kind: pa.DataType) -> tuple[list[Any], int]:
-    found: list[Any] = []
-    at = space(text, at)
-    while text[at] != "]":
-        at = space(text, at + 1) if text[at] == "," else at
-        value, at = _value(text, at, kind)
-        found.append(value)
-        at = space(text, at)
-    return found, at + 1
-
-
-class _Every(dict[str, pa.DataType]):
-    """The types of a map's members: all the same."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        super().__init__()
-        self._kind = kind
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._kind
-
-
-def is_json(kind: pa.DataType) -> bool:
-    """Whether a column takes any JSON value, as its text (Arrow's canonical type `arrow.json`)."""
-    return isinstance(kind, pa.JsonType)

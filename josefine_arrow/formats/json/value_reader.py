@@ -23,11 +23,8 @@ from josefine_arrow.formats.byte_order_mark import EncodingError, text_of
 from josefine_arrow.formats.json.grammar import (
     JsonError,
     Number,
-    Raw,
     Repeated,
-    is_json,
     parse,
-    parse_raw,
     repeated_key,
 )
 from josefine_arrow.formats.json.options import (
@@ -37,6 +34,7 @@ from josefine_arrow.formats.json.options import (
     ROUNDED,
     JsonOptions,
 )
+from josefine_arrow.formats.json.raw_values import Raw, is_json, parse_raw
 from josefine_arrow.schema.names import sql_name
 from josefine_arrow.schema.times import NoSuchTimeError, days_of, local_micros_of, micros_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from josefine_arrow.formats.json.grammar import is_json
+from josefine_arrow.formats.json.raw_values import is_json
 
 
 def json_text(value: Any, kind: pa.DataType) -> str:
