@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from josefine_arrow.formats.json.options import JsonOptions
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.records.builder import Record
 from josefine_cli.base.errors import EXIT_FAILURE, UsageError, UserError
@@ -73,7 +74,7 @@ def decoding(
     elif schema or message or registry:
         raise UsageError(f"{how} has the schema: leave --schema, --message and --registry out")
     else:
-        read = _of_section(asked)
+        read = _of_section(*asked)
     decoder = _Decoder(read)
     yield decoder
     if decoder.bad:
@@ -137,11 +138,12 @@ def _of_options(how: str, schema: str | None, message: str | None, registry: str
         if message is None:
             raise UsageError("--decode protobuf needs --message, such as shop.Order")
         return _protobuf(_bytes(schema), message, registry)
-    return _columns(how, _text(schema, ".ddl"))
+    return _columns(how, _text(schema, ".ddl"), JsonOptions())
 
 
-def _of_file(name: str, topic: str) -> Decode:
-    """The `decode` section for this topic. Raises UserError."""
+def _of_file(name: str, topic: str) -> tuple[Decode, str]:
+    """(the `decode` section for this topic, the time zone of times without one). Raises
+    UserError."""
     from pipelines.base.errors import ConfigError
     from pipelines.base.variables import Variables
     from pipelines.config.validate import examine
@@ -160,10 +162,10 @@ def _of_file(name: str, topic: str) -> Decode:
         found = "no source decodes values" if not fitting else "several sources decode this topic"
         raise UserError(f"{name}: {found}")
     assert fitting[0].decode is not None
-    return fitting[0].decode
+    return fitting[0].decode, pipeline.conf.get("spark.sql.session.timeZone", "UTC")
 
 
-def _of_section(how: Decode) -> Read:
+def _of_section(how: Decode, zone: str) -> Read:
     if how.format.value == "avro":
         return _avro(how.avro, how.registry if how.framed else None)
     if how.format.value == "protobuf":
@@ -171,7 +173,8 @@ def _of_section(how: Decode) -> Read:
         return _protobuf(how.descriptors, how.message, registry)
     if how.format.value not in FORMATS or how.framed:
         raise UserError(f"--decode does not read {how.format.value} of this file's kind yet")
-    return _columns(how.format.value, how.schema.text, how)
+    options = JsonOptions(time_zone=zone, strict=how.strict, accept=frozenset(how.accept))
+    return _columns(how.format.value, how.schema.text, options, how.separator)
 
 
 def _avro(schema: str | None, registry: str | None) -> Read:
@@ -227,9 +230,8 @@ def _protobuf(schema: bytes, message: str, registry: str | None) -> Read:
     return _as_json(decoder, arrow_of(decoder.type))
 
 
-def _columns(how: str, ddl: str, section: Decode | None = None) -> Read:
+def _columns(how: str, ddl: str, options: JsonOptions, separator: str = ",") -> Read:
     from josefine_arrow.formats.csv.line_reader import LineReader
-    from josefine_arrow.formats.json.options import JsonOptions
     from josefine_arrow.formats.json.value_reader import ObjectReader
     from josefine_arrow.schema.ddl_types import DdlError, struct_of
 
@@ -237,11 +239,7 @@ def _columns(how: str, ddl: str, section: Decode | None = None) -> Read:
         kind = struct_of(ddl)
     except DdlError as error:
         raise UserError(f"not a schema: {error}") from error
-    options = JsonOptions()
-    if section is not None:
-        options = JsonOptions(strict=section.strict, accept=frozenset(section.accept))
     if how == "csv":
-        separator = section.separator if section else ","
         return _as_json(LineReader(kind, options, separator).read, kind)
     return _as_json(ObjectReader(kind, options).read, kind)
 

@@ -96,6 +96,35 @@ sinks:
     assert done.out.splitlines() == ['{"id":1}', '{"id":2}']
 
 
+def test_a_local_time_is_in_the_time_zone_of_the_file(bootstrap: str, tmp_path: Path) -> None:
+    file = tmp_path / "times.yaml"
+    file.write_text(
+        f"""
+version: 1
+name: times
+spark:
+  checkpoint: {tmp_path}/checkpoints
+  conf: {{ spark.sql.session.timeZone: Asia/Tokyo }}
+trigger: {{ available_now: true }}
+sources:
+  times:
+    type: josefine
+    bootstrap: {bootstrap}
+    topics: [times]
+    decode: {{ value: {{ format: json, schema: "at TIMESTAMP", on_error: fail }} }}
+sinks:
+  lake: {{ type: delta, inputs: [times], path: {tmp_path}/lake, mode: append }}
+"""
+    )
+    line = '{"at":"2024-01-05 10:00:00"}'
+    assert josefine(bootstrap, "topics", "create", "times").code == 0
+    assert josefine(bootstrap, "produce", "times", stdin=line).code == 0
+
+    done = josefine(bootstrap, "consume", "times", "--decode", str(file))
+
+    assert (done.out, done.err) == ('{"at":"2024-01-05T01:00:00Z"}\n', "")
+
+
 def test_avro_of_a_registry_is_printed_by_the_schema_it_was_written_with(bootstrap: str) -> None:
     record = parse_record(AVRO)
     value = framed(7, encoded(record, {"id": 5, "at": "2024-01-05T10:15:30.123456Z"}))
