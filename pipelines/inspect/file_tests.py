@@ -14,6 +14,7 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import ConfigError, Place, RunError
+from pipelines.base.quoting import quoted
 from pipelines.config.checks import DEAD_LETTER
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import OnError, Pipeline, Source
@@ -154,7 +155,7 @@ def _compared(
     columns = [name for name in frame.columns if name in named or not is_subset]
     if not columns:
         return [] if not rows and not frame.head(1) else ["expected rows name no column"]
-    wanted, misfits = _typed(frame.select(*_quoted(columns)), rows)
+    wanted, misfits = _typed(frame.select(*map(quoted, columns)), rows)
     if misfits:
         return misfits
     expected, found = Counter(wanted), Counter(_as_json(frame, columns))
@@ -185,7 +186,7 @@ def _typed(frame: DataFrame, rows: tuple[Mapping[str, Any], ...]) -> tuple[list[
 def _as_json(frame: DataFrame, columns: list[str]) -> list[str]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = frame.select(F.to_json(F.struct(*_quoted(columns)), JSON_TEXT)).collect()
+    rows = frame.select(F.to_json(F.struct(*map(quoted, columns)), JSON_TEXT)).collect()
     return [row[0] for row in rows]
 
 
@@ -193,12 +194,8 @@ def as_text(frame: DataFrame) -> DataFrame:
     """Columns of bytes as text."""
     binary = [name for name, kind in frame.dtypes if kind == "binary"]
     for name in binary:
-        frame = frame.withColumn(name, frame[f"`{name}`"].cast("string"))
+        frame = frame.withColumn(name, frame[quoted(name)].cast("string"))
     return frame
-
-
-def _quoted(columns: Iterable[str]) -> list[str]:
-    return [f"`{name}`" for name in columns]
 
 
 def _told(what: str, rows: Counter[str]) -> list[str]:

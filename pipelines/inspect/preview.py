@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.base.errors import WrongUsageError
+from pipelines.base.quoting import quoted
 from pipelines.config.section import nearest
 from pipelines.formats.decode import bad_rows
 from pipelines.inspect.file_tests import as_text
@@ -92,7 +93,7 @@ def preview(
 def _as_json(frame: DataFrame, rows: int) -> list[str]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    columns = [F.col(f"`{name}`") for name in frame.columns]
+    columns = [F.col(quoted(name)) for name in frame.columns]
     row = F.to_json(F.struct(*columns), JSON_TEXT)
     return [each[0] for each in frame.limit(rows).select(row).collect()]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.base.errors import RunError
+from pipelines.base.quoting import quoted
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.lookup import Lookup
 from pipelines.model.test_case import json_text
@@ -41,7 +42,7 @@ def rows_of(spark: SparkSession, lookup: Lookup) -> DataFrame:
     if wrong:
         said = f"its `schema` is not that of {lookup.told}: {', '.join(wrong)}"
         raise RunError(f"source `{lookup.name}`: {said}")
-    return frame.select(*[f"`{name}`" for name in wants.columns])
+    return frame.select(*map(quoted, wants.columns))
 
 
 def _given(wants: DataFrame, lookup: Lookup) -> DataFrame:
