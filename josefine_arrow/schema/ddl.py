@@ -23,11 +23,23 @@ _TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|\w+|
 _OPEN, _CLOSE = ("(", "<"), (")", ">")
 
 
+def tokens(ddl: str) -> list[str]:
+    """The words, quoted names, literals and signs of a schema."""
+    return _TOKEN.findall(ddl)
+
+
+def bare_name(token: str) -> str | None:
+    """The name that a token is, without backticks; None if it is no name."""
+    if token.startswith("`"):
+        return token[1:-1].replace("``", "`")
+    return token if _is_word(token) else None
+
+
 def unknown_types(schema: str) -> list[str]:
     """The words in the place of a type that are not a type, as written."""
     if "--" in schema or "/*" in schema:
         return []
-    walk = _Walk(_TOKEN.findall(schema))
+    walk = _Walk(tokens(schema))
     with contextlib.suppress(_NotOursError):
         walk.columns()
     return walk.unknown
@@ -38,7 +50,7 @@ def names_twice(schema: str) -> list[tuple[str, str]]:
     Only for top-level columns: nested duplicates may never be used."""
     if "--" in schema or "/*" in schema:
         return []
-    walk = _Walk(_TOKEN.findall(schema))
+    walk = _Walk(tokens(schema))
     with contextlib.suppress(_NotOursError):
         walk.columns()
     first: dict[str, str] = {}
@@ -65,10 +77,10 @@ class _Walk:
         """Parse `name type ..., name: type ...` up to the end or the closing `>`."""
         while True:
             name = self._take()
-            if not (_is_word(name) or name.startswith("`")):
+            bare = bare_name(name)
+            if bare is None:
                 raise _NotOursError
             if not nested:
-                bare = name[1:-1].replace("``", "`") if name.startswith("`") else name
                 self.names.append(bare)
             if self._next() == ":":
                 self._take()

@@ -6,11 +6,9 @@ strings; NOT NULL and COMMENT have no effect, because a decoded column can be nu
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
-_TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`(?:``|[^`])*`|\w+|\S")
+from josefine_arrow.schema.ddl import bare_name, tokens
 
 _SCALARS = {
     "BOOLEAN": pa.bool_(),
@@ -47,7 +45,7 @@ class DdlError(ValueError):
 
 def struct_of(ddl: str) -> pa.StructType:
     """The columns of a schema. Raises DdlError."""
-    parser = _Parser(_TOKEN.findall(ddl))
+    parser = _Parser(tokens(ddl))
     fields = parser.columns()
     parser.end()
     names = [field.name.lower() for field in fields]
@@ -78,11 +76,10 @@ class _Parser:
 
     def _name(self) -> str:
         token = self._take("a column's name")
-        if token.startswith("`"):
-            return token[1:-1].replace("``", "`")
-        if not token.replace("_", "a").isalnum():
+        name = bare_name(token)
+        if name is None:
             raise DdlError(f"expected a column's name, found `{token}`")
-        return token
+        return name
 
     def _type(self) -> pa.DataType:
         word = self._take("a type")

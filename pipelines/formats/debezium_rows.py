@@ -24,7 +24,7 @@ from josefine_arrow.formats.debezium.position import (
     unknown_connector,
 )
 from pipelines.formats.json import JsonValues
-from pipelines.formats.python_values import of_parts, value_of, why_of
+from pipelines.formats.python_values import of_parts, value_of, why_of, with_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,8 +49,7 @@ class EnvelopeInJson:
         self._names = [name for name in wide.names if name != "payload"]
 
     def parse(self, data: Column) -> Column:
-        """The envelope is chosen here, before the parse result becomes a column: each field of it
-        would repeat the choice, and Spark's analysis would take minutes."""
+        """The envelope is chosen here: later each field of it would repeat the choice."""
         from pyspark.sql import functions as F  # noqa: N812
 
         def chosen(made: Column) -> Column:
@@ -59,7 +58,7 @@ class EnvelopeInJson:
             envelope = F.when(found.isNotNull(), F.coalesce(found.getField("payload"), alone))
             return of_parts(envelope, why_of(made))
 
-        return F.get(F.transform(F.array(self._inner.parse(data)), chosen), F.lit(0))
+        return with_name(self._inner.parse(data), chosen)
 
     def is_good(self, data: Column, parsed: Column) -> Column:
         return self._inner.is_good(data, parsed)
@@ -171,7 +170,7 @@ class DebeziumValues:
             why = F.when(~is_good, unread).otherwise(self._wrong(envelope))
             return of_parts(self._value(envelope), why)
 
-        return F.get(F.transform(F.array(self._inner.parse(data)), whole), F.lit(0))
+        return with_name(self._inner.parse(data), whole)
 
     def _value(self, envelope: Column) -> Column:
         from pyspark.sql import functions as F  # noqa: N812

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipelines.formats.json import JsonValues
 from pipelines.formats.json_array import PIECE, exploded
-from pipelines.formats.python_values import PythonValues
+from pipelines.formats.python_values import PythonValues, of_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -128,8 +128,7 @@ def _made(side: Side) -> Column:
 def _read(side: Side) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    assert isinstance(side.values, JsonValues)
-    return side.values.of_decoded(F.col(OBJECTS), F.col(REASONS))
+    return of_parts(F.col(OBJECTS), F.col(REASONS))
 
 
 def _good(side: Side) -> Column:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -18,21 +19,34 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-class JsonValues(ArrowValues):
-    """`format: json`. The schema's types are those of `json_rows.arrow_type`."""
+class StructValues(ArrowValues):
+    """A format of texts with the columns of a schema, whose types are those of
+    `json_rows.arrow_type`."""
 
     def __init__(self, schema: StructType, options: JsonOptions | None = None) -> None:
+        """`options`: by default with the session's time zone."""
         self._schema = schema
         self._options = options
 
+    @abstractmethod
+    def decoder_for(self, kind: pa.StructType, options: JsonOptions) -> Callable[[], DecodeColumn]:
+        """The function that makes a worker's decoder of these columns; it is pickled."""
+
     def spark_type(self) -> DataType:
-        return stored_type(self._schema)
+        return _stored_type(self._schema)
 
     def columns_decoder(self) -> Callable[[], DecodeColumn]:
         from josefine_spark.read.json_rows import arrow_type
 
         options = self._options or JsonOptions(time_zone=time_zone())
-        return partial(_decoder, arrow_type(self._schema), options)
+        return self.decoder_for(arrow_type(self._schema), options)
+
+
+class JsonValues(StructValues):
+    """`format: json`."""
+
+    def decoder_for(self, kind: pa.StructType, options: JsonOptions) -> Callable[[], DecodeColumn]:
+        return partial(_decoder, kind, options)
 
     def result(self, parsed: Column) -> Column:
         return _as_variants(super().result(parsed), self._schema)
@@ -58,7 +72,7 @@ def time_zone() -> str:
     return str(zone or "UTC")
 
 
-def stored_type(kind: DataType) -> Any:
+def _stored_type(kind: DataType) -> Any:
     """The type in which decoded values come: a VARIANT as its JSON text, everything nullable."""
     from pyspark.sql.types import (
         ArrayType,
@@ -71,12 +85,12 @@ def stored_type(kind: DataType) -> Any:
 
     if isinstance(kind, StructType):
         return StructType(
-            [StructField(each.name, stored_type(each.dataType)) for each in kind.fields]
+            [StructField(each.name, _stored_type(each.dataType)) for each in kind.fields]
         )
     if isinstance(kind, ArrayType):
-        return ArrayType(stored_type(kind.elementType))
+        return ArrayType(_stored_type(kind.elementType))
     if isinstance(kind, MapType):
-        return MapType(kind.keyType, stored_type(kind.valueType))
+        return MapType(kind.keyType, _stored_type(kind.valueType))
     return StringType() if isinstance(kind, VariantType) else kind
 
 

@@ -43,6 +43,14 @@ def of_parts(value: Column, why: Column) -> Column:
     return F.struct(value.alias(_VALUE), why.alias(_WHY))
 
 
+def with_name(column: Column, make: Callable[[Column], Column]) -> Column:
+    """What `make` returns for a column, whose expression is then there once, however often `make`
+    reads it: Spark's analysis of copies takes seconds."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.get(F.transform(F.array(column), make), F.lit(0))
+
+
 def value_of(parsed: Column) -> Column:
     """The value of a parse result."""
     return parsed.getField(_VALUE)
@@ -81,22 +89,18 @@ class ArrowValues(ABC):
         column: Column = made(parse, StructType().add(_VALUE, kind).add(_WHY, StringType()))(data)
         return column
 
-    def of_decoded(self, values: Column, reasons: Column) -> Column:
-        """The result of `parse` for what the source has decoded."""
-        return of_parts(values, reasons)
-
     def is_good(self, data: Column, parsed: Column) -> Column:
-        return data.isNotNull() & parsed.getField(_WHY).isNull()
+        return data.isNotNull() & why_of(parsed).isNull()
 
     def result(self, parsed: Column) -> Column:
-        return parsed.getField(_VALUE)
+        return value_of(parsed)
 
     def is_skipped(self, data: Column, parsed: Column) -> Column:
         """Whether a record is of another type, and makes neither a row nor a dead letter."""
-        return self.is_good(data, parsed) & parsed.getField(_VALUE).isNull()
+        return self.is_good(data, parsed) & value_of(parsed).isNull()
 
     def reason(self, data: Column, parsed: Column) -> Column:
-        return parsed.getField(_WHY)
+        return why_of(parsed)
 
 
 class PythonValues(ArrowValues):
@@ -131,14 +135,9 @@ def _of_worker(decoder: Callable[[], Decode], kind: pa.DataType) -> DecodeColumn
 
 def one_by_one(decode: Decode, kind: pa.DataType) -> DecodeColumn:
     """A decoder of columns from one of single values; null stays null."""
-    import pyarrow as pa
+    from josefine_arrow.formats import value_by_value
 
-    def of_column(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-        pairs = [(None, None) if data is None else decode(data) for data in column.to_pylist()]
-        values = pa.array([value for value, _ in pairs], kind)
-        return values, pa.array([why for _, why in pairs], pa.string())
-
-    return of_column
+    return lambda column: value_by_value.one_by_one(column, decode, kind)
 
 
 class FewOrMany:

@@ -11,13 +11,13 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.json.options import JsonOptions
-from pipelines.formats.json import stored_type, time_zone
-from pipelines.formats.python_values import ArrowValues, DecodeColumn, FewOrMany, one_by_one
+from pipelines.formats.json import StructValues
+from pipelines.formats.python_values import DecodeColumn, FewOrMany, one_by_one
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 class TextValues:
@@ -40,24 +40,17 @@ class TextValues:
         return F.lit("not UTF-8 text")
 
 
-class CsvValues(ArrowValues):
+class CsvValues(StructValues):
     """`format: csv`: one line each, without a header."""
 
     def __init__(
         self, schema: StructType, *, separator: str = ",", options: JsonOptions | None = None
     ) -> None:
-        self._schema = schema
+        super().__init__(schema, options)
         self._separator = separator
-        self._options = options
 
-    def spark_type(self) -> DataType:
-        return stored_type(self._schema)
-
-    def columns_decoder(self) -> Callable[[], DecodeColumn]:
-        from josefine_spark.read.json_rows import arrow_type
-
-        options = self._options or JsonOptions(time_zone=time_zone())
-        return partial(_decoder, arrow_type(self._schema), options, self._separator)
+    def decoder_for(self, kind: pa.StructType, options: JsonOptions) -> Callable[[], DecodeColumn]:
+        return partial(_decoder, kind, options, self._separator)
 
 
 @lru_cache(maxsize=16)

@@ -15,10 +15,7 @@ import pyarrow.compute as pc
 from josefine_arrow.formats.csv.line_reader import LineReader
 from josefine_arrow.formats.json.decoder import JsonDecoder, address, loops
 from josefine_arrow.formats.json.options import JsonOptions
-from josefine_arrow.formats.remaining_rows import in_slices, with_remaining
-
-_BYTES_MAX = (1 << 31) - 1
-"""Arrow's binary arrays have ends of 32 bits."""
+from josefine_arrow.formats.value_by_value import BYTES_MAX, in_slices, with_remaining
 
 
 class CsvDecoder:
@@ -57,7 +54,7 @@ class CsvDecoder:
         data = np.frombuffer(data, np.uint8)
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + rows + 1]
         size = int(ends[-1] - ends[0]) + rows * (2 + fields * k.ADDED_BYTES)
-        if size > _BYTES_MAX:
+        if size > BYTES_MAX:
             return None
         out, out_ends = np.empty(size, np.uint8), np.zeros(rows + 1, np.int32)
         line = (address(data), address(ends), rows, self._separator, address(self._kinds), fields)

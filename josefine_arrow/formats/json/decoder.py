@@ -16,11 +16,8 @@ from josefine_arrow.cache.kernels import import_kernels
 from josefine_arrow.formats.json.options import JsonOptions
 from josefine_arrow.formats.json.raw_values import is_json
 from josefine_arrow.formats.json.value_reader import ObjectReader
-from josefine_arrow.formats.remaining_rows import bits, flags, in_slices, with_remaining
+from josefine_arrow.formats.value_by_value import BYTES_MAX, bits, flags, in_slices, with_remaining
 from josefine_arrow.schema.times import fixed_offset
-
-_BYTES_MAX = (1 << 31) - 1
-"""Arrow's binary arrays have ends of 32 bits."""
 
 ROWS_MAX = 65_536
 """Rows per record batch and per call of the kernel."""
@@ -227,15 +224,14 @@ class _Elements:
         counts = np.zeros(rows + 1, np.int32)
         total = k.count(address(data), address(ends), rows, address(counts[1:]))
         size = int(ends[rows]) + total * k.ADDED_BYTES
-        if size > _BYTES_MAX:
+        if size > BYTES_MAX:
             return None
         out, out_ends = np.empty(size + 1, np.uint8), np.zeros(total + 1, np.int32)
         split = (address(data), address(ends), rows, self._is_map)
         k.split(*split, address(out), address(out_ends))
-        elements = [None, pa.py_buffer(out_ends), pa.py_buffer(out)]
-        return pa.Array.from_buffers(pa.binary(), total, elements), np.cumsum(
-            counts, dtype=np.int32
-        )
+        buffers = [None, pa.py_buffer(out_ends), pa.py_buffer(out)]
+        elements = pa.Array.from_buffers(pa.binary(), total, buffers)
+        return elements, np.cumsum(counts, dtype=np.int32)
 
 
 def _rows_with_a_key_twice(rows: Any, keys: Any, count: int) -> set[int]:

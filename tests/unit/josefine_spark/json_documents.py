@@ -257,7 +257,7 @@ def _written(value: Any, comma: str, colon: str, *, is_ascii: bool) -> str:
         return "[" + comma.join(items) + "]"
     if isinstance(value, list):
         members = (
-            # A name with an escape is left to Spark.
+            # The kernel leaves a name with an escape to the decoder in Python.
             json.dumps(name, ensure_ascii=False)
             + colon
             + _written(inner, comma, colon, is_ascii=is_ascii)

@@ -191,7 +191,7 @@ def test_arrays_that_are_too_large_to_be_taken_apart_are_left_to_the_twin(
 ) -> None:
     values = pa.array(documents(6, 50), pa.binary())
     expected = COMPILED.decode(values)
-    monkeypatch.setattr(decoder, "_BYTES_MAX", 99)
+    monkeypatch.setattr(decoder, "BYTES_MAX", 99)
 
     for ours, theirs in zip(JsonRows(SCHEMA).decode(values), expected, strict=True):
         assert ours.equals(theirs)

@@ -1,4 +1,4 @@
-"""The rows of a column that no kernel decodes, decoded one by one into their places."""
+"""Columns of bytes decoded one by one, all of them or only the rows that no kernel decodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+BYTES_MAX = (1 << 31) - 1
+"""Arrow's binary arrays have ends of 32 bits."""
+
 Read = Callable[[bytes], tuple[Any, str | None]]
 """Bytes to (value, None) or (None, the reason)."""
 
@@ -16,29 +19,27 @@ Read = Callable[[bytes], tuple[Any, str | None]]
 def with_remaining(plain: Any, values: Any, read: Read, kind: pa.DataType) -> tuple[Any, Any]:
     """(one decoded value per binary value, the reasons): those in `plain`, and what `read` makes of
     each value that is null there; all of them if `plain` is None. A null stays null."""
-    rows = len(values)
     if plain is None:
-        rest = np.arange(rows)
-    else:
-        taken = plain.is_valid()
-        left = pc.and_not(values.is_valid(), taken) if values.null_count else pc.invert(taken)
-        rest = np.flatnonzero(flags(left))
-        if not len(rest):
-            return plain, pa.nulls(rows, pa.string())
-    pairs = [
-        (None, None) if data is None else read(data)
-        for data in values.take(pa.array(rest)).to_pylist()
-    ]
-    found = pa.array([value for value, _ in pairs], kind)
-    reasons = pa.array([why for _, why in pairs], pa.string())
-    if plain is None:
-        return found, reasons
+        return one_by_one(values, read, kind)
+    rows, taken = len(values), plain.is_valid()
+    left = pc.and_not(values.is_valid(), taken) if values.null_count else pc.invert(taken)
+    rest = np.flatnonzero(flags(left))
+    if not len(rest):
+        return plain, pa.nulls(rows, pa.string())
+    found, reasons = one_by_one(values.take(pa.array(rest)), read, kind)
     # Row by row, from the plain ones or from those that follow them.
     where = np.arange(rows)
     where[rest] = rows + np.arange(len(rest))
     where = pa.array(where)
     reasons = pa.concat_arrays([pa.nulls(rows, pa.string()), reasons])
     return pa.concat_arrays([plain, found]).take(where), reasons.take(where)
+
+
+def one_by_one(values: Any, read: Read, kind: pa.DataType) -> tuple[Any, Any]:
+    """(what `read` makes of each binary value, the reasons); null stays null."""
+    pairs = [(None, None) if data is None else read(data) for data in values.to_pylist()]
+    found = pa.array([value for value, _ in pairs], kind)
+    return found, pa.array([why for _, why in pairs], pa.string())
 
 
 def in_slices(
