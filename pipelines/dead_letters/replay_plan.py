@@ -19,7 +19,7 @@ from pipelines.exactly_once.decode_fingerprint import judgement
 from pipelines.formats.decode import UNREADABLE_REASON
 from pipelines.model.pipeline import Sink, Source
 from pipelines.model.plan import PipelinePlan
-from pipelines.sinks.delta_commits import NO_BATCH, Link
+from pipelines.sinks.commits import NO_BATCH, Link
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_tables import folder_of, letters_folder
 from pipelines.sinks.targets import target_of

@@ -14,7 +14,8 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.dead_letters.routing import Letter
 from pipelines.exactly_once.offset_chain import Commit
 from pipelines.model.pipeline import Pipeline, Source
-from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
+from pipelines.sinks.commits import NO_BATCH, Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table, found_folder
 
 if TYPE_CHECKING:

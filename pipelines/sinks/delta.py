@@ -23,7 +23,8 @@ from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
 from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks import loss_table
-from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain
+from pipelines.sinks.commits import NO_BATCH
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
 from pipelines.sinks.delta_end_offsets import FolderFiles

@@ -13,7 +13,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.data_loss import LostRange, unrecorded
 from pipelines.exactly_once.offset_chain import Commit
-from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
+from pipelines.sinks.commits import NO_BATCH, Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table
 from pipelines.sinks.target import TargetRun
 

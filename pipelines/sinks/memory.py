@@ -19,7 +19,7 @@ from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Ver
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.commits import NO_BATCH, Link, StoppedError, hand_over, said_of
 from pipelines.sinks.delta_log import LogEntry
 from pipelines.sinks.delta_maintenance import Keeper
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written

@@ -30,7 +30,7 @@ from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Ver
 from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
 from pipelines.model.topic import SinkTopic, sink_id
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.commits import NO_BATCH, Link, StoppedError, hand_over, said_of
 from pipelines.sinks.delta_log import LogEntry, own_entry
 from pipelines.sinks.topic_state import Target, batch_of, end_of, other_chains, said_by, taken_over
 

@@ -17,7 +17,7 @@ from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.commits import NO_BATCH, Link, StoppedError, hand_over, said_of
 from pipelines.sinks.delta_log import LogEntry, own_entry
 from pipelines.sinks.iceberg import snapshots
 from pipelines.sinks.iceberg.catalog import ConflictError
