@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING, Any
 from pipelines.base import failpoints
 from pipelines.base.quoting import quoted
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import OtherChain, name_of
-from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
-from pipelines.sinks.commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.model.retry_policy import Retry
+from pipelines.sinks.commits import (
+    NO_BATCH,
+    Attempts,
+    Link,
+    hand_over,
+    is_ours,
+    lost_race,
+    said_of,
+)
 from pipelines.sinks.delta_log import DeltaLogReader, LogEntry, known_txn_versions
 from pipelines.sinks.delta_snapshot_cache import compute_state
 from pipelines.spark.files import HadoopFiles
@@ -53,8 +61,7 @@ class DeltaChain:
         self._app_id = link.app_id
         self._files = HadoopFiles(spark)
         self._spark = spark
-        self._on_retry = on_retry
-        self._pause = pause
+        self._attempts = Attempts(on_retry, pause)
         self._log = DeltaLogReader(self._files, path, self._app_id)
         self._version = -1
 
@@ -90,8 +97,10 @@ class DeltaChain:
 
     def take_over(self, other: OtherChain) -> None:
         """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
-        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
-        chain = DeltaChain(self._spark, self.path, old, self._on_retry, self._pause)
+        old = self.link.under(other.name)
+        chain = DeltaChain(
+            self._spark, self.path, old, self._attempts.on_retry, self._attempts.pause
+        )
         hand_over(chain, self._app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
@@ -187,30 +196,24 @@ class DeltaChain:
     ) -> LogEntry:
         """Run a write until the log shows it; raise StoppedError if another run has committed."""
         if self._own_after() is not None:
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+            raise lost_race()
         if batch_id != NO_BATCH:  # without a batch the session may be shared with others
             compute_state(session, self.path, self._version)
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                write()
-                failure = None
-            except Exception as error:
-                failure = error
+
+        def look(failure: Exception | None) -> LogEntry | None:
             own = self._own_after()
-            if own is not None and self._is_mine(own, batch_id, commit):
-                # Also after a failure: the commit may have succeeded and only its answer was lost.
-                said = json.loads(metadata)
-                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
+            said = (own.metadata or {}) if own else {}
+            made = (batch_id, commit.txn_version)
+            if own is not None and is_ours(said, own.txn_version, self.link, made):
+                stored = json.loads(metadata)
+                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=stored)
                 self._leave_hint(metadata)
                 return own
-            if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
-                raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
-            retry = retry_of(failure)
-            if retry is None or attempt == ATTEMPTS_MAX:
-                raise failure
-            self._on_retry(batch_id, retry)
-            self._pause(retry.pause_s * attempt)
-        raise AssertionError("unreachable")
+            if own is not None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
+                raise lost_race() from failure
+            return None
+
+        return self._attempts.commit(batch_id, write, look)
 
     def _own_after(self) -> LogEntry | None:
         """The first own commit since the last read of the log, past those of others."""
@@ -218,11 +221,6 @@ class DeltaChain:
         if entries:
             self._version = entries[-1].version
         return next((entry for entry in entries if entry.txn_version is not None), None)
-
-    def _is_mine(self, entry: LogEntry, batch_id: int, commit: Commit) -> bool:
-        meta = entry.metadata or {}
-        mark = (meta.get("run"), meta.get("batch"), entry.txn_version)
-        return mark == (self.link.run, batch_id, commit.txn_version)
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))
