@@ -103,6 +103,7 @@ class Look:
         letters = waiting.where(~unreadable)
         if without_records := waiting.where(unreadable).count():
             outlook.held[HAS_NO_RECORDS] = without_records
+        # Judged, collected and counted: each of these would read the table again.
         some = self._first(letters).persist()
         try:
             made, bad = self.judged(some)

@@ -73,6 +73,7 @@ class ReplayTable:
         path, name = (None, self.told) if self._is_named else (self.told, None)
         schema = StructType.fromDDL(_COLUMNS)
         self._chain = self._chain_at(ensure_table(self._spark, path, name, schema))
+        # Loaded before the number is chosen: of two replays at once, the second to commit it stops.
         self._chain.load()
         number = self.newest + 1
         rows = [

@@ -168,6 +168,7 @@ class DeltaChain:
 
         def write() -> None:
             target = DeltaTable.forPath(session, self.path).alias("t")
+            # In each attempt: the rows of an SCD2 merge are made from the table as it is now.
             rows = how.source(frame, target.toDF()) if how.source else frame
             merge: Any = target.merge(failpoints.disturbed(rows).alias("s"), condition)
             if how.delete_when is not None:

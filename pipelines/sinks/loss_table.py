@@ -34,6 +34,7 @@ def record(run: TargetRun, lost: Sequence[LostRange]) -> None:
     schema = StructType.fromDDL(f"{_COLUMNS}, recorded_at TIMESTAMP")
     path = ensure_table(spark, run.losses.path, run.losses.table, schema)
     name = Link(pipeline=link.pipeline, sink=f"lost.{link.sink}", run=link.run)
+    # A chain of its own, so that of two runs at once only one records the ranges.
     chain = DeltaChain(spark, path, name)
     found = chain.load()
     there = spark.read.format("delta").load(path)

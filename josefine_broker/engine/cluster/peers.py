@@ -95,6 +95,7 @@ class Peers:
         """Empty until the block that names this broker's cluster is committed here."""
         self.book = book
         self._own_id = own_id
+        # Functions, not values: a cached image would admit a broker after its removal.
         self._members = members
         self._image = image
         self._height = height

@@ -226,6 +226,7 @@ class IcebergChain:
             return self._attempts.commit(
                 batch_id, attempt, look, retry_of=_retry_of, attempts_max=CONFLICTS_MAX
             )
+        # These have a sentence for the user already.
         except (StoppedError, RunError):
             raise
         except Exception as failure:
