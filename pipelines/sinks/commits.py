@@ -67,7 +67,7 @@ def facts_of(tip: Tip) -> dict[str, Any]:
 
 
 def lost_race() -> StoppedError:
-    """Another run has committed to this chain: this one must not go on."""
+    """Another run has committed to this chain: this one must stop."""
     return StoppedError(Stop(verdict=Verdict.LOST_RACE))
 
 
