@@ -66,7 +66,7 @@ from josefine_broker.host.disk.data_dir import (
     write_addresses,
 )
 from josefine_broker.host.engine_host import EngineHost, Hooks
-from josefine_broker.host.escaped_errors import stop_on_broken_invariants
+from josefine_broker.host.escaped_errors import FirstFailure, stop_on_broken_invariants
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
@@ -123,8 +123,7 @@ class Node:
         stop: `fatal` then has the reason. Raises the errors of Securing and Tracing."""
         self.config = config
         self.descriptors = descriptors
-        self.fatal: BaseException | None = None
-        self._on_fatal = on_fatal
+        self._failure = FirstFailure(on_fatal)
         self._clock = RealClock()
         self._metrics = Metrics()
         self._undo = AsyncExitStack()
@@ -133,16 +132,15 @@ class Node:
         """Set while clients are served."""
         self._engine: EngineHost | None = None
         self._identity: Identity | None = None
-        self._stops_cleanly = False
         self._securing = Securing(config, os.environ)
         self._tracing = Tracing(config, self._clock)
-        self._epoch = -1
-        """The broker epoch that a clean stop stores."""
+        self._clean_epoch: int | None = None
+        """The broker epoch that a clean stop stores; None: it does not stop cleanly."""
 
     async def start(self, say: Say) -> None:
         """Recover and serve, with a line for the user at each step. Raises BindError,
         DataDirError, CorruptData, OSError, Fatal: then call `abandon`."""
-        stop_on_broken_invariants(asyncio.get_running_loop(), self._failed)
+        stop_on_broken_invariants(asyncio.get_running_loop(), self._failure.note)
         directory = self.config.broker.data_dir
         self._undo.callback(DataDirLock(directory).release)
         remove_addresses(directory)
@@ -172,7 +170,11 @@ class Node:
         replicator = self._start_replicator(ctx)
         self._follow_syncs(storage, ctx, replicator, ticker)
         await engine.start(
-            Hooks(on_image=replicator.image_changed, on_parked=ticker.arm, on_failed=self._failed),
+            Hooks(
+                on_image=replicator.image_changed,
+                on_parked=ticker.arm,
+                on_failed=self._failure.note,
+            ),
             raft_bound,
         )
         server = self._server_of(ctx, ticker)
@@ -219,8 +221,7 @@ class Node:
         unanswered = await self._server.stop(self.config.network.shutdown_timeout_ms / 1_000)
         if unanswered:
             log.warning("requests left unanswered", extra={"connections": unanswered})
-        self._stops_cleanly = True
-        self._epoch = self._engine.broker.ctx.broker_epoch
+        self._clean_epoch = self._engine.broker.ctx.broker_epoch
         await self._undo.aclose()
 
     async def abandon(self) -> None:
@@ -242,8 +243,8 @@ class Node:
 
     async def _close_logs(self, storage: LogStorage) -> None:
         await storage.stop()
-        if self._stops_cleanly:
-            storage.hosting.close(self._epoch)
+        if self._clean_epoch is not None:
+            storage.hosting.close(self._clean_epoch)
 
     async def _open_engine(self, hosting: Hosting, bound: Bound, say: Say) -> EngineHost:
         config = self.config
@@ -273,15 +274,15 @@ class Node:
         self._identity = belong(self.config.broker.data_dir, self._identity, cluster_id)
 
     def _start_worker(self, ctx: Context) -> None:
-        worker, validation = Worker(self._failed), Worker(self._failed, "validation")
+        worker, validation = Worker(self._failure.note), Worker(self._failure.note, "validation")
         self._undo.push_async_callback(worker.stop)
         self._undo.push_async_callback(validation.stop)
-        self._undo.push_async_callback(self._securing.begin(self._failed, self._clock))
-        self._undo.push_async_callback(self._tracing.begin(self._failed))
+        self._undo.push_async_callback(self._securing.begin(self._failure.note, self._clock))
+        self._undo.push_async_callback(self._tracing.begin(self._failure.note))
         ctx.ports.work, ctx.ports.validation = worker.submit, validation.submit
 
     def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:
-        worker = Worker(self._failed, "cleaner")
+        worker = Worker(self._failure.note, "cleaner")
         self._undo.push_async_callback(worker.stop)
         return Cleaner(
             manager.files,
@@ -295,7 +296,7 @@ class Node:
 
     def _start_ticker(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> Ticker:
         duties = self._duties(ctx, hosting, cleaner)
-        ticker = Ticker(self._clock, ctx.parked, duties, self._failed)
+        ticker = Ticker(self._clock, ctx.parked, duties, self._failure.note)
         self._undo.callback(ticker.stop)
         ticker.start()
         return ticker
@@ -308,7 +309,7 @@ class Node:
             random.Random(),
             ctx.settings.replica_fetch,
             self.config.inter_broker_listener,
-            self._failed,
+            self._failure.note,
             self._securing.to_peers,
         )
         self._undo.push_async_callback(replicator.stop)
@@ -327,7 +328,7 @@ class Node:
             replicator.image_changed()  # a follower has something to acknowledge
             ticker.arm()
 
-        storage.when_synced(synced, self._failed)
+        storage.when_synced(synced, self._failure.note)
 
     def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
         network = self.config.network
@@ -343,7 +344,7 @@ class Node:
             stats=self._metrics.connections,
             on_parked=ticker.arm,
             forget=ctx.parked.cancel,
-            on_fatal=self._failed,
+            on_fatal=self._failure.note,
             monotonic_ms=self._clock.monotonic_ms,
         )
         return Server(
@@ -379,7 +380,7 @@ class Node:
             write_buffer_bytes=self.config.network.write_buffer_bytes,
             on_parked=ticker.arm,
             forget=ctx.parked.cancel,
-            on_fatal=self._failed,
+            on_fatal=self._failure.note,
         )
         await server.start_text(bound, host, self._securing.text)
 
@@ -474,13 +475,10 @@ class Node:
         scheme = "https" if self.config.admin.tls else "http"
         return None if bound is None else f"{scheme}://{HostPort(bound.host, bound.port)}"
 
-    def _failed(self, error: BaseException) -> None:
-        """A broken invariant: stop serving from state that can no longer be trusted."""
-        if self.fatal is None:
-            self.fatal = error
-            if not isinstance(error, Exception):
-                log.error("broken invariant", exc_info=error)
-            self._on_fatal()
+    @property
+    def fatal(self) -> BaseException | None:
+        """Why the broker must stop, once `on_fatal` was called."""
+        return self._failure.error
 
 
 def _say_recovered(manager: LogManager, say: Say) -> None:

@@ -13,7 +13,7 @@ from josefine_broker.engine.metadata.image import NO_LEADER
 from josefine_broker.engine.traffic import Traffic
 from josefine_broker.engine.transactions.states import IDLE
 from josefine_broker.host.engine_host import EngineHost
-from josefine_broker.host.log.cleaner import Cleaner, CleanerStats
+from josefine_broker.host.log.cleaner import Cleaner, CleanerStats, DirtCheck
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics, Sample
 from josefine_broker.host.net.server import Server
@@ -77,9 +77,9 @@ def register_server_metrics(metrics: Metrics, server: Server, ticker: Ticker) ->
 
 def register_cleaner_metrics(metrics: Metrics, cleaner: Cleaner) -> None:
     """Metrics of the log cleaner."""
-    stats = cleaner.stats
-    for name in stats.__slots__:
-        metrics.one(f"cleaner_{name}", partial(_stat, stats, name))
+    for counters in (cleaner.stats, cleaner.check):
+        for name in counters.__slots__:
+            metrics.one(f"cleaner_{name}", partial(_stat, counters, name))
     metrics.one("cleaner_logs_damaged", lambda: len(cleaner.damaged))
 
 
@@ -137,8 +137,8 @@ def _counter(counters: Counters | ReplicaCounters, name: str) -> float:
     return float(getattr(counters, name))
 
 
-def _stat(stats: CleanerStats, name: str) -> float:
-    return float(getattr(stats, name))
+def _stat(counters: CleanerStats | DirtCheck, name: str) -> float:
+    return float(getattr(counters, name))
 
 
 def _total(ctx: Context, field: str) -> float:

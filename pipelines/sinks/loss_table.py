@@ -13,7 +13,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.data_loss import LostRange, unrecorded
 from pipelines.exactly_once.offset_chain import Commit
-from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
+from pipelines.sinks.commits import NO_BATCH, Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table
 from pipelines.sinks.target import TargetRun
 
@@ -33,6 +34,7 @@ def record(run: TargetRun, lost: Sequence[LostRange]) -> None:
     schema = StructType.fromDDL(f"{_COLUMNS}, recorded_at TIMESTAMP")
     path = ensure_table(spark, run.losses.path, run.losses.table, schema)
     name = Link(pipeline=link.pipeline, sink=f"lost.{link.sink}", run=link.run)
+    # A chain of its own, so that of two runs at once only one records the ranges.
     chain = DeltaChain(spark, path, name)
     found = chain.load()
     there = spark.read.format("delta").load(path)

@@ -39,7 +39,7 @@ BROAD_EXCEPT_ALLOWED = {
     # Spark and py4j raise whatever a user's code, a file system or the JVM raised.
     "pipelines/run/batch_commit.py",
     "pipelines/run/multi_run.py",
-    "pipelines/sinks/delta_commits.py",
+    "pipelines/sinks/commits.py",
     "pipelines/transforms/python_function.py",
     "pipelines/journal/spark_replicator.py",
     "pipelines/journal/spark_rounds.py",
@@ -54,7 +54,6 @@ BROAD_EXCEPT_ALLOWED = {
     "pipelines/run/session.py",
     "pipelines/sinks/iceberg/catalog.py",  # a catalog raises what HTTP or a database does
     "pipelines/sinks/iceberg/chain.py",
-    "pipelines/sinks/topic_commits.py",
 }
 """`except Exception` belongs to the connection loop and the supervisors of other people's code."""
 

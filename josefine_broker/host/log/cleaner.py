@@ -61,10 +61,16 @@ class CleanerStats:
     seconds: float = 0.0
     map_bytes: int = 0
     """Memory of the running pass, or of the last one."""
+
+
+@dataclass(slots=True)
+class DirtCheck:
+    """What the last check of all compacted logs found. Written on the broker's thread."""
+
     ratio_max: float = 0.0
-    """Ratio of the dirtiest log at the last check."""
+    """Dirty ratio of the dirtiest log."""
     due: int = 0
-    """Logs that were due at that check."""
+    """Logs that were due."""
 
 
 class Candidate(NamedTuple):
@@ -119,6 +125,7 @@ class Cleaner:
         """`candidates` yields None where other work may run; `room_bytes` is called on the worker's
         thread."""
         self.stats = CleanerStats()
+        self.check = DirtCheck()
         self._files = files
         self._candidates = candidates
         self._worker = worker
@@ -143,7 +150,7 @@ class Cleaner:
         self._next_look_ms = now_ms + self._settings.backoff_ms
         found: dict[TopicPartition, tuple[Candidate, Dirt]] = {}
         seen: dict[TopicPartition, PartitionLog] = {}
-        self.stats.ratio_max = 0.0
+        self.check.ratio_max = 0.0
         for candidate in self._candidates():
             if candidate is None:
                 yield None
@@ -152,7 +159,7 @@ class Cleaner:
             dirt = self._dirt_of(candidate)
             if dirt is not None:
                 found[candidate.tp] = candidate, dirt
-        self.stats.due = len(found)
+        self.check.due = len(found)
         self._forget_troubles(seen)
         chosen = filthiest((tp, dirt) for tp, (_, dirt) in found.items())
         if chosen is not None:
@@ -196,7 +203,7 @@ class Cleaner:
         )
         if dirt is None:
             return None
-        self.stats.ratio_max = max(self.stats.ratio_max, dirt.ratio)
+        self.check.ratio_max = max(self.check.ratio_max, dirt.ratio)
         return dirt if is_due(dirt, config) else None
 
     def _waits(self, tp: TopicPartition) -> bool:

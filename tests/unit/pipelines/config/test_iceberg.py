@@ -233,7 +233,7 @@ def test_lost_ranges_are_recorded_beside_the_checkpoint():
 def opened(lab: IcebergLab, evolution: Evolution = Evolution.NONE):
     from dataclasses import replace
 
-    from pipelines.sinks.delta_commits import Link
+    from pipelines.sinks.commits import Link
     from pipelines.sinks.iceberg.target import OpenIceberg
     from pipelines.sinks.target import TableAt, TargetRun
 

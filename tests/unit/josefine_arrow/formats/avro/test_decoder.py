@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from josefine_arrow.formats.avro.decoder import arrow_of
 from josefine_arrow.formats.avro.primitives import AvroError
 from josefine_arrow.formats.avro.reader import reader_of
 from josefine_arrow.formats.avro.schema import SchemaError, columns_of, parse, parse_record
 from josefine_arrow.formats.avro.writer import UnfitError, encoded
-from pipelines.formats.avro import arrow_of
 
 
 def record(*fields: Any, **more: Any) -> str:

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, json_format, timestamp_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from josefine_arrow.formats.confluent.framing import framed
+from josefine_arrow.formats.confluent.framing import OWN, framed
 from josefine_arrow.formats.confluent.schema_references import NoSchemaError
 from josefine_arrow.formats.confluent.schema_registry import (
     PROTOBUF,
@@ -23,13 +23,18 @@ from josefine_arrow.formats.confluent.schema_registry import (
     address_of,
     schema_in,
 )
+from josefine_arrow.formats.protobuf.decoder import (
+    Decoder,
+    MessageError,
+    arrow_of,
+    decoder_of,
+    encoded,
+)
 from josefine_arrow.formats.protobuf.descriptors import SchemaError, columns_of, message_of, type_of
 from pipelines.base.errors import ConfigError
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.exactly_once.decode_fingerprint import judgement
-from pipelines.formats.protobuf import Decoder, MessageError, arrow_of, decoder_of, encoded
-from pipelines.formats.python_values import OWN
 from pipelines.model.plan import compile_plan
 from tests.unit.pipelines.config.test_validate import GOOD
 

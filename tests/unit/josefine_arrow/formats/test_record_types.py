@@ -6,14 +6,14 @@ import json
 
 import pytest
 
+from josefine_arrow.formats.avro.decoder import Decoder
 from josefine_arrow.formats.avro.schema import SchemaError, parse, parse_record
 from josefine_arrow.formats.avro.writer import encoded
 from josefine_arrow.formats.confluent.framing import framed
 from josefine_arrow.formats.confluent.schema_references import Schema
-from pipelines.formats.avro import Decoder
-from pipelines.formats.protobuf import Decoder as MessageDecoder
-from tests.unit.pipelines.formats.test_protobuf import ORDER as MESSAGE
-from tests.unit.pipelines.formats.test_protobuf import SCHEMA, registered
+from josefine_arrow.formats.protobuf.decoder import Decoder as MessageDecoder
+from tests.unit.josefine_arrow.formats.protobuf.test_decoder import ORDER as MESSAGE
+from tests.unit.josefine_arrow.formats.protobuf.test_decoder import SCHEMA, registered
 
 
 def record(name, *fields):
