@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,8 @@ def say(text: str) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     asked = options(arguments)
+    # Killed politely, it stops its brokers and removes its folders, as after an error.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench broker --against: stopped"))
     commit = resolve(asked.against)
     with checkout(commit) as folder:
         python = python_for(folder)
