@@ -71,6 +71,7 @@ AREA = Area(
         "One broker with its defaults, freshly started for each row and round; one partition of "
         "records of 1 KB, the process killed right after the last acknowledgement. The time is "
         "from the new process's start until it has acknowledged a record; the page cache is warm. "
+        "Apache Kafka waits until the killed process's session has ended (9 s) before it serves. "
         "`--log-gb 100` measures larger logs, and needs the disk for them."
     ),
     open=start_one,

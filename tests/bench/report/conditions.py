@@ -15,6 +15,7 @@ from tests.bench.report.results import Conditions
 from tests.support.apache_kafka import VERSION as KAFKA_VERSION
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+MEASURED = ("raft", "josefine_*", "pipelines", "pyspark_josefine", "conf", "tests/bench")
 PACKAGES = ("uvloop", "confluent-kafka", "pyspark", "delta-spark", "numba")
 
 
@@ -30,9 +31,10 @@ def conditions() -> Conditions:
 
 
 def commit() -> str:
-    """The checkout's commit, short; with `+` where tracked files differ from it."""
+    """The checkout's commit, short; with `+` where what is measured, or measures, differs from
+    it: pages and other tests do not count."""
     short = _output("git", "rev-parse", "--short=12", "HEAD")
-    changed = _output("git", "status", "--porcelain", "--untracked-files=no")
+    changed = _output("git", "status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
     return (short or "unknown") + ("+" if changed else "")
 
 

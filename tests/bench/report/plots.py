@@ -20,7 +20,7 @@ THEMES = {
 }  # fmt: skip
 STYLES = ("-", "--", ":")
 MARKERS = ("o", "s", "^")
-INCHES = (7.2, 3.9)
+INCHES = (7.2, 4.2)
 DPI = 110
 
 
@@ -86,6 +86,7 @@ def label_axes(axes: Any, figure: Figure, lines: Sequence[Line], colors: dict[st
     axes.set_xscale("log")
     axes.set_xticks(sorted({x for line in lines for x in line.x}))
     axes.xaxis.set_major_formatter(plain)
+    axes.tick_params(axis="x", which="minor", bottom=False)
     axes.xaxis.set_minor_formatter(NullFormatter())
     if figure.is_y_log:
         axes.set_yscale("log")
@@ -97,4 +98,8 @@ def label_axes(axes: Any, figure: Figure, lines: Sequence[Line], colors: dict[st
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, labelcolor=colors["text"])
+    # Below the axes: no place inside is free of lines in every figure.
+    axes.figure.legend(
+        loc="outside lower center", ncols=2 if len(lines) > 3 else len(lines), frameon=False,
+        fontsize=9, labelcolor=colors["text"],
+    )  # fmt: skip
