@@ -49,6 +49,13 @@ usage: ./build.sh VERB [ARGUMENTS]
                         the table of the code's shape alone: cycles, lengths, comments, ...;
                         --list: every place that counts; --tighten: record what got better
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
+  bench broker --against REV [--rounds N] [--threshold R] [--scale S]
+                        this checkout's broker and that of commit REV in alternating rounds: ratios
+                        with their spread; fails when a measure is worse than R (0.9)
+  bench all [--quick] [--only AREA [--case NAME]] [--rounds N] [--log-gb N] [--page-only]
+                        every area in alternating rounds with its peer (Apache Kafka, Spark's own
+                        connector, PySpark by hand): BENCHMARKS.md with tables and plots; a run that
+                        broke is continued by the same command; --quick takes a share of it
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
   docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
@@ -138,6 +145,14 @@ setup() {  # setup EXTRA
   ensure_jars
   ensure_classes
   ensure_kernels
+}
+
+# bench all measures without Java what can be, and its page states why the rest is missing.
+setup_bench_all() {
+  setup_light
+  ensure_packages bench
+  (ensure_java && ensure_jars && ensure_classes && ensure_kernels) ||
+    say "bench all: areas that need Java have no figures, or none of the peer"
 }
 
 setup_light() {  # no Java, no jars: lint, unit
@@ -251,7 +266,8 @@ case $verb in
   lint) run_lint "$@" ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in all*) setup_bench_all ;;
+                      broker|"broker --"*|durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_entities; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
