@@ -16,6 +16,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.repair.damage import Damage
+from josefine_broker.engine.partition.repair.ports import DamagedLog
 from josefine_broker.host.log.log_sync import LogSync, storage_error
 from josefine_broker.host.log.recovery import reindex
 from josefine_broker.host.log.segment import DamagedBatchError, Segment
@@ -31,7 +32,7 @@ class DamagedLogs:
     __slots__ = ("bytes_verified", "found", "logs")
 
     def __init__(self) -> None:
-        self.logs: dict[TopicPartition, LogDamage] = {}
+        self.logs: dict[TopicPartition, DamagedLog] = {}
         self.bytes_verified = 0
         """By reads and by the scrub."""
         self.found = 0
@@ -40,23 +41,23 @@ class DamagedLogs:
 class LogDamage:
     """The damage of one log. A part of its `PartitionLog`, whose segments it shares."""
 
-    __slots__ = ("_files", "_segments", "_sync", "_tp", "every", "found")
+    __slots__ = ("_files", "_segments", "_shown", "_sync", "every", "found")
 
     def __init__(self, files: Files, segments: SegmentList, sync: LogSync) -> None:
         self._files = files
         self._segments = segments
         self._sync = sync
-        self._tp: TopicPartition | None = None
+        self._shown: tuple[TopicPartition, DamagedLog] | None = None
         self.every = DamagedLogs()
         self.found: dict[int, Damage] = {}
         """By base offset of the segment."""
 
-    def join(self, every: DamagedLogs, tp: TopicPartition) -> None:
-        """Report damage of this log there; what was found until now, too."""
-        self.every, self._tp = every, tp
+    def join(self, every: DamagedLogs, tp: TopicPartition, shown: DamagedLog) -> None:
+        """Report damage of this log there, as `shown`; what was found until now, too."""
+        self.every, self._shown = every, (tp, shown)
         if self.found:
             every.found += len(self.found)
-            every.logs[tp] = self
+            every.logs[tp] = shown
 
     def note(self, segment: Segment, offset: int, reason: str) -> None:
         """A batch at or after `offset` is damaged. Only the first damage of a segment is new: its
@@ -65,22 +66,26 @@ class LogDamage:
         if base in self.found or segment.is_replaced or segment not in self._segments:
             return
         self.found[base] = Damage(base, segment.end_offset, offset, reason)
-        if self._tp is not None:
+        if self._shown is not None:
             self.every.found += 1
-            self.every.logs[self._tp] = self
+            tp, shown = self._shown
+            self.every.logs[tp] = shown
 
     def forget(self, base_offset: int) -> None:
         """The segment was replaced by an intact one, or is gone."""
         self.found.pop(base_offset, None)
-        if not self.found and self._tp is not None:
-            self.every.logs.pop(self._tp, None)
+        if not self.found and self._shown is not None:
+            self.every.logs.pop(self._shown[0], None)
 
-    def segment(self, base_offset: int) -> Segment | None:
-        """The segment that starts there, if the log still has it."""
+    def segment_to_repair(self, base_offset: int) -> Segment | None:
+        """The full segment that starts there; None: it is still being synced. Raises
+        KafkaError(offset_out_of_range) if the log has no such segment any more."""
         place = self._segments.place_of(base_offset)
-        if place < 0 or self._segments[place].base_offset != base_offset:
-            return None
-        return self._segments[place]
+        segment = self._segments[max(place, 0)]
+        if segment.base_offset != base_offset:
+            self.forget(base_offset)
+            raise KafkaError(ErrorCode.offset_out_of_range, "the segment is gone")
+        return None if segment in self._sync.sealing else segment
 
     def looked_up(
         self, segment: Segment, offset: int, config: LogConfig, lookup: Callable[[Segment], _T]

@@ -128,6 +128,10 @@ class PartitionLog:
         """Whether a producer snapshot was made that is not stored yet."""
         return self.state.snapshots_stored != self.state.snapshots_asked
 
+    def is_active(self, base_offset: int) -> bool:
+        """Whether the segment that starts there is the one that is appended to."""
+        return self._segments[-1].base_offset == base_offset
+
     @property
     def segment_count(self) -> int:
         return len(self._segments)
@@ -315,7 +319,9 @@ class PartitionLog:
     def _remove_below_start(self) -> None:
         segments = self._segments
         while len(segments) > 1 and segments[0].end_offset <= self._log_start_offset:
-            self._schedule(partial(self._unlink, segments.remove_at(0)))
+            removed = segments.remove_at(0)
+            self.damage.forget(removed.base_offset)
+            self._schedule(partial(self._unlink, removed))
 
     def _unlink(self, segment: Segment) -> None:
         """Scheduled. The name may be reused by then: by a restarted log, or by another topic."""
@@ -399,6 +405,7 @@ class PartitionLog:
         with self._cutting("restart failed", min(offset, self._log_start_offset)):
             self._sync.began_anew(offset)
             for segment in reversed(self._segments):
+                self.damage.forget(segment.base_offset)
                 segment.delete()
             begin = partial(self._begin_at, offset)
             first = Segment.create_later(self._files, self.directory, begin, offset)
@@ -438,6 +445,7 @@ class PartitionLog:
     def _drop(self, at: int) -> None:
         """Remove a segment and its files. The flush lock is held."""
         segment = self._segments.remove_at(at)
+        self.damage.forget(segment.base_offset)
         self._forget(segment)
         segment.delete()
 
