@@ -77,6 +77,12 @@ class LogDamage:
         if not self.found and self._shown is not None:
             self.every.logs.pop(self._shown[0], None)
 
+    def undamaged(self) -> list[Segment]:
+        """The segments whose file exists and that are not known to be damaged."""
+        return [
+            each for each in self._segments if each.is_made and each.base_offset not in self.found
+        ]
+
     def segment_to_repair(self, base_offset: int) -> Segment | None:
         """The full segment that starts there; None: it is still being synced. Raises
         KafkaError(offset_out_of_range) if the log has no such segment any more."""
