@@ -99,8 +99,15 @@ class HostedPartition:
     halt: str = ""
     """Why it does not follow its leader, which needs a person; empty while it does. Written by
     `engine/replicas/following.py` and `engine/replicas/leading.py`."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
     traffic: Traffic = field(default_factory=Traffic)
     """The topic's counters. Written by `engine/metadata_quorum/apply_committed.py`."""
+
+    def may_be_repaired(self, offset: int) -> bool:
+        """Whether a damaged batch with this offset may come back from another replica."""
+        is_lost = any(start <= offset < end for start, end in self.lost)
+        return len(self.partition.replicas) > 1 and not is_lost
 
     @property
     def is_all_committed(self) -> bool:
