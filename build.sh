@@ -51,7 +51,7 @@ usage: ./build.sh VERB [ARGUMENTS]
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
-  docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
+  docs                  write what is generated again (COMPATIBILITY.md, docs/reference/checklist.md, conf/, the
                         shapes of Kafka's messages)
 TEXT
 }
