@@ -26,6 +26,7 @@ from tests.foreign import results as foreign_results
 from tests.oracle.known_kept import KEPT
 from tests.oracle.known_open import OPEN
 from tests.oracle.row import Known
+from tests.pages import cli, errors, keywords, settings
 from tests.support.apache_kafka import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -409,8 +410,12 @@ def metrics_page() -> str:
 PAGES = {
     "COMPATIBILITY.md": compatibility,
     "docs/reference/checklist.md": checklist,
+    "docs/reference/cli.md": cli.page,
     "docs/reference/connector.md": connector,
+    "docs/reference/errors.md": errors.page,
+    "docs/reference/keywords.md": keywords.page,
     "docs/reference/metrics.md": metrics_page,
+    "docs/reference/settings.md": settings.page,
     "docs/reference/state-machines.md": state_machines.page,
     "docs/reference/values.md": value_table.page,
     "conf/pipelines/pipeline.schema.json": pipeline_schema,
