@@ -58,8 +58,9 @@ usage: ./build.sh VERB [ARGUMENTS]
                         broke is continued by the same command; --quick takes a share of it
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
-  docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
-                        shapes of Kafka's messages)
+  docs [pages|site]     write what is generated again (COMPATIBILITY.md, docs/reference/, conf/, the
+                        shapes of Kafka's messages), then build the site in site/; pages: the
+                        first alone; site: the second alone, with every link checked
 TEXT
 }
 
@@ -251,6 +252,49 @@ run_seeds() {
   esac
 }
 
+run_docs() {
+  case ${1:-all} in
+    pages) write_pages ;;
+    site) build_site ;;
+    all) write_pages; build_site ;;
+    *) die "docs knows pages and site, not '$1'" ;;
+  esac
+}
+
+write_pages() {
+  setup_light
+  "$PY" -m tests.generate_entities
+  "$PY" -m tests.generate_docs
+  "$PY" -m conf.generate
+}
+
+# In an environment of its own: the product and its tests need none of it.
+MKDOCS_MATERIAL=9.8.1
+MERMAID=11.6.0
+
+build_site() {
+  local venv=.venv-docs python
+  if [ "$(cat $venv/.josefine-docs 2>/dev/null || true)" != "$MKDOCS_MATERIAL" ]; then
+    python=$(find_python) || die "Python 3.11 or newer is missing"
+    say "installing MkDocs Material into $venv"
+    "$python" -m venv $venv && $venv/bin/pip install -q --disable-pip-version-check "mkdocs-material==$MKDOCS_MATERIAL" ||
+      die "pip could not install MkDocs Material; the lines above say why"
+    printf '%s\n' "$MKDOCS_MATERIAL" >$venv/.josefine-docs
+  fi
+  NO_MKDOCS_2_WARNING=1 JOSEFINE_DOCS_MERMAID=$(ensure_mermaid) $venv/bin/mkdocs build --strict --clean && say "written: site/index.html"
+}
+
+# Diagrams are drawn by Mermaid's script: from npm, if there is one, else by the reader's browser.
+ensure_mermaid() {
+  local folder=${HOME:-/root}/.cache/josefine/mermaid-$MERMAID
+  if [ ! -f "$folder/package/dist/mermaid.min.js" ]; then
+    command -v npm >/dev/null || return 0
+    mkdir -p "$folder" && (cd "$folder" && npm pack --silent "mermaid@$MERMAID" >/dev/null && tar xzf mermaid-*.tgz && rm mermaid-*.tgz) >&2 ||
+      { say "Mermaid could not be fetched: the site loads it when it is read"; return 0; }
+  fi
+  printf '%s\n' "$folder/package/dist/mermaid.min.js"
+}
+
 # kcat is one of the foreign clients of the compatibility tests; without it they are skipped and say so.
 ensure_kcat() {
   command -v kcat >/dev/null && return
@@ -270,7 +314,7 @@ case $verb in
                       broker|"broker --"*|durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
-  docs) setup_light; "$PY" -m tests.generate_entities; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
+  docs) run_docs "$@" ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;
 esac

@@ -1,4 +1,4 @@
-"""The state machines and decisions that have a literal table, and docs/state-machines.md drawn from
+"""The state machines and decisions with a literal table, and reference/state-machines.md from
 them.
 
 A state's meaning is the comment beside it in the code, so the page cannot say anything else.
@@ -285,7 +285,7 @@ DECISIONS = (
 
 
 def page() -> str:
-    """docs/state-machines.md."""
+    """docs/reference/state-machines.md."""
     lines = [
         "# State machines",
         "",

@@ -404,7 +404,7 @@ class AdminSection(Section):
 
 
 class TextSection(Section):
-    """The listener of the text protocol, for people with `nc` (docs/text-protocol.md)."""
+    """The listener of the text protocol, for people with `nc` (docs/reference/text-protocol.md)."""
 
     port: Annotated[int, Field(strict=True, ge=0, le=65_535)] | None = Field(
         default=None,

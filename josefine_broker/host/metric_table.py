@@ -1,5 +1,5 @@
 """Every metric of `/metrics`: name, kind, labels and meaning. The only definition: a metric that is
-not here cannot be exported, and docs/metrics.md, the alert rules and the Grafana dashboard are
+not here cannot be exported: docs/reference/metrics.md, the alert rules and the dashboard are
 tested against it. A name is exported as `josefine_<name>`, a counter's with the suffix `_total`.
 """
 
@@ -352,7 +352,7 @@ SECTIONS: dict[str, list[Metric]] = {
         *_counters(("process_cpu_seconds", "User and system time.")),
     ],
 }
-"""Heading of docs/metrics.md → its metrics."""
+"""Heading of docs/reference/metrics.md → its metrics."""
 
 METRICS: dict[str, Metric] = {
     metric.name: metric for metrics in SECTIONS.values() for metric in metrics

@@ -47,7 +47,7 @@ FAST_TIMINGS: dict[str, dict[str, int]] = {
     "raft": {"heartbeat_timeout_ms": 30, "election_timeout_ms": 150},
     "cluster": {"heartbeat_interval_ms": 75, "session_timeout_ms": 300},
 }
-"""The fast profile of docs/cluster.md."""
+"""The fast profile of docs/how-to/cluster.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

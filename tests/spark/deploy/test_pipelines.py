@@ -2,7 +2,7 @@
 executor killed in the middle. By hand: `pytest -m slow tests/spark/deploy`.
 
 Driver and executors run the package that is installed in an environment of its own, as on machines
-that have it each: docs/pipelines.md, "On a cluster".
+that have it each: docs/reference/pipelines/running.md, "On a cluster".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pipelines.lint.lint import lint_file
 from tests.unit.pipelines.config.test_json_schema import complaints
 
 SHIPPED = sorted(Path("conf/pipelines").glob("*.yaml"))
-MANUAL = Path("docs/pipelines.md").read_text(encoding="utf-8")
+MANUAL = Path("docs/reference/pipelines/index.md").read_text(encoding="utf-8")
 PAGES = Path("docs/examples")
 
 
