@@ -62,9 +62,11 @@ class _Alarm(Parked):
         self._ctx = ctx
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        """Nothing but the time completes it."""
         return False
 
     def expire(self, now_ms: int) -> None:
+        """Let the coordinator act on what is due, and execute it."""
         ctx = self._ctx
         ctx.clients.groups.alarm = None
         ctx.clients.groups.coordinator.tick(now_ms)
@@ -105,6 +107,7 @@ def _store(ctx: Context, effect: Store) -> None:
     stamped_ms = ctx.clock.now_ms()
 
     def settle(error: KafkaError | None) -> None:
+        """Report the result of the write to the coordinator, whose members wait for it."""
         code = ErrorCode.none if error is None else error.code
         if code is ErrorCode.invalid_commit_offset_size:
             code = ErrorCode.unknown_server_error  # as in Kafka: the group itself is too large
@@ -128,6 +131,7 @@ def _arm(ctx: Context) -> None:
     wake_ms, alarm = groups.coordinator.wake_at_ms(), groups.alarm
     if wake_ms is None or (alarm is not None and alarm.deadline_ms <= wake_ms):
         return
+    # There is one timer for all groups: a heap inside the coordinator knows which are due.
     if alarm is not None:
         ctx.parked.forget(alarm)
     groups.alarm = _Alarm(ctx, wake_ms)

@@ -141,6 +141,7 @@ def _store(ctx: Context, effect: Store) -> None:
         coordinator = ctx.clients.transactions.coordinator
         coordinator.stored(transactional_id, write_id, code, now_of(ctx))
 
+    # Only when every broker can read it: any of them may load this partition next.
     version = TAGGED_VERSION if ctx.image.tags_transactions else PLAIN_VERSION
     value = None if record is None else encode_value(record, version)
     entry = encode_key(transactional_id), value
@@ -156,6 +157,8 @@ def _store(ctx: Context, effect: Store) -> None:
 
 
 class _AwaitStore(AwaitEach):
+    """The coordinator needs the result of a write, whether the client still waits or not."""
+
     __slots__ = ()
 
     outlives_client = True
@@ -167,6 +170,7 @@ def _mark(ctx: Context, effect: Mark) -> None:
     transactional_id, mark_id = effect.transactional_id, effect.mark_id
 
     def tell(partitions: set[TopicPartition], *, is_written: bool) -> None:
+        """Report a part of the result to the coordinator, which keeps what is missing."""
         if partitions:
             coordinator.marked(
                 transactional_id, mark_id, partitions, now_of(ctx), is_written=is_written
@@ -182,18 +186,21 @@ def _mark(ctx: Context, effect: Mark) -> None:
     marker = Marker(effect.is_commit, hosted.partition.leader_epoch)
     gone: set[TopicPartition] = set()
     by_leader: dict[int, set[TopicPartition]] = {}
+    # Sorted, so that a simulation with the same seed sends the same requests.
     for tp in sorted(effect.partitions):
         entry = ctx.image.partition(tp.topic, tp.partition)
         if entry is None:
             gone.add(tp)
         else:
             by_leader.setdefault(entry.leader, set()).add(tp)
+    # A topic that was deleted meanwhile: nobody reads its records, and waiting would never end.
     tell(gone, is_written=True)
     for leader, tps in by_leader.items():
 
         def answered(
             codes: Mapping[TopicPartition, ErrorCode], tps: set[TopicPartition] = tps
         ) -> None:
+            """Partitions without a code count as not written: their markers are sent again."""
             written = {each for each in tps if codes.get(each) in DONE}
             tell(written, is_written=True)
             tell(tps - written, is_written=False)
@@ -215,11 +222,13 @@ def _ask_for_markers(
         write_markers(ctx, effect.producer, marker, sorted(tps), answered, effect.version)
         return
     ask = ctx.ports.forward
+    # No leader at the moment. The next tick sends the marker again.
     if leader < 0 or ask is None:
         answered({})
         return
 
     def heard(answer: Any | None) -> None:
+        """The codes in the answer; None, without an answer, gives none."""
         codes: dict[TopicPartition, ErrorCode] = {}
         for each in () if answer is None else answer.markers:
             for topic in each.topics:
@@ -232,6 +241,7 @@ def _ask_for_markers(
 
 
 def _request(effect: Mark, marker: Marker, tps: set[TopicPartition]) -> e.WriteTxnMarkersRequest:
+    """WriteTxnMarkers with one marker for all partitions of that leader."""
     topics: dict[str, list[int]] = {}
     for tp in sorted(tps):
         topics.setdefault(tp.topic, []).append(tp.partition)

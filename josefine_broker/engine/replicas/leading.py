@@ -137,9 +137,12 @@ def isr_steps(ctx: Context) -> Iterator[object]:
             continue
         tp, hosted = each
         partition = hosted.partition
+        # The common case of small clusters: thousands of partitions cost one comparison each.
         if partition.followers is None or partition.is_alone:
             continue
         before = partition.high_watermark, partition.is_stranded
+        # Both are required: a leader whose controller is down but whose followers still fetch has
+        # not been replaced, for they would follow the new leader.
         partition.is_stranded = not is_heard and partition.followers.are_silent(silent_since_ms)
         if _wanted_isr(ctx, hosted, now_ms) is not None:
             ctx.hosted.isr.due[tp] = None
@@ -187,6 +190,7 @@ def submit_isr_changes(ctx: Context) -> None:
 
 
 def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> IsrItem | None:
+    """The change of one partition, and its beginning here; None: it is not due any more."""
     partition = hosted.partition
     isr = _wanted_isr(ctx, hosted, now_ms)
     followers = partition.followers
@@ -206,6 +210,7 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
 
 
 def _wanted_isr(ctx: Context, hosted: HostedPartition, now_ms: int) -> tuple[int, ...] | None:
+    """The ISR that this leader wants by now; None: the one in the image."""
     log = hosted.log
     return hosted.partition.wanted_isr(
         log.log_end_offset, now_ms, ctx.settings.lag_time_max_ms, log.durable_end_offset

@@ -56,6 +56,7 @@ _TAGS = {
 }
 
 STATUS: dict[TransactionState, int] = {
+    # In the order of TransactionState.java. The numbers are on disk: they never change.
     TransactionState.EMPTY: 0,
     TransactionState.ONGOING: 1,
     TransactionState.PREPARE_COMMIT: 2,
@@ -110,6 +111,8 @@ def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> byt
             write_int32(out, index)
         if is_flexible:
             write_varint(out, 0)
+    # Wall clock: a transactional id expires by it, also on another broker
+    # (transactional.id.expiration.ms).
     write_int64(out, record.updated_ms)
     write_int64(out, record.started_ms)
     if is_flexible:
@@ -199,6 +202,8 @@ def _read_tags(value: bytes, pos: int) -> dict[int, int]:
     for _ in range(count):
         tag, size, pos = read_tag(value, pos)
         packed = _TAGS.get(tag)
+        # A known tag of another size would shift the fields after it: that is damage, not a new
+        # field.
         if packed is not None:
             if size != packed.size:
                 raise CorruptData(f"tag {tag} of a transaction value has {size} bytes")
