@@ -21,10 +21,11 @@ from tests.bench.areas.table import AREAS
 from tests.bench.report import plots, results
 from tests.bench.report.conditions import commit, conditions
 from tests.bench.report.page import page
+from tests.bench.report.results import CaseResult
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "BENCHMARKS.md"
-PUBLISHED = REPOSITORY / "docs" / "benchmarks"
+PAGE = Path("BENCHMARKS.md")
+PUBLISHED = Path("docs/benchmarks")
 NOTES = PUBLISHED / "notes.md"
 ROUNDS, QUICK_ROUNDS = 5, 3
 
@@ -46,7 +47,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}, quick {QUICK_ROUNDS}")
     parser.add_argument("--log-gb", type=float, help="recovery and catch_up: up to which size")
     parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="default data/bench/COMMIT[-quick]"
+        "--results", type=Path, metavar="FOLDER", help="default .bench/COMMIT[-quick]"
     )
     parser.add_argument(
         "--publish", action="store_true", help="a quick run too: write BENCHMARKS.md"
@@ -94,32 +95,26 @@ def main(arguments: Sequence[str]) -> None:
     asked = options(arguments)
     # Killed politely, it stops its brokers and removes its folders, as after an error.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench all: stopped"))
-    folder = asked.results or REPOSITORY / "data" / "bench" / (
-        commit() + ("-quick" if asked.quick else "")
-    )
+    folder = asked.results or REPOSITORY / ".bench" / (commit() + ("-quick" if asked.quick else ""))
     if not asked.page_only:
         say(f"bench all: results go to {folder}")
         run(asked, folder)
-        if asked.publish or not asked.quick:
-            results.publish(results.load(folder), PUBLISHED / "results")
-        else:
-            text = page(results.load(folder), AREAS, NOTES.read_text())
-            path = folder / PAGE.name
-            path.write_text(text)
-            say(f"bench all: the page is {path}; --publish writes the repository's")
+        if asked.quick and not asked.publish:
+            write(results.load(folder), folder)
+            say("bench all: --publish writes BENCHMARKS.md too")
             return
-    write_published()
+        results.publish(results.load(folder), REPOSITORY / PUBLISHED / "results")
+    write(results.load(REPOSITORY / PUBLISHED / "results"), REPOSITORY)
 
 
-def write_published() -> None:
-    """Plots and page, of the published results alone."""
-    found = results.load(PUBLISHED / "results")
+def write(found: Sequence[CaseResult], root: Path) -> None:
+    """The page and its plots, of these results alone; the page names the plots relative to it."""
     try:
-        plots.draw_all(found, PUBLISHED)
+        plots.draw_all(found, root / PUBLISHED)
     except ImportError:
         say("bench all: plots are not drawn: matplotlib is missing; pip install 'josefine[bench]'")
-    PAGE.write_text(page(found, AREAS, NOTES.read_text()))
-    say(f"bench all: {PAGE.name} is written")
+    (root / PAGE).write_text(page(found, AREAS, (REPOSITORY / NOTES).read_text()))
+    say(f"bench all: {root / PAGE} is written")
 
 
 if __name__ == "__main__":

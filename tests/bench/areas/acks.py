@@ -64,4 +64,5 @@ AREA = Area(
     ),
     open=three_each,
     cases=cases,
+    matrix=True,
 )

@@ -10,7 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """`settings`: the configuration of both sides, in one sentence, and what a figure is."""
+    """`settings`: the configuration of both sides, in one sentence, and what a figure is.
+    `matrix`: the page has a table of its rows by its measures too."""
 
     name: str
     title: str
@@ -63,8 +64,7 @@ class Area:
     open: Callable[[Path, Options], AbstractContextManager[Opened]]
     cases: Callable[[Options], Sequence[Case]]
     row_title: str = "row"
-    needs_java: bool = field(default=False)
-    """Without Java or Spark nothing of it can be measured, ours neither."""
+    matrix: bool = False
 
 
 def say(text: str) -> None:

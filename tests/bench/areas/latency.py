@@ -42,4 +42,5 @@ AREA = Area(
     ),
     open=one_each,
     cases=cases,
+    matrix=True,
 )

@@ -45,4 +45,5 @@ AREA = Area(
     ),
     open=one_each,
     cases=cases,
+    matrix=True,
 )

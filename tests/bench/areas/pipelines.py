@@ -144,7 +144,6 @@ AREA = Area(
     settings=SETTINGS + "Both sinks: an append and a merge with sums.",
     open=lab_with_both,
     cases=cases,
-    needs_java=True,
 )
 SINKS_AREA = Area(
     name="sinks",
@@ -154,5 +153,4 @@ SINKS_AREA = Area(
     settings=SETTINGS + f"{SINK_ROWS:,} rows go into each of so many Delta tables.",
     open=lab_with_both,
     cases=sink_cases,
-    needs_java=True,
 )

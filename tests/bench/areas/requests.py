@@ -46,4 +46,5 @@ AREA = Area(
     ),
     open=one_each,
     cases=cases,
+    matrix=True,
 )

@@ -160,5 +160,4 @@ AREA = Area(
     ),
     open=session_with_both,
     cases=cases,
-    needs_java=True,
 )

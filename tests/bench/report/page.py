@@ -28,6 +28,10 @@ is empty, with the reason.
 """
 QUICK_NOTE = " A quick share: `--quick`, with less in each case."
 
+BUSY_LOAD = 6.0
+"""More than a bench makes by itself on two cores."""
+BUSY_NOTE = " **Other work shared the machine**: absolute figures are low, spreads wide."
+
 
 class Described(Protocol):
     """What the page needs to know of an area."""
@@ -38,6 +42,8 @@ class Described(Protocol):
     def settings(self) -> str: ...
     @property
     def row_title(self) -> str: ...
+    @property
+    def matrix(self) -> bool: ...
 
 
 def page(found: Sequence[CaseResult], areas: Mapping[str, Described], notes: str) -> str:
@@ -72,6 +78,7 @@ def section(name: str, area: Described, cases: Sequence[CaseResult]) -> str:
             f"Command: `./build.sh bench all --only {name}`",
             "",
             *missing_of(cases),
+            *(matrix_of(area, cases) if area.matrix else ()),
             head,
             "|---|---|---|---|---|---|",
             *rows,
@@ -79,6 +86,40 @@ def section(name: str, area: Described, cases: Sequence[CaseResult]) -> str:
             *(picture(figure) for figure in FIGURES if figure.area == name),
         ]
     )
+
+
+def matrix_of(area: Described, cases: Sequence[CaseResult]) -> list[str]:
+    """One line per row, one column per measure: medians of ours and the peer, and their ratio."""
+    cells: dict[str, dict[str, str]] = {}
+    columns: dict[str, None] = {}
+    for case in cases:
+        for each in case.measures:
+            column = f"{each.name}, {each.unit}"
+            columns[column] = None
+            cells.setdefault(each.row, {})[column] = cell_of(each)
+    peer = cases[0].peer
+    return [
+        f"Medians of josefine / {peer}, and the ratio:",
+        "",
+        f"| {area.row_title} | {' | '.join(columns)} |",
+        "|" + "---|" * (len(columns) + 1),
+        *(
+            f"| {row} | {' | '.join(found.get(column, '') for column in columns)} |"
+            for row, found in cells.items()
+        ),
+        "",
+        "The same with the spread of the rounds:",
+        "",
+    ]
+
+
+def cell_of(measure: Measured) -> str:
+    """ "0.19 / 0.33 (**1.79**)"; without a peer ours alone."""
+    ours, theirs = (measure.values.get(side, ()) for side in (OURS, peer_of(measure)))
+    middles = [number(spread_of(values).middle) for values in (ours, theirs) if values]
+    pairs = ratios(ours, theirs, measure.unit)
+    ratio = f" (**{number(spread_of(pairs).middle)}**)" if pairs else ""
+    return " / ".join(middles) + ratio
 
 
 def conditions_of(cases: Iterable[CaseResult]) -> list[str]:
@@ -91,6 +132,7 @@ def conditions_of(cases: Iterable[CaseResult]) -> list[str]:
     return [
         f"{machine}; {versions}; {date}, commit {commit}; load before the cases "
         f"{min(load):g} to {max(load):g}.{QUICK_NOTE if quick else ''}"
+        f"{BUSY_NOTE if max(load) > BUSY_LOAD else ''}"
         for (machine, versions, date, commit, quick), load in loads.items()
     ]
 

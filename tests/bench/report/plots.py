@@ -73,7 +73,7 @@ def draw_line(axes: Any, figure: Figure, line: Line, peer: str, colors: dict[str
         line.x, line.middle, label=label, color=color, linestyle=STYLES[index],
         marker=MARKERS[index], markersize=4, linewidth=1.8,
     )  # fmt: skip
-    axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.15, linewidth=0)
+    axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.12, linewidth=0)
 
 
 def label_axes(axes: Any, figure: Figure, lines: Sequence[Line], colors: dict[str, str]) -> None:

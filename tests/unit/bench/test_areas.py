@@ -13,6 +13,7 @@ from tests.bench.areas.pipelines import with_copies
 from tests.bench.offered_load import percentiles
 from tests.bench.report.results import CaseResult
 from tests.unit.bench.test_results import CONDITIONS
+from tests.unit.test_style import ROOT
 
 
 def area_of(calls: list[str], sides: dict[str, str], missing: str = "") -> Area:
@@ -107,6 +108,22 @@ def test_area_that_fails_is_reported_and_the_next_one_is_measured(
 
     assert "bad is not complete: the broker ended" in capsys.readouterr().err
     assert calls == ["open", "a j", "b j"]
+
+
+def test_quick_run_writes_its_page_and_plots_into_its_folder_and_publishes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    area = area_of([], {"josefine": "j"})
+    monkeypatch.setattr(all_bench, "AREAS", {"records": area})
+    monkeypatch.setattr(all_bench.signal, "signal", lambda *_: None)
+    published = (ROOT / all_bench.PAGE).read_bytes()
+
+    all_bench.main(["--quick", "--rounds", "1", "--results", str(tmp_path)])
+
+    assert "| row | rate | 2 MB/s |" in (tmp_path / "BENCHMARKS.md").read_text()
+    assert (ROOT / all_bench.PAGE).read_bytes() == published
+    all_bench.main(["--quick", "--rounds", "1", "--results", str(tmp_path)])
+    assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 2
 
 
 def test_latency_percentiles_are_microseconds_of_sorted_seconds() -> None:

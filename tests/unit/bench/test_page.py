@@ -13,6 +13,7 @@ from tests.bench.report.figures import FIGURES
 from tests.bench.report.page import number, page, section
 from tests.bench.report.results import CaseResult, Measured, load
 from tests.unit.bench.test_results import CONDITIONS
+from tests.unit.test_style import ROOT
 
 AREA = AREAS["records"]
 
@@ -76,6 +77,29 @@ def test_number_has_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
+def test_matrix_has_a_row_for_each_cell_and_a_column_for_each_measure() -> None:
+    both = {"josefine": (0.2,), "kafka": (0.4,)}
+    measures = (
+        Measured(name="throughput", unit="MB/s", row="RF 3, acks=all, 1 KB", values=both),
+        Measured(name="p50", unit="ms", row="RF 3, acks=all, 1 KB", values=both),
+        Measured(name="throughput", unit="MB/s", row="RF 3, acks=0", values={"josefine": (5.0,)}),
+    )
+    text = section("acks", AREAS["acks"], [result({}, area="acks", measures=measures)])
+
+    assert (
+        "| replication factor, acks, record size | throughput, MB/s | p50, ms |\n|---|---|---|\n"
+        "| RF 3, acks=all, 1 KB | 0.2 / 0.4 (**0.5**) | 0.2 / 0.4 (**2**) |\n"
+        "| RF 3, acks=0 | 5 |  |\n"
+    ) in text
+
+
+def test_busy_machine_is_named_in_the_conditions() -> None:
+    busy = result({"josefine": (1.0,)}, conditions=replace(CONDITIONS, load=20.0))
+
+    assert "Other work shared the machine" in section("records", AREA, [busy])
+    assert "Other work" not in section("records", AREA, [result({"josefine": (1.0,)})])
+
+
 def test_acks_area_has_every_acks_replication_factor_and_size() -> None:
     """Checklist row 95: throughput and latency in one table; the machine is in its section."""
     names = {case.name for case in acks.cases(Options())}
@@ -97,22 +121,21 @@ def test_quick_run_is_a_share_of_the_cases() -> None:
 
 
 def test_committed_page_is_that_of_the_committed_results() -> None:
-    found = load(PUBLISHED / "results")
+    found = load(ROOT / PUBLISHED / "results")
 
-    assert PAGE.read_text() == page(found, AREAS, NOTES.read_text()), (
+    assert (ROOT / PAGE).read_text() == page(found, AREAS, (ROOT / NOTES).read_text()), (
         "BENCHMARKS.md is generated: ./build.sh bench all --page-only"
     )
 
 
 def test_committed_page_shows_only_plots_that_are_committed() -> None:
-    shown = re.findall(r'(?:src|srcset)="(docs/benchmarks/[\w-]+\.svg)"', PAGE.read_text())
-    root = PAGE.parent
+    shown = re.findall(r'(?:src|srcset)="(docs/benchmarks/[\w-]+\.svg)"', (ROOT / PAGE).read_text())
 
     assert shown
     missing = [
         name
         for name in shown
-        if not (root / name).exists() or not (root / name).with_suffix(".png").exists()
+        if not (ROOT / name).exists() or not (ROOT / name).with_suffix(".png").exists()
     ]
     assert missing == []
     assert {each.area for each in FIGURES} <= set(AREAS)
