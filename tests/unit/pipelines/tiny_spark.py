@@ -133,6 +133,13 @@ def as_column(value: Any) -> Column:
     return value if isinstance(value, Column) else lit(value)
 
 
+def _found(row: Row, name: str) -> Any:
+    """A column by its name in any case."""
+    if name in row:
+        return row[name]
+    return next(value for key, value in row.items() if key.lower() == name.lower())
+
+
 def named(value: str | Column) -> Column:
     return col(value) if isinstance(value, str) else value
 
@@ -147,7 +154,7 @@ class Functions:
     @staticmethod
     def col(name: str) -> Column:
         first, *parts = re.findall(r"`((?:[^`]|``)+)`", name) or name.split(".")
-        column = Column(lambda row: row[first.replace("``", "`")], name)
+        column = Column(lambda row: _found(row, first.replace("``", "`")), name)
         for part in parts:
             column = column.getField(part)
         return column.alias(name)

@@ -6,6 +6,7 @@ import pytest
 
 from pipelines.config.gaps import Gaps
 from pipelines.config.watermark import watermark_problems, watermarks_of
+from pipelines.model.watermark import Watermark
 from tests.unit.pipelines.config.sections import read, said, section
 from tests.unit.pipelines.config.test_validate import GOOD
 
@@ -107,3 +108,14 @@ def test_a_watermark_that_could_not_be_read_is_one_complaint():
     wrong = STATEFUL.replace("{ raw: { column", "{ rwa: { column")
 
     assert told(wrong, Gaps(frozenset({"transforms.clean.watermark"}))) == []
+
+
+def test_each_input_of_a_join_has_its_own_delay_in_the_order_of_the_file():
+    marks = "watermark: { b: { column: at, delay: 1s }, a: { column: ts, delay: 2h } }"
+
+    found = watermarks_of(section(marks, "transform"))
+
+    assert [(m.input, m.column, m.delay_ms) for m in found] == [
+        ("b", "at", 1_000), ("a", "ts", 7_200_000),
+    ]  # fmt: skip
+    assert all(isinstance(mark, Watermark) for mark in found)
