@@ -438,9 +438,11 @@ class Node:
                 "/cluster": lambda _query: cluster_view(broker),
                 "/cluster/chain": lambda query: chain_view(broker, query),
                 "/cluster/local": lambda query: local_view(ctx, query),
+                **upkeep.pages(),
             },
             self._securing.door(ctx, self._metrics.connections),
             {"/debug": lambda query: debug_view(ctx, server, query)},
+            upkeep.actions(),
         )
         self._undo.push_async_callback(admin.stop)
         await admin.start(

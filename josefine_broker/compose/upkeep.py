@@ -5,7 +5,7 @@ Created on the event loop, each with a thread of its own. Nothing is decided her
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from josefine_broker.base.ports import Clock
@@ -17,9 +17,11 @@ from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.scrub import Scrub
+from josefine_broker.host.net.admin_http import Page
 from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.host.ticker import Duty
 from josefine_broker.host.worker import Worker
+from josefine_broker.observe.healing import Healing
 from josefine_broker.observe.storage import room_bytes
 
 CLEANER_CHECK_MS = 1_000
@@ -57,6 +59,7 @@ class Upkeep:
         )
         self.scrub = Scrub(manager, scrubbing.submit, clock, scrub_settings(config.log))
         self.repairs = Repairs(ctx, hosting.damaged, repairing.submit)
+        self._healing = Healing(ctx, hosting.damaged, self.scrub, self.repairs)
 
     def duties(self) -> tuple[Duty, ...]:
         """Duties for the ticker."""
@@ -65,6 +68,15 @@ class Upkeep:
             Duty("scrub", SCRUB_CHECK_MS, self.scrub.step),
             Duty("repairs", REPAIR_CHECK_MS, self.repairs.step),
         )
+
+    def pages(self) -> Mapping[str, Page]:
+        """Pages of the admin listener."""
+        return {"/logs": self._healing.view, "/logs/checksums": self._healing.checksums}
+
+    def actions(self) -> Mapping[str, Page]:
+        """Actions of the admin listener."""
+        healing = self._healing
+        return {"/logs/verify": healing.verify, "/logs/accept-loss": healing.accept_loss}
 
     async def stop(self) -> None:
         """End the running work, and store how far the scrub has come."""

@@ -116,7 +116,7 @@ def test_round_continues_after_a_restart_where_it_was() -> None:
 
 def test_damaged_progress_means_that_everything_is_read_again() -> None:
     files = MemoryFiles()
-    manager, log, clock = a_log(files)
+    manager, _log, clock = a_log(files)
     a_scrub(manager, clock).store()
     files.names["scrub.checkpoint"].data[-1] ^= 1
 
