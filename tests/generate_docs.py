@@ -27,6 +27,7 @@ from tests.oracle.known_kept import KEPT
 from tests.oracle.known_open import OPEN
 from tests.oracle.row import Known
 from tests.pages import cli, errors, keywords, settings
+from tests.pages.blocks import with_files
 from tests.support.apache_kafka import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -423,9 +424,11 @@ PAGES = {
 
 
 def main() -> None:
-    """Write every page."""
+    """Write every page, and the files that pages show."""
     for name, render in PAGES.items():
         (ROOT / name).write_text(render())
+    for page in (ROOT / "docs").rglob("*.md"):
+        page.write_text(with_files(page.read_text()))
 
 
 if __name__ == "__main__":

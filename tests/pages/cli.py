@@ -23,7 +23,7 @@ def lines() -> Iterator[str]:
     yield from (
         "# Command line",
         "",
-        "Every command, from the same definitions as `josefine VERB --help`. Written by",
+        "Every command, from the same definitions as its own `--help`. Written by",
         "`./build.sh docs`. Results go to stdout, notices and errors to stderr;",
         "[exit codes and messages](errors.md) are a page of their own.",
         "",

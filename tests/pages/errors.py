@@ -17,7 +17,7 @@ JOURNAL_FIXES: Mapping[str, str] = {
     "TopicWidened": "`josefine journal move TOPIC` moves the journals to their new partitions.",
     "JournalMoved": "Open the topic again: restart the process.",
     "TopicCompacted": "`josefine topics alter TOPIC --config cleanup.policy=delete`",
-    "DataIntegrityViolated": "`josefine journal read TOPIC ID --duplicates skip` skips the later one.",
+    "DataIntegrityViolated": "`josefine journal read TOPIC ID --duplicates skip` takes the first.",
     "ReadersBusy": "Read fewer journals at a time, or give `Readers` a larger multiplier.",
     "StoreError": "The message names what the folder has; choose another folder.",
     "Overtaken": "Nothing: another replicator stored the events.",

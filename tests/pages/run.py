@@ -21,7 +21,7 @@ INSIDE = "JOSEFINE_PAGE_NETWORK"
 READY = "for i in $(seq 300); do curl -fs 127.0.0.1:9644/health/ready >/dev/null && exit 0; "
 READY += "sleep 0.2; done; exit 1"
 """A bounded wait in the shell; the broker is another process, in the network of this one."""
-STEP_TIMEOUT_S = 400
+STEP_TIMEOUT_S = 1_500
 
 
 def run_page(page: Path, *, show: bool = True) -> list[str]:

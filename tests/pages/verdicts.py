@@ -108,7 +108,7 @@ EXIT_CODES: Mapping[int, Advice] = {
     ),
     2: Advice(
         "The command line is wrong: an unknown verb, option, sink or environment.",
-        "`josefine VERB --help`",
+        "`josefine --help`, and `--help` after the verb.",
     ),
     78: Advice(
         "The pipeline file or the broker's configuration is wrong.",
