@@ -49,6 +49,7 @@ usage: ./build.sh VERB [ARGUMENTS]
                         the table of the code's shape alone: cycles, lengths, comments, ...;
                         --list: every place that counts; --tighten: record what got better
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
+  bench broker --stages microseconds per stage of a one-record produce request
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
   docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
@@ -251,7 +252,7 @@ case $verb in
   lint) run_lint "$@" ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in broker*|durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_entities; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;

@@ -2,6 +2,8 @@
 broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold,
 spark_cpu, spark_sink, text, tls and transactions.
 
+`broker --stages` shows where the time of a one-record request goes (stages.py).
+
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
 
@@ -29,6 +31,9 @@ NAMES = {
 
 
 def main(names: list[str]) -> None:
+    if names == ["broker", "--stages"]:
+        import_module("tests.bench.stages").main()
+        return
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise SystemExit(f"bench knows {', '.join(NAMES)}, not {unknown[0]!r}")
