@@ -50,8 +50,8 @@ usage: ./build.sh VERB [ARGUMENTS]
                         --list: every place that counts; --tighten: record what got better
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
   bench broker --stages microseconds per stage of a one-record produce request
-  native [--check]      compile the check of produced records for every platform again, after a
-                        change of record_structure.c; --check: only compare with what is there
+  native [--check]      compile the C of produced records for every platform again, after a change in
+                        josefine_broker/records/native; --check: only compare with what is there
   docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
                         shapes of Kafka's messages)
 TEXT
