@@ -52,12 +52,13 @@ usage: ./build.sh VERB [ARGUMENTS]
   bench broker --against REV [--rounds N] [--threshold R] [--scale S]
                         this checkout's broker and that of commit REV in alternating rounds: ratios
                         with their spread; fails when a measure is worse than R (0.9)
+  bench broker --stages microseconds per stage of a one-record produce request
   bench all [--quick] [--only AREA [--case NAME]] [--rounds N] [--log-gb N] [--page-only]
                         every area in alternating rounds with its peer (Apache Kafka, Spark's own
                         connector, PySpark by hand): BENCHMARKS.md with tables and plots; a run that
                         broke is continued by the same command; --quick takes a share of it
-  native [--check]      compile the check of produced records for every platform again, after a
-                        change of record_structure.c; --check: only compare with what is there
+  native [--check]      compile the C of produced records for every platform again, after a change in
+                        josefine_broker/records/native; --check: only compare with what is there
   docs [pages|site]     write what is generated again (COMPATIBILITY.md, docs/reference/, conf/, the
                         shapes of Kafka's messages), then build the site in site/; pages: the
                         first alone; site: the second alone, with every link checked

@@ -23,7 +23,7 @@ from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.compose.log_storage import LogStorage
-from josefine_broker.compose.routes import routes
+from josefine_broker.compose.routes import produce_turn, routes
 from josefine_broker.compose.security import Securing
 from josefine_broker.compose.settings import (
     configured_book,
@@ -70,7 +70,7 @@ from josefine_broker.host.escaped_errors import FirstFailure, stop_on_broken_inv
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_http import AdminServer
-from josefine_broker.host.net.connection import Host
+from josefine_broker.host.net.connection_host import Host
 from josefine_broker.host.net.server import Bound, Server, bind
 from josefine_broker.host.net.text_connection import TextHost
 from josefine_broker.host.net.throttling import Throttle
@@ -336,6 +336,7 @@ class Node:
             forget=ctx.parked.cancel,
             on_fatal=self._failure.note,
             monotonic_ms=self._clock.monotonic_ms,
+            turn=produce_turn(ctx, self._metrics, self._tracing, self._failure.note),
         )
         return Server(
             host,

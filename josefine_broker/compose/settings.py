@@ -27,7 +27,7 @@ from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.log.scrub import ScrubSettings
-from josefine_broker.host.net.connection import ConnectionLimits
+from josefine_broker.host.net.connection_host import ConnectionLimits
 from josefine_broker.host.net.server import Bound
 from josefine_broker.records.structure import is_compiled
 from josefine_broker.text.front import TextSettings

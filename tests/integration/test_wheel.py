@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from setup import INSTALLED
-from tests.build_native import SOURCE, TARGETS
+from tests.build_native import MODULES, SOURCES, TARGETS
 from tests.support.shipping import (
     ROOT,
     bare_environment,
@@ -122,7 +122,10 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
     typed = {f"{package}/py.typed" for package in PACKAGES}
     native = {
         f"josefine_broker/records/native/{each}"
-        for each in (*(f"{folder}/record_structure.abi3.so" for folder in TARGETS), SOURCE.name)
+        for each in (
+            *(f"{folder}/{module}.abi3.so" for folder in TARGETS for module in MODULES),
+            *SOURCES,
+        )
     }
     example = {"josefine_pipelines/config/example.yaml", "josefine_pipelines/spark/spark_keys.txt"}
     wanted = typed | conf | native | example | {"josefine_spark/sessions/pom.xml"}

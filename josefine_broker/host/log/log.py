@@ -22,6 +22,7 @@ from functools import partial
 from struct import Struct
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.retention import expired_prefix
@@ -31,12 +32,14 @@ from josefine_broker.host.log.log_cleaning import LogCleaning
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.host.log.lookup import TimestampSearch, search
+from josefine_broker.host.log.plain_append import append_plain
 from josefine_broker.host.log.recovery import RecoveryReport, recover, replay
 from josefine_broker.host.log.segment import Segment, stem_of
 from josefine_broker.host.log.segments import SegmentList
 from josefine_broker.host.log.verify import VerifyReport, verify_segments
 from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader, OnBatch, end_if_empty
 from josefine_broker.records.crc import Buffer
+from josefine_broker.records.plain_produce import PlainRequest
 
 _STAMP = Struct(">qii")
 
@@ -161,7 +164,7 @@ class PartitionLog:
             if is_synced:
                 sync.sync(active, base_offset + header.last_offset_delta + 1)
         except OSError as error:
-            self._cut_back(active, error)
+            sync.cut_back(active, error)
             raise storage_error(f"{self.directory}: append failed: {error}") from error
         active.appended(
             batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
@@ -172,16 +175,12 @@ class PartitionLog:
             sync.appended(config, header.record_count, now_ms)
         return base_offset
 
-    def _cut_back(self, active: Segment, problem: OSError) -> None:
-        """Remove the remains of a failed append; if that fails too, no append may follow."""
-        if not active.is_made:
-            if problem.errno not in PASSING:
-                self._sync.fail("the log could not be created", problem)
-            return
-        try:
-            active.file().truncate(active.size_bytes)
-        except OSError as error:
-            self._sync.fail("the remains of a failed append could not be removed", error)
+    def append_plain(
+        self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> int | None:
+        """See `LogPort`."""
+        where = self._segments[-1], self._sync, self.config
+        return append_plain(*where, requests, size, leader_epoch, now_ms)
 
     def roll(self) -> None:
         """Start a new segment at the log end; does nothing when the last one is empty."""

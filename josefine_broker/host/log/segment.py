@@ -42,6 +42,7 @@ from josefine_broker.records.batch import (
     verify,
 )
 from josefine_broker.records.crc import Buffer, crc32c
+from josefine_broker.records.plain_produce import Assembled
 
 LOG_SUFFIX = ".log"
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -239,6 +240,31 @@ class Segment:
         self.end_offset = base_offset + header.last_offset_delta + 1
         self.last_leader_epoch = leader_epoch
         self.log_crc = crc32c(batch, self.log_crc)
+
+    @property
+    def last_index_position(self) -> int:
+        """Position of the newest index entry of a segment that is written; -1: there is none."""
+        assert self._index is not None
+        positions = self._index.positions
+        return positions[-1] if positions else -1
+
+    def appended_together(self, assembled: Assembled, leader_epoch: int, now_ms: int) -> None:
+        """Account for several batches that were written at the end of the file, as `appended` does
+        for each."""
+        data, end_offset, max_ms, max_offset, marks = assembled
+        index = self._index
+        assert index is not None
+        if self.size_bytes == 0:
+            self.first_append_ms = now_ms
+        self.last_append_ms = now_ms
+        for offset, position, before_ms in marks:
+            index.add(offset - self.base_offset, position, before_ms)
+        if max_offset >= 0:
+            self.max_timestamp_ms, self.max_timestamp_offset = max_ms, max_offset
+        self.size_bytes += len(data)
+        self.end_offset = end_offset
+        self.last_leader_epoch = leader_epoch
+        self.log_crc = crc32c(data, self.log_crc)
 
     def read(
         self, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
