@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs | wheels | release
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -51,6 +51,9 @@ usage: ./build.sh VERB [ARGUMENTS]
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
   native [--check]      compile the check of produced records for every platform again, after a
                         change of record_structure.c; --check: only compare with what is there
+  wheels [FOLDER]       wheels and source distributions of this tree in FOLDER (dist/)
+  release VERSION [--tag]
+                        the version, the changelog's section, then the wheels, checked; --tag tags the commit
   docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
                         shapes of Kafka's messages)
 TEXT
@@ -254,6 +257,9 @@ case $verb in
   bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
+  wheels) ensure_python; "$PY" -m pip install -q --disable-pip-version-check "setuptools>=77"
+          exec "$PY" -m distributions.build "${1:-dist}" ;;
+  release) setup_light; exec "$PY" -m distributions.release "$@" ;;
   docs) setup_light; "$PY" -m tests.generate_entities; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;

@@ -11,6 +11,7 @@ from pathlib import Path
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
+from distributions import licences
 from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
@@ -409,6 +410,7 @@ PAGES = {
     "COMPATIBILITY.md": compatibility,
     "docs/checklist.md": checklist,
     "docs/connector.md": connector,
+    "docs/licences.md": licences.page,
     "docs/metrics.md": metrics_page,
     "docs/state-machines.md": state_machines.page,
     "docs/values.md": value_table.page,
