@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs | wheels | release
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -59,6 +59,9 @@ usage: ./build.sh VERB [ARGUMENTS]
                         broke is continued by the same command; --quick takes a share of it
   native [--check]      compile the C of produced records for every platform again, after a change in
                         josefine_broker/records/native; --check: only compare with what is there
+  wheels [FOLDER]       wheels and source distributions of this tree in FOLDER (dist/)
+  release VERSION [--tag]
+                        the version, the changelog's section, then the wheels, checked; --tag tags the commit
   docs [pages|site]     write what is generated again (COMPATIBILITY.md, docs/reference/, conf/, the
                         shapes of Kafka's messages), then build the site in site/; pages: the
                         first alone; site: the second alone, with every link checked
@@ -315,6 +318,9 @@ case $verb in
                       broker|"broker --"*|durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
+  wheels) ensure_python; "$PY" -m pip install -q --disable-pip-version-check "setuptools>=77"
+          exec "$PY" -m distributions.build "${1:-dist}" ;;
+  release) setup_light; exec "$PY" -m distributions.release "$@" ;;
   docs) run_docs "$@" ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;

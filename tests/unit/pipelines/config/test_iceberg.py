@@ -222,7 +222,8 @@ def test_a_missing_package_is_one_sentence(monkeypatch):
     with pytest.raises(SetupError) as caught:
         target_of(read().sinks["out"]).describe(ChainName(pipeline="p", sink="out"))
     assert str(caught.value) == (
-        "sink `out`: PyIceberg writes its table; pip install 'josefine[iceberg]'"
+        "sink `out`: PyIceberg writes its table; "
+        "pip install 'pyiceberg[pyarrow,sql-sqlite]>=0.12,<0.13'"
     )
 
 
