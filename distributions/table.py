@@ -41,7 +41,10 @@ DISTRIBUTIONS = (
             "josefine_broker/client", "josefine_broker/records", "josefine_broker/wire",
             "josefine_arrow",
         ),
-        data=("records/native/*/*.so", "records/native/*.c", "records/native/*.h", "records/native/built.txt"),
+        data=(
+            "records/native/*/*.so", "records/native/*.c", "records/native/*.h",
+            "records/native/built.txt",
+        ),
         needs=("kio", "cramjam", "crc32c"),
         extras={"arrow": ARROW, "protobuf": ("protobuf",)},
     ),

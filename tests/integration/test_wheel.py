@@ -23,7 +23,8 @@ from distributions.build import installed_path
 from distributions.installed_names import INSTALLED
 from distributions.table import DISTRIBUTIONS
 from josefine_broker.base.install_commands import not_installed
-from tests.build_native import MODULES, SOURCES, TARGETS
+from tests.build_native import MODULES, TARGETS
+from tests.build_native import SOURCES as C_SOURCES
 from tests.support.shipping import (
     ROOT,
     bare_environment,
@@ -132,7 +133,7 @@ def test_wheels_and_sdists_carry_the_licence_the_types_and_the_shipped_files(shi
         f"josefine_broker/records/native/{each}"
         for each in (
             *(f"{folder}/{module}.abi3.so" for folder in TARGETS for module in MODULES),
-            *SOURCES,
+            *C_SOURCES,
         )
     }
     example = {"josefine_pipelines/config/example.yaml", "josefine_pipelines/spark/spark_keys.txt"}
