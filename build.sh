@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs | wheels | release
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -49,10 +49,22 @@ usage: ./build.sh VERB [ARGUMENTS]
                         the table of the code's shape alone: cycles, lengths, comments, ...;
                         --list: every place that counts; --tighten: record what got better
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
-  native [--check]      compile the check of produced records for every platform again, after a
-                        change of record_structure.c; --check: only compare with what is there
-  docs                  write what is generated again (COMPATIBILITY.md, docs/checklist.md, conf/, the
-                        shapes of Kafka's messages)
+  bench broker --against REV [--rounds N] [--threshold R] [--scale S]
+                        this checkout's broker and that of commit REV in alternating rounds: ratios
+                        with their spread; fails when a measure is worse than R (0.9)
+  bench broker --stages microseconds per stage of a one-record produce request
+  bench all [--quick] [--only AREA [--case NAME]] [--rounds N] [--log-gb N] [--page-only]
+                        every area in alternating rounds with its peer (Apache Kafka, Spark's own
+                        connector, PySpark by hand): BENCHMARKS.md with tables and plots; a run that
+                        broke is continued by the same command; --quick takes a share of it
+  native [--check]      compile the C of produced records for every platform again, after a change in
+                        josefine_broker/records/native; --check: only compare with what is there
+  wheels [FOLDER]       wheels and source distributions of this tree in FOLDER (dist/)
+  release VERSION [--tag]
+                        the version, the changelog's section, then the wheels, checked; --tag tags the commit
+  docs [pages|site]     write what is generated again (COMPATIBILITY.md, docs/reference/, conf/, the
+                        shapes of Kafka's messages), then build the site in site/; pages: the
+                        first alone; site: the second alone, with every link checked
 TEXT
 }
 
@@ -138,6 +150,14 @@ setup() {  # setup EXTRA
   ensure_jars
   ensure_classes
   ensure_kernels
+}
+
+# bench all measures without Java what can be, and its page states why the rest is missing.
+setup_bench_all() {
+  setup_light
+  ensure_packages bench
+  (ensure_java && ensure_jars && ensure_classes && ensure_kernels) ||
+    say "bench all: areas that need Java have no figures, or none of the peer"
 }
 
 setup_light() {  # no Java, no jars: lint, unit
@@ -236,6 +256,49 @@ run_seeds() {
   esac
 }
 
+run_docs() {
+  case ${1:-all} in
+    pages) write_pages ;;
+    site) build_site ;;
+    all) write_pages; build_site ;;
+    *) die "docs knows pages and site, not '$1'" ;;
+  esac
+}
+
+write_pages() {
+  setup_light
+  "$PY" -m tests.generate_entities
+  "$PY" -m tests.generate_docs
+  "$PY" -m conf.generate
+}
+
+# In an environment of its own: the product and its tests need none of it.
+MKDOCS_MATERIAL=9.8.1
+MERMAID=11.6.0
+
+build_site() {
+  local venv=.venv-docs python
+  if [ "$(cat $venv/.josefine-docs 2>/dev/null || true)" != "$MKDOCS_MATERIAL" ]; then
+    python=$(find_python) || die "Python 3.11 or newer is missing"
+    say "installing MkDocs Material into $venv"
+    "$python" -m venv $venv && $venv/bin/pip install -q --disable-pip-version-check "mkdocs-material==$MKDOCS_MATERIAL" ||
+      die "pip could not install MkDocs Material; the lines above say why"
+    printf '%s\n' "$MKDOCS_MATERIAL" >$venv/.josefine-docs
+  fi
+  NO_MKDOCS_2_WARNING=1 JOSEFINE_DOCS_MERMAID=$(ensure_mermaid) $venv/bin/mkdocs build --strict --clean && say "written: site/index.html"
+}
+
+# Diagrams are drawn by Mermaid's script: from npm, if there is one, else by the reader's browser.
+ensure_mermaid() {
+  local folder=${HOME:-/root}/.cache/josefine/mermaid-$MERMAID
+  if [ ! -f "$folder/package/dist/mermaid.min.js" ]; then
+    command -v npm >/dev/null || return 0
+    mkdir -p "$folder" && (cd "$folder" && npm pack --silent "mermaid@$MERMAID" >/dev/null && tar xzf mermaid-*.tgz && rm mermaid-*.tgz) >&2 ||
+      { say "Mermaid could not be fetched: the site loads it when it is read"; return 0; }
+  fi
+  printf '%s\n' "$folder/package/dist/mermaid.min.js"
+}
+
 # kcat is one of the foreign clients of the compatibility tests; without it they are skipped and say so.
 ensure_kcat() {
   command -v kcat >/dev/null && return
@@ -251,10 +314,14 @@ case $verb in
   lint) run_lint "$@" ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in all*) setup_bench_all ;;
+                      broker|"broker --"*|durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
-  docs) setup_light; "$PY" -m tests.generate_entities; "$PY" -m tests.generate_docs; "$PY" -m conf.generate ;;
+  wheels) ensure_python; "$PY" -m pip install -q --disable-pip-version-check "setuptools>=77"
+          exec "$PY" -m distributions.build "${1:-dist}" ;;
+  release) setup_light; exec "$PY" -m distributions.release "$@" ;;
+  docs) run_docs "$@" ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;
 esac

@@ -97,7 +97,7 @@ def _keys_yaml(section: Section, keys: list[str]) -> str:
     for key in keys:
         meaning = type(section).model_fields[key].description or ""
         lines += [f"  # {line}" for line in textwrap.wrap(meaning, 94)]
-        lines.append(f"  {key}: {_scalar(values[key])}")
+        lines.append(f"  {key}: {scalar(values[key])}")
     return "\n".join(lines) + "\n"
 
 
@@ -105,22 +105,22 @@ def _section_yaml(section: Section) -> str:
     values = section.model_dump(mode="json")
     lines: list[str] = []
     for key, field in type(section).model_fields.items():
-        unit = _unit(type(section).model_json_schema()["properties"][key])
-        default = _scalar(values[key])
+        unit = unit_of(type(section).model_json_schema()["properties"][key])
+        default = scalar(values[key])
         comment = f"{field.description}{f' Unit: {unit}.' if unit else ''} Default: {default}."
         lines += [f"  # {line}" for line in textwrap.wrap(comment, 94)]
         lines.append(f"  {key}: {default}")
     return "\n".join(lines) + "\n"
 
 
-def _unit(schema: dict[str, Any]) -> str | None:
+def unit_of(schema: dict[str, Any]) -> str | None:
     for candidate in (schema, *schema.get("anyOf", ())):
         if "unit" in candidate:
             return str(candidate["unit"])
     return None
 
 
-def _scalar(value: object) -> str:
+def scalar(value: object) -> str:
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
     return text.removesuffix("...\n").strip()
 

@@ -23,10 +23,9 @@ from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.compose.log_storage import LogStorage
-from josefine_broker.compose.routes import routes
+from josefine_broker.compose.routes import produce_turn, routes
 from josefine_broker.compose.security import Securing
 from josefine_broker.compose.settings import (
-    cleaner_settings,
     configured_book,
     connection_limits,
     engine_config,
@@ -38,6 +37,7 @@ from josefine_broker.compose.settings import (
     text_settings,
 )
 from josefine_broker.compose.tracing import Tracing
+from josefine_broker.compose.upkeep import Upkeep
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.config.sections import TEXT_LISTENER
 from josefine_broker.engine.context import Context
@@ -67,11 +67,10 @@ from josefine_broker.host.disk.data_dir import (
 )
 from josefine_broker.host.engine_host import EngineHost, Hooks
 from josefine_broker.host.escaped_errors import FirstFailure, stop_on_broken_invariants
-from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_http import AdminServer
-from josefine_broker.host.net.connection import Host
+from josefine_broker.host.net.connection_host import Host
 from josefine_broker.host.net.server import Bound, Server, bind
 from josefine_broker.host.net.text_connection import TextHost
 from josefine_broker.host.net.throttling import Throttle
@@ -90,19 +89,18 @@ from josefine_broker.observe.local import local_view
 from josefine_broker.observe.metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
+    register_healing_metrics,
     register_metrics,
     register_server_metrics,
 )
 from josefine_broker.observe.process_metrics import register_process_metrics
-from josefine_broker.observe.storage import FailedLogs, look_at_storage, room_bytes
+from josefine_broker.observe.storage import FailedLogs, look_at_storage
 from josefine_broker.text.front import new_front
 from josefine_broker.text.session import Session
 
 log = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 100
-CLEANER_CHECK_MS = 1_000
-"""Interval of checks whether a pass is over, or a log must be cleaned."""
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
 RETRY_UNOPENED_MS = 1_000
@@ -165,8 +163,8 @@ class Node:
         ctx = engine.broker.ctx
         ctx.ports.tell = log_lines.tell
         self._start_worker(ctx)
-        cleaner = self._start_cleaner(ctx, manager, hosting)
-        ticker = self._start_ticker(ctx, hosting, cleaner)
+        upkeep = self._start_upkeep(ctx, manager, hosting)
+        ticker = self._start_ticker(ctx, hosting, upkeep)
         replicator = self._start_replicator(ctx)
         self._follow_syncs(storage, ctx, replicator, ticker)
         await engine.start(
@@ -178,7 +176,7 @@ class Node:
             raft_bound,
         )
         server = self._server_of(ctx, ticker)
-        await self._start_admin(engine, manager, cleaner, server, ticker, replicator, admin_bound)
+        await self._start_admin(engine, manager, upkeep, server, ticker, replicator, admin_bound)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         admin_url = self._admin_url(admin_bound)
         register = registration(self.config, clients, this_host, admin_url, incarnation)
@@ -281,21 +279,13 @@ class Node:
         self._undo.push_async_callback(self._tracing.begin(self._failure.note))
         ctx.ports.work, ctx.ports.validation = worker.submit, validation.submit
 
-    def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:
-        worker = Worker(self._failure.note, "cleaner")
-        self._undo.push_async_callback(worker.stop)
-        return Cleaner(
-            manager.files,
-            hosting.compacted,
-            worker,
-            self._clock,
-            cleaner_settings(self.config.log),
-            may_clean=lambda: ctx.image.cleans_logs and not ctx.storage.is_full,
-            room_bytes=partial(room_bytes, self.config.broker),
-        )
+    def _start_upkeep(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Upkeep:
+        upkeep = Upkeep(ctx, manager, hosting, self.config, self._clock, self._failure.note)
+        self._undo.push_async_callback(upkeep.stop)
+        return upkeep
 
-    def _start_ticker(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> Ticker:
-        duties = self._duties(ctx, hosting, cleaner)
+    def _start_ticker(self, ctx: Context, hosting: Hosting, upkeep: Upkeep) -> Ticker:
+        duties = self._duties(ctx, hosting, upkeep)
         ticker = Ticker(self._clock, ctx.parked, duties, self._failure.note)
         self._undo.callback(ticker.stop)
         ticker.start()
@@ -346,6 +336,7 @@ class Node:
             forget=ctx.parked.cancel,
             on_fatal=self._failure.note,
             monotonic_ms=self._clock.monotonic_ms,
+            turn=produce_turn(ctx, self._metrics, self._tracing, self._failure.note),
         )
         return Server(
             host,
@@ -384,12 +375,12 @@ class Node:
         )
         await server.start_text(bound, host, self._securing.text)
 
-    def _duties(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> tuple[Duty, ...]:
+    def _duties(self, ctx: Context, hosting: Hosting, upkeep: Upkeep) -> tuple[Duty, ...]:
         broker, failed = self.config.broker, FailedLogs()
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
-            Duty("cleaner", CLEANER_CHECK_MS, cleaner.step),
+            *upkeep.duties(),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
             Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
@@ -419,7 +410,7 @@ class Node:
         self,
         engine: EngineHost,
         manager: LogManager,
-        cleaner: Cleaner,
+        upkeep: Upkeep,
         server: Server,
         ticker: Ticker,
         replicator: Replicator,
@@ -428,7 +419,8 @@ class Node:
         broker, ctx = engine.broker, engine.broker.ctx
         register_metrics(self._metrics, ctx, manager)
         register_server_metrics(self._metrics, server, ticker)
-        register_cleaner_metrics(self._metrics, cleaner)
+        register_cleaner_metrics(self._metrics, upkeep.cleaner)
+        register_healing_metrics(self._metrics, upkeep.damaged, upkeep.repairs, upkeep.scrub)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
         register_process_metrics(self._metrics, self.config.broker)
@@ -439,15 +431,19 @@ class Node:
         # Pages get functions, not values: each request reads the state of its own moment.
         admin = AdminServer(
             self._metrics,
-            health_checks(broker, server, self.config.broker, manager, cleaner),
+            health_checks(
+                broker, server, self.config.broker, manager, upkeep.cleaner, upkeep.repairs
+            ),
             lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
             {
                 "/cluster": lambda _query: cluster_view(broker),
                 "/cluster/chain": lambda query: chain_view(broker, query),
                 "/cluster/local": lambda query: local_view(ctx, query),
+                **upkeep.pages(),
             },
             self._securing.door(ctx, self._metrics.connections),
             {"/debug": lambda query: debug_view(ctx, server, query)},
+            upkeep.actions(),
         )
         self._undo.push_async_callback(admin.stop)
         await admin.start(

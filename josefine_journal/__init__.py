@@ -2,5 +2,6 @@
 
 Events, actions and payloads in kafka-journal's encoding; the fold of a journal's actions; reads and
 writes over a broker, for asyncio (`journals`) and for synchronous code (`blocking`); the store
-(`delta_store`) and the replication of a topic into it (`replicator`). Manual: docs/journal.md.
+(`delta_store`) and the replication of a topic into it (`replicator`).
+Manual: docs/reference/journal.md.
 """

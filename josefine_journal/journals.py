@@ -75,7 +75,7 @@ class Journals:
         readers: Readers | None = None,
     ) -> None:
         """Opens nothing; the caller closes the client. `store`: the folder of a Delta store
-        (docs/journal.md); `log`: replaces the client; `head_cache_bytes_max` 0: no head cache;
+        (docs/reference/journal.md); `log`: replaces the client; `head_cache_bytes_max` 0: none;
         `calls`: counts the calls; `unique_seq_nrs`: two different events of one number in the store
         are an error, without it the first one is read; `readers`: read the topic instead of the
         client."""

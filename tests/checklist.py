@@ -2,7 +2,7 @@
 
 A test claims a row by the words `Checklist row N` (or `Checklist rows N, M and 7-9`) in its
 docstring. A row without a test is listed with its reason, never dropped. `tests/generate_docs.py`
-writes docs/checklist.md from this.
+writes docs/reference/checklist.md from this.
 """
 
 import ast
@@ -24,8 +24,7 @@ LATER: dict[range, str] = {
     range(
         69, 70
     ): "the cache is filled by who asks: nothing to release; a topic keeps its partitions",
-    range(72, 73): "of the names those of docs/journal.md: others have nothing to count here",
-    range(95, 96): "BENCHMARKS.md publishes some of what ./build.sh bench prints",
+    range(72, 73): "of the names those of docs/reference/journal.md: others count nothing here",
     range(96, 97): "ten minutes per parser are run by hand; the HTTP parser is aiohttp's",
 }
 """Why a row is open: all of it where no test claims it, else the part that its tests do not prove.

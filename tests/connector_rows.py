@@ -2,7 +2,7 @@
 
 There a row is `N. feature`, and below it, indented, its tests as `path::name`, and why where it is
 not there (`no: …`, without a test) or not all of it is (`not: …`, beside tests).
-`tests/generate_docs.py` writes docs/connector.md from this.
+`tests/generate_docs.py` writes docs/reference/connector.md from this.
 """
 
 import ast

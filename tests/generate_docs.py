@@ -11,6 +11,7 @@ from pathlib import Path
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
+from distributions import licences
 from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
@@ -26,6 +27,8 @@ from tests.foreign import results as foreign_results
 from tests.oracle.known_kept import KEPT
 from tests.oracle.known_open import OPEN
 from tests.oracle.row import Known
+from tests.pages import cli, errors, keywords, settings
+from tests.pages.blocks import with_files
 from tests.support.apache_kafka import VERSION
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -316,7 +319,7 @@ def versions_not_served() -> dict[str, str]:
 
 
 def checklist() -> str:
-    """docs/checklist.md: every row with its tests, or the reason why it has none yet."""
+    """docs/reference/checklist.md: every row with its tests, or the reason why it has none yet."""
     every = rows()
     proved = [row for row in every if row.tests]
     lines = [
@@ -339,12 +342,13 @@ def checklist() -> str:
 
 
 def connector() -> str:
-    """docs/connector.md: the features of the Spark connector and of pipelines, with their tests."""
+    """docs/reference/connector.md: the features of connector and pipelines, with their tests."""
     lines = [
         "# The connector's features and their tests",
         "",
         'What `format("josefine")` and pipelines can do, with the tests that hold it; and what is',
-        "not there, with the reason. How it is used is in `docs/spark.md` and `docs/pipelines.md`.",
+        "not there, with the reason. How it is used: [Spark](spark.md) and",
+        "[pipelines](pipelines/index.md).",
         "Written by `./build.sh docs` from tests/connector_rows.txt.",
         "",
         "| # | feature | tests |",
@@ -375,7 +379,7 @@ def pipeline_schema() -> str:
 
 
 def metrics_page() -> str:
-    """docs/metrics.md: the tables of `host/metric_table.py` and
+    """docs/reference/metrics.md: the tables of `host/metric_table.py` and
     `pipelines/report/metric_table.py`."""
     lines = [
         "# Metrics",
@@ -407,19 +411,26 @@ def metrics_page() -> str:
 
 PAGES = {
     "COMPATIBILITY.md": compatibility,
-    "docs/checklist.md": checklist,
-    "docs/connector.md": connector,
-    "docs/metrics.md": metrics_page,
-    "docs/state-machines.md": state_machines.page,
-    "docs/values.md": value_table.page,
+    "docs/reference/checklist.md": checklist,
+    "docs/reference/cli.md": cli.page,
+    "docs/reference/connector.md": connector,
+    "docs/reference/errors.md": errors.page,
+    "docs/reference/keywords.md": keywords.page,
+    "docs/reference/licences.md": licences.page,
+    "docs/reference/metrics.md": metrics_page,
+    "docs/reference/settings.md": settings.page,
+    "docs/reference/state-machines.md": state_machines.page,
+    "docs/reference/values.md": value_table.page,
     "conf/pipelines/pipeline.schema.json": pipeline_schema,
 }
 
 
 def main() -> None:
-    """Write every page."""
+    """Write every page, and the files that pages show."""
     for name, render in PAGES.items():
         (ROOT / name).write_text(render())
+    for page in (ROOT / "docs").rglob("*.md"):
+        page.write_text(with_files(page.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/values.md: what each value of JSON, CSV, Avro and Protobuf becomes, by the decoders."""
+"""docs/reference/values.md: what values of JSON, CSV, Avro and Protobuf become, by the decoders."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def page() -> str:
             "# What becomes of a value",
             "",
             "Made by `./build.sh docs`, which runs the decoders on these values; the rules are in",
-            '"[What JSON becomes](pipelines.md#what-json-becomes)" and the sections next to it.',
+            "[What JSON becomes](pipelines/decoding.md#what-json-becomes) and the sections around.",
             "The time zone of the session is Europe/Berlin here.",
             "",
             "## JSON",

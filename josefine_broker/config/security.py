@@ -319,7 +319,7 @@ class AclsSection(Section):
     super_users: Principals = Field(
         default=(),
         description="Principals that may do everything, as User:NAME; a name with a comma needs a"
-        " list, not a text. Brokers must be among them (docs/security.md).",
+        " list, not a text. Brokers must be among them (docs/how-to/security.md).",
     )
     inter_broker_principal: Principal | None = Field(
         default=None,

@@ -45,7 +45,8 @@ class ApiStats(Latencies):
 
 
 class Closings:
-    """Connections that the broker closed, by reason; docs/metrics.md describes the reasons."""
+    """Connections that the broker closed, by reason: docs/reference/metrics.md has the
+    reasons."""
 
     __slots__ = ("authentication", "idle", "malformed", "session", "slow", "tls", "unsupported")
 

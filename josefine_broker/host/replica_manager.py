@@ -34,9 +34,11 @@ from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.host.log.cleaner import Candidate
+from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
 
@@ -54,6 +56,13 @@ class _Recovered(NamedTuple):
     log: PartitionLog
     producers: ProducerState
     epochs: LeaderEpochs
+
+
+class _Stored(NamedTuple):
+    """When the high watermarks were stored last, and how many directories were made by then."""
+
+    made: int
+    at_ms: int
 
 
 class Hosting:
@@ -78,10 +87,8 @@ class Hosting:
         """High watermarks of partitions that could not be opened."""
         self._is_followed = False
         """The image knows this process, and its partitions are open."""
-        self._made = 0
-        """Directories created when the high watermarks were last stored,"""
-        self._stored_ms = 0
-        """and the time of that."""
+        self._stored = _Stored(0, 0)
+        self.damaged = DamagedLogs()
 
     def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
         """Recover the logs that are about to be opened, on the caller's thread: after a crash this
@@ -175,6 +182,8 @@ class Hosting:
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
+        shown = RepairableLog(self._manager.files, partition_log)
+        partition_log.damage.join(self.damaged, tp, shown)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
@@ -266,6 +275,7 @@ class Hosting:
         self._hosted.pop(tp, None)
         self._ids.pop(tp, None)
         self._epochs_due.pop(tp, None)
+        self.damaged.logs.pop(tp, None)
         try:
             self._manager.delete(tp)
         except OSError as error:  # it is no longer needed: no reason to stop the broker
@@ -302,8 +312,7 @@ class Hosting:
         """Periodic: store the high watermarks for the next start after a crash."""
         if not self._is_followed:
             return  # the checkpoint of the previous process is all that is known
-        self._made = self._manager.directories_made
-        self._stored_ms = self._clock.monotonic_ms()
+        self._stored = _Stored(self._manager.directories_made, self._clock.monotonic_ms())
         job = self._high_watermarks.due(self._current_high_watermarks())
         if job is not None:
             self._manager.schedule(partial(_try_to_store, job))
@@ -329,8 +338,8 @@ class Hosting:
 
     def flush_due(self) -> None:
         self._manager.flush_due(self._clock.now_ms())
-        is_behind = self._made < self._manager.directories_made
-        if is_behind and self._clock.monotonic_ms() >= self._stored_ms + NEW_STORED_MS:
+        is_behind = self._stored.made < self._manager.directories_made
+        if is_behind and self._clock.monotonic_ms() >= self._stored.at_ms + NEW_STORED_MS:
             self.checkpoint_high_watermarks()
 
     def apply_retention(self) -> Iterator[object]:

@@ -29,7 +29,7 @@ def _clients(config: BrokerConfig) -> Iterator[Finding]:
         if not protocol.is_tls:
             what = "records and passwords" if protocol.is_sasl else "records"
             what = f"{where} speaks {protocol.value}: {what} can be read on the network"
-            yield Finding("warning", what, "use TLS: docs/security.md")
+            yield Finding("warning", what, "use TLS: docs/how-to/security.md")
         asks_certificates = (
             protocol.is_tls and config.tls.of(listener.name).client_auth == "required"
         )

@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from josefine_cli.base.admin import ask
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import note
 from josefine_cli.base.waiting import waits
-from josefine_cli.cluster.view import ask
 
 DEFAULT_DIRECTORY = Path("data/cluster")
 DEFAULT_PORT = 9092
@@ -47,7 +47,7 @@ FAST_TIMINGS: dict[str, dict[str, int]] = {
     "raft": {"heartbeat_timeout_ms": 30, "election_timeout_ms": 150},
     "cluster": {"heartbeat_interval_ms": 75, "session_timeout_ms": 300},
 }
-"""The fast profile of docs/cluster.md."""
+"""The fast profile of docs/how-to/cluster.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

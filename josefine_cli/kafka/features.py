@@ -1,5 +1,5 @@
 """`josefine features`: the feature levels of a cluster (KIP-584), which are raised once all brokers
-have new code; see docs/cluster.md, "Upgrading"."""
+have new code; see docs/how-to/cluster.md, "Upgrading"."""
 
 from __future__ import annotations
 

@@ -153,6 +153,6 @@ def _unknown(key: str, names: Mapping[str, str]) -> str:
     if key.lower().startswith(PREFIX):
         return (
             f"unknown option {key!r}: this source is not a Java client, so the list of kafka.* "
-            "options is closed (see docs/spark.md)"
+            "options is closed (see docs/reference/spark.md)"
         )
     return f"unknown option {key!r}"

@@ -32,7 +32,7 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Josefine pipeline",
-        "description": "The words are in docs/pipelines.md; `josefine pipeline lint` knows more.",
+        "description": "`josefine pipeline lint` knows more; docs/reference/pipelines/ explains.",
         **_section(""),
         "patternProperties": {f"^{EXTRA}": {"description": "not read: a place for YAML anchors"}},
         "definitions": {**definitions, **parts},

@@ -1,5 +1,5 @@
 """The metrics of a pipeline run: name, kind, labels and meaning. Only metrics in this table can be
-exported, as with the broker's table, and docs/metrics.md is generated from it.
+exported, as with the broker's table, and docs/reference/metrics.md is generated from it.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from josefine_broker.base.install_commands import install_command
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base.errors import SetupError, first_line
 from pipelines.base.plurals import counted
@@ -69,7 +70,7 @@ class ProgressTable:
         try:
             import deltalake  # noqa: F401
         except ModuleNotFoundError as error:
-            needs = "it is written by delta-rs; pip install 'josefine[journal]'"
+            needs = f"it is written by delta-rs; {install_command('journal')}"
             raise SetupError(f"metrics.table: {self.path}: {needs}") from error
         self._thread.start()
         return self

@@ -21,7 +21,7 @@ from pipelines.spark.errors import complaint, refusal
 from pipelines.transforms import dataframes
 from pipelines.transforms.analysis_errors import STATEFUL, analyzed_plan
 from pipelines.transforms.decoders import reading_of
-from pipelines.transforms.joins import why_without_end
+from pipelines.transforms.join_bounds import why_without_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""docs/security.md: what it tells to type is typed."""
+"""docs/how-to/security.md: what it tells to type is typed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(240)
 
 def test_five_minutes_of_tls(tmp_path: Path) -> None:
     """With other ports, and with our command whether it is installed or not."""
-    page = (REPOSITORY / "docs" / "security.md").read_text()
+    page = (REPOSITORY / "docs/how-to/security.md").read_text()
     (lines,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     for port, free in zip(("9093", "9092", "9192"), free_ports(3), strict=True):
         assert port in lines

@@ -85,7 +85,7 @@ def decided_by(kind: type[Driver], broker: BrokerProcess, sink: str) -> Dead:
 def test_a_driver_that_is_down_for_longer_than_the_timeout_loses_nothing_as_a_participant(
     broker: BrokerProcess, client: BlockingClient
 ) -> None:
-    """Each crash point with and without: the table in docs/spark.md."""
+    """Each crash point with and without: the table in docs/reference/spark.md."""
     sinks = ("written", "decided", "written-2p", "decided-2p", "slow", "slow-2p", "clock")
     client.create_topics([NewTopic(each, 2) for each in sinks])
     written_by(Short, broker, "written")

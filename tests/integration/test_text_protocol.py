@@ -43,7 +43,7 @@ def client(broker: BrokerProcess) -> Iterator[TextSocket]:
 
 def test_conversation_of_the_manual_is_true(client: TextSocket) -> None:
     """Checklist rows 40-42, 46, 47, 49 and 50."""
-    (text,) = TRANSCRIPT.findall((REPOSITORY / "docs/text-protocol.md").read_text())
+    (text,) = TRANSCRIPT.findall((REPOSITORY / "docs/reference/text-protocol.md").read_text())
     lines = text.splitlines()
     known: dict[str, str] = {}
 

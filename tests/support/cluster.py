@@ -29,7 +29,7 @@ FAST_TIMINGS: dict[str, Any] = {
     "cluster__heartbeat_interval_ms": 75,
     "cluster__session_timeout_ms": 300,
 }
-"""The fast profile of docs/cluster.md, for a quiet machine: where the tests run, brokers
+"""The fast profile of docs/how-to/cluster.md, for a quiet machine: where the tests run, brokers
 stand still for longer than this, and lose leaderships that nobody had to move."""
 REPLICATED: dict[str, Any] = {
     "topic_defaults__replication_factor": 3,

@@ -18,7 +18,7 @@ from tests.unit.test_docs import DOCUMENTS, ROOT
 
 STARTS = ("josefine", "./build.sh", ".venv/bin/")
 SPAN = re.compile(r"`([^`\n]+)`")
-ENDS = frozenset({"|", ">", ";", "&"})
+ENDS = frozenset({"|", ">", ";", "&", "&&", "||"})
 PATH = re.compile(r"(?:tests|conf|docs)/[\w/.-]+")
 
 
@@ -47,12 +47,14 @@ def test_commands_named_in_documents_exist(name: str) -> None:
 def test_a_command_that_is_not_there_is_found(command: str) -> None:
     assert len(list(all_wrong(f"`{command}`"))) == 1
     assert len(list(all_wrong(f"```\n{command}    # why\n```\n"))) == 1
+    assert len(list(all_wrong(f'```sh title="here"\n$ {command}\n```\n'))) == 1
 
 
 def test_documents_with_commands_are_read() -> None:
     found = {name: len(list(commands((ROOT / name).read_text()))) for name in DOCUMENTS}
 
-    assert min(found[name] for name in ("README.md", "CONTRIBUTING.md", "docs/cluster.md")) > 10
+    many = ("README.md", "CONTRIBUTING.md", "docs/how-to/cluster.md")
+    assert min(found[name] for name in many) > 10
 
 
 def all_wrong(text: str) -> Iterator[tuple[str, str]]:
@@ -64,9 +66,10 @@ def all_wrong(text: str) -> Iterator[tuple[str, str]]:
 def commands(text: str) -> Iterator[list[str]]:
     """Each as its words, without what the shell does around it."""
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    fenced = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```[^`\n]*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in fenced for line in block.splitlines()]
     for line in (*lines, *SPAN.findall(outside)):
+        line = re.sub(r"^\$ ", "", line)  # a prompt
         words = re.sub(r"(?<!\S)#.*", "", line).replace('"', "").replace("'", "").split()
         yield from _split(words)
 

@@ -149,7 +149,7 @@ def _way_out(broker_id: int) -> str:
         f"Restore the file from a copy; or, if this directory is broker {broker_id}'s, write"
         f' {{"version": {IDENTITY_VERSION}, "broker_id": {broker_id}, "cluster_id": ""}} into it:'
         " the cluster id is then taken from the metadata. Otherwise follow 'Lose a data directory'"
-        " in docs/cluster.md"
+        " in docs/how-to/cluster.md"
     )
 
 
@@ -161,7 +161,7 @@ def check_metadata(directory: Path, identity: Identity) -> None:
         raise DataDirError(
             f"data directory {directory} belongs to cluster {identity.cluster_id}, but its metadata"
             f" in {metadata} is missing: restore it, or remove the whole data directory and follow"
-            " 'Lose a data directory' in docs/cluster.md"
+            " 'Lose a data directory' in docs/how-to/cluster.md"
         )
 
 

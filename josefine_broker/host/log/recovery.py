@@ -325,26 +325,27 @@ def check_offset(base_offset: int, expected: int, config: LogConfig) -> None:
         raise CorruptData(f"a batch with base offset {base_offset}, expected {expected}")
 
 
-def reindex(segment: Segment, config: LogConfig) -> None:
+def reindex(files: Files, segment: Segment, config: LogConfig) -> None:
     """Rebuild and store the damaged index of a sealed segment, whose log must be valid.
 
     Raises CorruptData, with nothing changed on disk, when the log is damaged too.
     """
-    # The times cannot be read from the log: they are carried over.
-    end, first_ms, last_ms = segment.size_bytes, segment.first_append_ms, segment.last_append_ms
     expected = segment.summary()
-    segment.reset()
-    for _, header, batch in walk_batches(segment.file(), 0, end):
+    # Into a copy: a reader must not see a segment that ends where the damage starts.
+    copy = Segment(files, segment.stem, segment.base_offset)
+    for _, header, batch in walk_batches(segment.file(), 0, segment.size_bytes):
         verify(batch, 0, header)
-        check_follows(segment, header.base_offset, header.leader_epoch, config)
-        segment.account(
+        check_follows(copy, header.base_offset, header.leader_epoch, config)
+        copy.account(
             batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
         )
-    segment.first_append_ms, segment.last_append_ms = first_ms, last_ms
+    # The times cannot be read from the log: they are carried over.
+    copy.first_append_ms, copy.last_append_ms = expected.first_append_ms, expected.last_append_ms
     # The old summary has a checksum over the whole log: with it, a batch that is valid in itself
     # but was exchanged is found, too.
-    if segment.summary() != expected:
+    if copy.summary() != expected:
         raise CorruptData(f"{segment.stem}{LOG_SUFFIX} does not match the summary of its index")
+    segment.take_index(copy)
     segment.seal()
 
 

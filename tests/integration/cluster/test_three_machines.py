@@ -1,4 +1,4 @@
-"""The recipe for three machines in docs/cluster.md: its own lines, run in three namespaces."""
+"""The recipe for three machines in docs/how-to/cluster.md: its lines, run in three namespaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {1: "one", 2: "two", 3: "three"}
 
 def recipe(lab: Lab, id_: int) -> list[str]:
     """What the reader types on this machine; its machines' names become the namespaces'."""
-    text = (REPOSITORY / "docs" / "cluster.md").read_text()
+    text = (REPOSITORY / "docs/how-to/cluster.md").read_text()
     found = re.search(r"```\n(HERE=one\nsed .*\n)josefine (broker .*)\n```", text)
     assert found, "the recipe is not where it was"
     typed = found[1].replace("HERE=one", f"HERE={NAMES[id_]}")

@@ -145,8 +145,8 @@ def test_a_table_with_columns_of_its_own_says_how_to_make_it(
 def test_behind_deltas_catalog_a_table_is_made_and_not_read(
     spark: SparkSession, topics: Topics, table: str
 ) -> None:
-    """Spark looks for no Python source behind a session catalog that is not its own: docs/spark.md
-    says to take views there. A Spark that does is met here first."""
+    """Spark looks for no Python source behind a session catalog that is not its own:
+    docs/reference/spark.md advises views there. A Spark that does is met here first."""
     spark.sql(f"CREATE TABLE {table} USING josefine {options(topics, subscribe=topics.create())}")
 
     described = spark.sql(f"DESCRIBE {table}").collect()

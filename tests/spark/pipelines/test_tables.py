@@ -52,7 +52,7 @@ def test_the_tables_are_read_by_spark_and_by_a_reader_that_is_not_spark(lab):
 
 
 def offsets_by_version(lab) -> list[tuple[int, Any, Any]]:
-    """(version, start, end), as docs/pipelines.md, "Versions of the past", asks for them."""
+    """(version, start, end), as docs/reference/pipelines/tables.md asks for them."""
     history = lab.spark.sql(f"DESCRIBE HISTORY delta.`{lab.table('rows')}`")
     own = history.where("get_json_object(userMetadata, '$.sink') = 'rows'")
     parts = (f"get_json_object(userMetadata, '$.{name}')" for name in ("start", "end"))

@@ -96,7 +96,8 @@ def test_given_records_become_the_rows_that_are_expected_or_it_is_told(spark, tm
     )
 
 
-SHIPPED = [EXAMPLE, *sorted(Path("conf/pipelines").glob("*.yaml"))]
+FOLDERS = ("conf/pipelines", "docs/examples")
+SHIPPED = [EXAMPLE, *(file for each in FOLDERS for file in sorted(Path(each).glob("*.yaml")))]
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)

@@ -121,7 +121,11 @@ def test_an_unreachable_broker_is_one_sentence_with_its_address(
         (OSError(errno.ENOENT, "No such file or directory", "x.txt"),
          "x.txt: no such file or directory", 1),
         (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"),
-         "'pyspark' is not installed: pip install 'josefine[spark]'", 1),
+         "'pyspark' is not installed: pip install 'pyspark>=4.1,<4.3' 'delta-spark>=4.0,<4.5' "
+         "'pyarrow>=18' 'pandas>=2.2,<3' 'numba>=0.60' 'numpy>=1.26'", 1),
+        (ModuleNotFoundError("No module named 'josefine_pipelines'", name="josefine_pipelines.run"),
+         "'josefine_pipelines' is not installed: "
+         "pip install --find-links FOLDER_OF_WHEELS josefine-pipelines", 1),
         (errors.UsageError("wrong"), "wrong", 2),
         (ZeroDivisionError("division by zero"),
          "unexpected ZeroDivisionError: division by zero (JOSEFINE_DEBUG=1 shows where)", 1),

@@ -330,7 +330,7 @@ def test_every_option_of_the_list_is_taken_and_named(name: str) -> None:
 
 
 def test_every_source_option_has_a_row_in_the_documents_table() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "spark.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs/reference/spark.md").read_text()
     table = page.partition("## Source options")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| `")]
     first_cells = " ".join(row.split("|")[1] for row in rows)

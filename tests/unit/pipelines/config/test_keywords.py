@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.config.keywords import WORDS
 
-MANUAL = Path("docs/pipelines.md").read_text(encoding="utf-8")
+MANUAL = Path("docs/reference/pipelines/index.md").read_text(encoding="utf-8")
 
 SPANS = {
     section: re.findall(r"`([^`]+)`", row)

@@ -11,7 +11,7 @@ from pipelines.lint.lint import lint_file
 from tests.unit.pipelines.config.test_json_schema import complaints
 
 SHIPPED = sorted(Path("conf/pipelines").glob("*.yaml"))
-MANUAL = Path("docs/pipelines.md").read_text(encoding="utf-8")
+MANUAL = Path("docs/reference/pipelines/index.md").read_text(encoding="utf-8")
 PAGES = Path("docs/examples")
 
 
@@ -36,7 +36,7 @@ def test_each_shipped_pipeline_has_a_page_and_the_index_has_all_of_them():
     index = Path("docs/examples.md").read_text(encoding="utf-8")
     names = [file.stem for file in SHIPPED]
 
-    assert sorted(page.stem for page in PAGES.iterdir()) == names
+    assert sorted(page.stem for page in PAGES.glob("*.md")) == names
     for name in names:
         assert f"| [{name}](examples/{name}.md) | `conf/pipelines/{name}.yaml` |" in index
 

@@ -1,0 +1,1 @@
+"""Pages of the site that are generated from code, and checks of what the pages show."""
