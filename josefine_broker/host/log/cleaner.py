@@ -156,7 +156,9 @@ class Cleaner:
     def step(self) -> Iterator[object]:
         """Periodic, in steps: start a pass if one is due."""
         now_ms = self._clock.monotonic_ms()
-        if self._under_way is not None or now_ms < self._next_look_ms or not self._permits.may_clean():
+        if self._under_way is not None or now_ms < self._next_look_ms:
+            return
+        if not self._permits.may_clean():
             return
         self._next_look_ms = now_ms + self._settings.backoff_ms
         found: dict[TopicPartition, tuple[Candidate, Dirt]] = {}
