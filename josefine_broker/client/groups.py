@@ -10,16 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.cluster import topic_name
 from josefine_broker.client.effects import ANY_BROKER, Call, Exchange, Operation, Unanswered
-from josefine_broker.client.operations import (
-    ask_until,
-    by_topic,
-    partition_error,
-    refresh,
-    unroutable,
-)
+from josefine_broker.client.operations import ask_until, partition_error, refresh, unroutable
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Attempts, Session
 from josefine_broker.wire import apis

@@ -328,11 +328,3 @@ def results(outcomes: dict[TopicPartition, Outcome]) -> dict[TopicPartition, Any
         if outcome.error is not None:
             raise outcome.error
     return {tp: outcome.result for tp, outcome in outcomes.items()}
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in the order given: the nesting of most requests."""
-    nested: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        nested.setdefault(topic, []).append(partition)
-    return nested

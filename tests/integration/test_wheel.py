@@ -77,7 +77,9 @@ def run_in(
 
 
 @pytest.fixture
-def broker(josefine: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def installed_broker(
+    josefine: Path, tmp_path: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Started with nothing but a directory and free ports; its address."""
     with running_broker(josefine, tmp_path) as started:
         yield started
@@ -285,9 +287,9 @@ def test_image_has_the_same_wheels_by_the_commands_of_its_dockerfile(
 
 
 def test_installed_broker_starts_in_an_empty_directory_and_answers(
-    josefine: Path, broker: tuple[subprocess.Popen[bytes], str], tmp_path: Path
+    josefine: Path, installed_broker: tuple[subprocess.Popen[bytes], str], tmp_path: Path
 ) -> None:
-    process, address = broker
+    process, address = installed_broker
 
     made = run_in(josefine, tmp_path, "topics", "create", "orders", "-b", address)
     listed = run_in(josefine, tmp_path, "topics", "list", "-b", address)

@@ -25,7 +25,7 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 TEST_FILE_LINES_MAX = 600
 
-DEFINITIONS_MAX = {"broker": 9, "cluster": 13, "run": 8, "world": 10}
+DEFINITIONS_MAX = {"broker": 4, "cluster": 1, "run": 2, "world": 2}
 """How many test files may define each shared name. These limits only shrink: a new test takes the
 fixture of its folder, one of tests/support/fixtures.py, or gives its own a name that says what
 differs."""

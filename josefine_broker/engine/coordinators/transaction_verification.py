@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition, by_topic
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.transactions_host import (
@@ -191,9 +191,6 @@ def _code(answer: object) -> ErrorCode:
 def _transaction(claim: Claim, tps: Iterable[TopicPartition]) -> e.AddPartitionsToTxnTransaction:
     """The request of AddPartitionsToTxn v4. `verify_only`: a partition that is missing is not
     added."""
-    topics: dict[str, list[int]] = {}
-    for tp in tps:
-        topics.setdefault(tp.topic, []).append(tp.partition)
     return e.AddPartitionsToTxnTransaction(
         transactional_id=claim.transactional_id,
         producer_id=claim.producer_id,
@@ -201,7 +198,7 @@ def _transaction(claim: Claim, tps: Iterable[TopicPartition]) -> e.AddPartitions
         verify_only=not claim.adds,
         topics=tuple(
             e.AddPartitionsToTxnTopic(name=name, partitions=tuple(indexes))
-            for name, indexes in topics.items()
+            for name, indexes in by_topic(tps).items()
         ),
     )
 

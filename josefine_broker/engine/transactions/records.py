@@ -8,7 +8,7 @@ value are refused: the decisions of a newer broker must not be forgotten.
 from struct import Struct
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition, by_topic
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.engine.transactions.values import (
     NO_PRODUCER_ID,
@@ -89,10 +89,7 @@ def decode_key(key: bytes) -> str | None:
 def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> bytes:
     """TransactionLogValue of that version; fields that version 0 lacks are omitted."""
     is_flexible = version >= TAGGED_VERSION
-    topics: dict[str, list[int]] = {}
-    # Sorted, so that equal records are equal bytes.
-    for tp in sorted(record.partitions):
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = by_topic(sorted(record.partitions))  # sorted: equal records are equal bytes
     # Flexible versions have compact strings and counts (KIP-482).
     text, length = (
         (write_compact_string, write_compact_count) if is_flexible else (write_string, write_count)

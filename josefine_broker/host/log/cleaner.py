@@ -108,6 +108,16 @@ class _Trouble(NamedTuple):
     wait_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """What the broker allows a pass."""
+
+    may_clean: Callable[[], bool]
+    """Whether one may start now."""
+    room_bytes: Callable[[], int | None]
+    """Bytes that it may write; None: unlimited. Called on the worker's thread."""
+
+
 class Cleaner:
     """See the module. One per broker; mutable, on the broker's thread."""
 
@@ -132,8 +142,7 @@ class Cleaner:
         self._worker = worker
         self._clock = clock
         self._settings = settings
-        self._may_clean = may_clean
-        self._room_bytes = room_bytes
+        self._permits = Permits(may_clean, room_bytes)
         self._on_damage = on_damage
         self._next_look_ms = 0
         self._under_way: CleaningPass | None = None
@@ -147,7 +156,9 @@ class Cleaner:
     def step(self) -> Iterator[object]:
         """Periodic, in steps: start a pass if one is due."""
         now_ms = self._clock.monotonic_ms()
-        if self._under_way is not None or now_ms < self._next_look_ms or not self._may_clean():
+        if self._under_way is not None or now_ms < self._next_look_ms:
+            return
+        if not self._permits.may_clean():
             return
         self._next_look_ms = now_ms + self._settings.backoff_ms
         found: dict[TopicPartition, tuple[Candidate, Dirt]] = {}
@@ -239,7 +250,7 @@ class Cleaner:
                         on_loop=self._worker.on_loop,
                         breathe=breathe,
                         moved=pace.moved,
-                        room_bytes=self._room_bytes,
+                        room_bytes=self._permits.room_bytes,
                         forget_aborted=producers.transactions.forget_aborted,
                     )
                 )

@@ -75,7 +75,7 @@ broker = broker_fixture()
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with SparkCluster(tmp_path_factory.mktemp("spark")) as cluster:
         yield cluster
 
@@ -131,9 +131,9 @@ def run_with_zip(master: str, shipped: Shipped, topics: list[str], directory: Pa
 
 
 def test_zip_of_the_package_reaches_the_executors_of_a_standalone_cluster(
-    cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
+    spark_cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
 ) -> None:
-    run_with_zip(cluster.url, shipped, topics, tmp_path)
+    run_with_zip(spark_cluster.url, shipped, topics, tmp_path)
 
 
 def test_zip_of_the_package_reaches_the_executors_of_a_local_cluster(
@@ -143,13 +143,13 @@ def test_zip_of_the_package_reaches_the_executors_of_a_local_cluster(
 
 
 def test_packed_environment_runs_on_the_executors(
-    cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
+    spark_cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
 ) -> None:
     """The driver has it unpacked beside the job, under the name that the executors have it by."""
     (tmp_path / "environment").symlink_to(shipped.environment)
     python = "./environment/bin/python"
     job = submit(
-        JOB, [*topics, str(tmp_path)], conf={}, cwd=tmp_path, master=cluster.url,
+        JOB, [*topics, str(tmp_path)], conf={}, cwd=tmp_path, master=spark_cluster.url,
         archives=f"{shipped.archive}#environment",
         env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
     )  # fmt: skip
@@ -157,19 +157,19 @@ def test_packed_environment_runs_on_the_executors(
     facts = facts_of(job)
 
     assert_all_rows(facts, topics)
-    work = str(cluster.directory)
+    work = str(spark_cluster.directory)
     assert len(facts["seen"]) == 2
     assert all(python.startswith(work) for python, _ in facts["seen"])
 
 
 def test_death_of_an_executor_in_the_middle_of_a_task_costs_no_row_and_doubles_none(
-    cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
+    spark_cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "go")
     python = str(shipped.environment / "bin" / "python")
     job = submit(
         JOB, [*topics, str(tmp_path), f"--hold={tmp_path}"], conf={}, cwd=tmp_path,
-        master=cluster.url, env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
+        master=spark_cluster.url, env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
     )  # fmt: skip
 
     try:
