@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from josefine_arrow.batches.encoder import SEQUENCE_MASK, Sealed
@@ -25,6 +25,7 @@ def sealed(records, **how) -> Sealed:
     return Sealed(memoryview(data), len(records), len(data))
 
 
+@example([Record(None, b"v", (), 5)] * 3, None, SEQUENCE_MASK, 0)
 @settings(max_examples=40)
 @given(
     RECORDS, st.none() | st.integers(1, 600), st.integers(0, SEQUENCE_MASK), st.sampled_from([0, 1])
