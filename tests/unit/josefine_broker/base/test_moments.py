@@ -1,5 +1,6 @@
 """Points in time as people write them."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -22,6 +23,16 @@ from josefine_broker.base.moments import moment_ms
 )
 def test_a_time_without_a_zone_is_in_utc(text: str, ms: int) -> None:
     assert moment_ms(text) == ms
+
+
+def test_the_zone_of_the_machine_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert moment_ms("1970-01-01") == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2013-02-30", "2013-01-01T25:00", "1"])

@@ -29,6 +29,14 @@ def test_times_are_those_of_the_records_in_each_compression(records, codec, offs
     assert found == [(each.offset, each.timestamp_ms) for each in read_records(batch)]
 
 
+def test_a_record_may_be_cut_by_the_pieces_of_its_compression() -> None:
+    """Of a dozen bytes each: one of them lies across the first 64 KiB."""
+    records = [Record(b"key", b"v", (), n) for n in range(12_000)]
+    batch = build_batch(records, compression=Compression.GZIP)
+
+    assert list(record_times(batch, bytes_max=1 << 20)) == [(n, n) for n in range(12_000)]
+
+
 def test_records_before_a_damaged_one_are_read() -> None:
     batch = bytearray(build_batch([Record(None, b"v" * 9, (), n) for n in range(3)]))
     size_of_record = (len(batch) - 61) // 3
