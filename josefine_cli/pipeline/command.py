@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from josefine_cli.pipeline import check, dlq, export, offsets, preview, run, status
+from josefine_cli.pipeline import check, dlq, export, init, offsets, preview, run, status
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 
 
+init.add_to(app)
 pipeline_file.add_to(app)
 check.add_to(app)
 preview.add_to(app)
