@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parents[1] / "josefine_broker/records/native"
-MODULES = ("record_structure", "plain_produce")
-HEADERS = ("record_walk.h", "produce_frame.h")
+MODULES = ("record_structure", "plain_produce", "plain_fetch")
+HEADERS = ("record_walk.h", "produce_frame.h", "wire_bytes.h")
 SOURCES = (*(f"{module}.c" for module in MODULES), *HEADERS)
 STAMP = NATIVE / "built.txt"
 """What was built of what: the digests of the sources and of each binary."""

@@ -11,11 +11,13 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
 from josefine_broker.engine.replicas.plain_batches import append_plain, is_open
+from josefine_broker.engine.replicas.plain_reads import fetch_plain
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
+from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route, Shortcut
 from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import compiled
-from josefine_broker.wire.apis import APIS, PRODUCE
+from josefine_broker.wire.apis import APIS, FETCH, PRODUCE
 from josefine_broker.wire.codec import RequestHeader
 
 _new = tuple.__new__
@@ -51,6 +53,15 @@ def produce_turn(
         on_fatal,
         asyncio.get_running_loop().call_soon,
     )
+
+
+def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Shortcut]:
+    """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
+    request may be traced."""
+    if plain_fetch.compiled is None or tracing.dispatcher is not Dispatcher:
+        return {}
+    serve = partial(fetch_plain, ctx, plain_fetch.compiled)
+    return {"shortcut": (serve, metrics.api(APIS[FETCH].name))}
 
 
 def _bind(ctx: Context, handler: Handler) -> Callable[[RequestHeader, Peer, Any], Any]:

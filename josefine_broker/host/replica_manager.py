@@ -101,7 +101,7 @@ class Hosting:
             names.add(str(tp))
             if is_only_replica:
                 self._only_replicas.add((topic_id, tp.partition))
-            found = self._prepare(tp, topic_id, settings)
+            found = self._prepare(tp, topic_id, settings, is_only_replica=is_only_replica)
             if found is not None:
                 logs[topic_id, tp.partition] = found
         found_beside, has_hollow = self._manager.found_beside(names)
@@ -119,7 +119,7 @@ class Hosting:
         return self._claims
 
     def _prepare(
-        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings, *, is_only_replica: bool
     ) -> Completeness | None:
         """Recover one log; returns what may be believed of it, None if there is none."""
         try:
@@ -128,10 +128,26 @@ class Hosting:
                 return Completeness.UNSYNCED if is_hollow else None
             recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log)
         except CorruptData:
-            return Completeness.UNREADABLE
+            if is_only_replica:
+                return Completeness.UNREADABLE
+            return self._prepare_damaged(tp, topic_id, settings)
         except OSError:
             return Completeness.UNSYNCED
         return self._judged(recovered, tp.partition)
+
+    def _prepare_damaged(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> Completeness:
+        """Open a damaged log that other replicas can repair. It is in doubt: an intact one leads,
+        if there is one. Where batches of its producers are missing it must not lead."""
+        try:
+            recovered = self._recover(tp, topic_id, settings.log, is_damaged=True)
+        except (CorruptData, OSError):
+            return Completeness.UNREADABLE
+        self._prepared[tp] = recovered
+        lacks_batches = recovered.log.damage.lacks_batches
+        doubt = Completeness.UNREADABLE if lacks_batches else Completeness.UNSYNCED
+        return self._judged(recovered, tp.partition).or_worse(doubt)
 
     def _judged(self, recovered: _Recovered, index: int) -> Completeness:
         """The result of recovery, compared with the high watermark last stored.
@@ -188,7 +204,13 @@ class Hosting:
         partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
         self._ids[tp] = topic_id
-        return HostedPartition(topic_id, partition, partition_log, settings)
+        return HostedPartition(
+            topic_id,
+            partition,
+            partition_log,
+            settings,
+            awaits_repair=partition_log.damage.lacks_batches,
+        )
 
     def _check_epochs(self, tp: TopicPartition, recovered: _Recovered, newest: int) -> None:
         """A batch with a leader epoch that does not exist yet is damaged: the checksum of a batch
@@ -235,7 +257,9 @@ class Hosting:
             )
         return recovered
 
-    def _recover(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> _Recovered:
+    def _recover(
+        self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_damaged: bool = False
+    ) -> _Recovered:
         """Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
         producers = ProducerState()
@@ -252,6 +276,7 @@ class Hosting:
             now_ms,
             on_snapshot=producers.restore,
             on_batch=on_batch,
+            is_damaged=is_damaged,
         )
         epochs = _recovered_epochs(partition_log, epoch_starts)
         self._on_opened()

@@ -30,6 +30,11 @@ EXIT_BROKEN_PIPE = EXIT_SIGNAL + signal.SIGPIPE
 OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
 """Exceptions of these packages have a one-sentence message for the user."""
 
+_NOT_A_NUMBER = re.compile(
+    r"is not a valid (?:int range|integer|int)\b|is not a valid float(?: range)?\b"
+)
+"""click's words for an option's value that is not a number."""
+
 _TWICE = re.compile(r"^(topic '[^']*'): (?=\1 )")
 """A topic name that occurs twice: from the client, and from the broker's message."""
 
@@ -121,10 +126,15 @@ def _usage(error: BaseException, message: str) -> str:
     context = getattr(error, "ctx", None)
     # typer's prefix for a ValueError from a parameter's type.
     sentence = message.rstrip(".").replace("Value error, ", "")
+    sentence = _NOT_A_NUMBER.sub(_whole_number, sentence)
     sentence = sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
     if context is None:
         return sentence
     return f"{sentence} (see '{context.command_path} --help')"
+
+
+def _whole_number(found: re.Match[str]) -> str:
+    return "is not a number" if "float" in found[0] else "is not a whole number"
 
 
 def _is_colourful() -> bool:

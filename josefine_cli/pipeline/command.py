@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from josefine_cli.pipeline import check, dlq, export, offsets, preview, run, status
+from josefine_cli.pipeline import check, dlq, export, init, offsets, preview, run, status
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 
 
+init.add_to(app)
 pipeline_file.add_to(app)
 check.add_to(app)
 preview.add_to(app)

@@ -52,11 +52,11 @@ def longest_gaps(cluster: Cluster, topic: str, *, of_controller: bool) -> dict[s
 
 
 def gaps_of(
-    bootstrap: str, topic: str, index: int, kill: Callable[[], None]
+    bootstrap: str, topic: str, index: int, kill: Callable[[], None], after_s: float = AFTER_S
 ) -> tuple[dict[str, float], float]:
     """Seconds by client, and the moment of the kill on `time.perf_counter`'s clock."""
     before_s = BEFORE_S + random.random()  # a client's own timers must not see it come
-    end = time.perf_counter() + before_s + AFTER_S
+    end = time.perf_counter() + before_s + after_s
     times: dict[str, Times] = {"own_client": [], "librdkafka": []}
 
     def goes_on() -> bool:

@@ -49,6 +49,7 @@ STAGES = (
     ("quota", "josefine_broker.compose.routes", "is_open"),
     ("handle", "josefine_broker.host.net.produce_turn", "ProduceTurn.run"),
     ("handle", "josefine_broker.compose.routes", "append_plain"),
+    ("handle", "josefine_broker.compose.routes", "fetch_plain"),
     ("append", "josefine_broker.host.log.log", "PartitionLog.append_plain"),
     ("append", NATIVE, "assemble"),
     ("watermark", "josefine_broker.engine.partition.partition", "Partition.appended_together"),

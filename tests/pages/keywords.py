@@ -32,28 +32,28 @@ KINDS: Mapping[Kind, str] = {
 }
 
 WHERE: Mapping[str, str] = {
-    "": "the mapping that is the file",
-    "source": "`sources.NAME`",
-    "security": "`sources.NAME.security` and `sinks.NAME.security`",
-    "start": "`sources.NAME.start`",
-    "stop": "`sources.NAME.stop`",
-    "limit": "`sources.NAME.limit`",
-    "split": "`sources.NAME.split`",
-    "decode": "`sources.NAME.decode`",
-    "decode value": "`sources.NAME.decode.value`",
-    "decode key": "`sources.NAME.decode.key`",
-    "transform": "`transforms.NAME`",
-    "watermark": "`transforms.NAME.watermark.INPUT`",
-    "check": "`checks.NAME`",
-    "sink": "`sinks.NAME`",
-    "catalog": "`sinks.NAME.catalog`",
-    "deduplicate": "`sinks.NAME.deduplicate`",
-    "optimize": "`sinks.NAME.optimize`",
-    "vacuum": "`sinks.NAME.vacuum`",
-    "threshold": "`dead_letter.threshold`",
-    "test": "each of `tests`",
-    "record": "each record of `tests.given.SOURCE` and of a source with `type: memory`",
-    "expectation": "`tests.expect.NODE`",
+    "": "At the top of the file",
+    "source": "In `sources.NAME`",
+    "security": "In `sources.NAME.security` and `sinks.NAME.security`",
+    "start": "In `sources.NAME.start`",
+    "stop": "In `sources.NAME.stop`",
+    "limit": "In `sources.NAME.limit`",
+    "split": "In `sources.NAME.split`",
+    "decode": "In `sources.NAME.decode`",
+    "decode value": "In `sources.NAME.decode.value`",
+    "decode key": "In `sources.NAME.decode.key`",
+    "transform": "In `transforms.NAME`",
+    "watermark": "In `transforms.NAME.watermark.INPUT`",
+    "check": "In `checks.NAME`",
+    "sink": "In `sinks.NAME`",
+    "catalog": "In `sinks.NAME.catalog`",
+    "deduplicate": "In `sinks.NAME.deduplicate`",
+    "optimize": "In `sinks.NAME.optimize`",
+    "vacuum": "In `sinks.NAME.vacuum`",
+    "threshold": "In `dead_letter.threshold`",
+    "test": "In each of `tests`",
+    "record": "In each record of `tests.given.SOURCE` and of a source with `type: memory`",
+    "expectation": "In `tests.expect.NODE`",
 }
 """Section of the tables → the place in a file where its keywords are written."""
 
@@ -74,7 +74,7 @@ def lines() -> Iterator[str]:
     )
     for section, words in WORDS.items():
         yield from ("", f"## {heading(section)}", "")
-        yield from (f"In {WHERE.get(section, f'`{section}`')}.", "")
+        yield from (f"{WHERE.get(section, f'In `{section}`')}.", "")
         yield from table(("keyword", "value", "expected"), (row(n, w) for n, w in words.items()))
         if section in EXACTLY_ONE:
             names = ", ".join(f"`{name}`" for name in EXACTLY_ONE[section])

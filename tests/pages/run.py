@@ -31,7 +31,7 @@ def run_page(page: Path, *, show: bool = True) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
         for name in files(text):
             shutil.copy(ROOT / name, folder)
-        with page_broker(text, Path(folder)):
+        with serving(text, Path(folder)):
             for step in steps(text):
                 done = shell(step.commands, Path(folder))
                 if show:
@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def page_broker(text: str, folder: Path) -> Iterator[None]:
+def serving(text: str, folder: Path) -> Iterator[None]:
     """A broker in the folder, if the page wants one."""
     wanted = BROKER.search(text)
     if wanted is None:

@@ -61,18 +61,25 @@ def take_role(
         hosted.halt = ""
     if entry.leader == NO_LEADER:
         ctx.hosted.fetchers.forget(key)
-    elif is_new:
-        ctx.hosted.fetchers.follow(
-            key,
-            entry.leader,
-            entry.leader_epoch,
-            log.log_end_offset,
-            partition.epochs.latest,
-            log.log_start_offset,
-        )
-        if log.durable_end_offset < log.log_end_offset:
-            ctx.hosted.fetchers.written(key)
+    elif is_new and not hosted.awaits_repair:
+        begin_to_follow(ctx, tp, hosted)
     return is_new
+
+
+def begin_to_follow(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    """Fetch from the leader that the image names, from the end of our log on."""
+    partition, log = hosted.partition, hosted.log
+    key = (hosted.topic_id, tp.partition)
+    ctx.hosted.fetchers.follow(
+        key,
+        partition.leader,
+        partition.leader_epoch,
+        log.log_end_offset,
+        partition.epochs.latest,
+        log.log_start_offset,
+    )
+    if log.durable_end_offset < log.log_end_offset:
+        ctx.hosted.fetchers.written(key)
 
 
 def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:

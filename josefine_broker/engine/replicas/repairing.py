@@ -17,12 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import NO_LEADER
 from josefine_broker.engine.partition.fetch_session import FINAL_EPOCH
 from josefine_broker.engine.partition.repair.damage import Damage
-from josefine_broker.engine.partition.repair.ports import DamagePort, RebuildPort
+from josefine_broker.engine.partition.repair.ports import DamagedLog, DamagePort, RebuildPort
 from josefine_broker.engine.partition.repair.repair import (
     Repair,
     RepairEvent,
@@ -30,7 +31,8 @@ from josefine_broker.engine.partition.repair.repair import (
     order_of,
 )
 from josefine_broker.engine.ports import Gravity, WorkPort
-from josefine_broker.records.batch import NO_LEADER_EPOCH
+from josefine_broker.engine.replicas.leading import begin_to_follow
+from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader
 from josefine_broker.records.crc import Buffer
 from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -53,6 +55,7 @@ class _Work:
 
     tp: TopicPartition
     hosted: HostedPartition
+    log: DamagedLog
     repair: Repair
     rebuild: RebuildPort | None = None
 
@@ -97,7 +100,7 @@ class Repairs:
                 continue
             for base_offset, damage in list(its_log.found.items()):
                 if (tp, base_offset) not in self._open:
-                    self._found(tp, hosted, damage)
+                    self._found(tp, hosted, its_log, damage)
         running = sum(each.rebuild is not None for each in self._open.values())
         for each in list(self._open.values()):
             if not each.repair.is_due(now_ms):
@@ -122,11 +125,14 @@ class Repairs:
         self.step()
         return given_up
 
-    def _found(self, tp: TopicPartition, hosted: HostedPartition, damage: Damage) -> None:
-        found = self._open[tp, damage.base_offset] = _Work(tp, hosted, Repair(damage))
+    def _found(
+        self, tp: TopicPartition, hosted: HostedPartition, its_log: DamagedLog, damage: Damage
+    ) -> None:
+        work = _Work(tp, hosted, its_log, Repair(damage))
+        self._open[tp, damage.base_offset] = work
         others = len(hosted.partition.replicas) > 1
         plan = "repaired from the other replicas" if others else "no other replica has it"
-        self._tell("damaged segment found", found, Gravity.ERROR, reason=damage.reason, next=plan)
+        self._tell("damaged segment found", work, Gravity.ERROR, reason=damage.reason, next=plan)
 
     def _drop_gone(self) -> None:
         """Forget repairs of logs and segments that are gone."""
@@ -229,12 +235,42 @@ class Repairs:
         if is_installed:
             self.counters.repaired += 1
             self._tell("segment repaired", work, bytes_fetched=rebuild.bytes_fetched)
+            self._replay_if_whole(work)
         else:
             its_log = self._damaged.logs.get(work.tp)
             if its_log is not None:  # what is left of it is found again
                 its_log.forget(repair.damage.base_offset)
         self._end(work)
         self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
+
+    def _replay_if_whole(self, work: _Work) -> None:
+        """The last damage of a log is repaired: what could not be read when it was opened counts
+        now, and the replica may follow its leader."""
+        ctx, tp, hosted = self._ctx, work.tp, work.hosted
+        if not hosted.awaits_repair or any(
+            each.hosted is hosted and each is not work for each in self._open.values()
+        ):
+            return
+        partition, now_ms = hosted.partition, ctx.clock.now_ms()
+        starts: dict[LeaderEpoch, int] = {}
+
+        def on_batch(header: BatchHeader, batch: Buffer) -> None:
+            starts.setdefault(header.leader_epoch, header.base_offset)
+            producers.take(header, batch, now_ms)
+
+        producers = partition.producers
+        producers.clear()
+        hosted.log.replay(None, on_batch)
+        if not partition.is_leader:
+            partition.epochs.clear()
+            for epoch, start_offset in starts.items():
+                partition.epochs.assign(epoch, start_offset)
+            partition.epochs.truncate_start(hosted.log.log_start_offset)
+        hosted.awaits_repair = False
+        work.log.has_batches_again()
+        ctx.ports.logs.store_epochs(tp)
+        if not partition.is_leader and partition.leader != NO_LEADER:
+            begin_to_follow(ctx, tp, hosted)
 
     def _ask(self, work: _Work) -> None:
         """Ask the next replica for the missing batch."""

@@ -8,7 +8,7 @@ done about it is decided in `engine/partition/repair`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
@@ -17,6 +17,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.repair.damage import Damage
 from josefine_broker.engine.partition.repair.ports import DamagedLog
+from josefine_broker.host.log.damaged_start import Suspect
 from josefine_broker.host.log.log_sync import LogSync, storage_error
 from josefine_broker.host.log.recovery import reindex
 from josefine_broker.host.log.segment import DamagedBatchError, Segment
@@ -41,7 +42,7 @@ class DamagedLogs:
 class LogDamage:
     """The damage of one log. A part of its `PartitionLog`, whose segments it shares."""
 
-    __slots__ = ("_files", "_segments", "_shown", "_sync", "every", "found")
+    __slots__ = ("_files", "_segments", "_shown", "_sync", "every", "found", "lacks_batches")
 
     def __init__(self, files: Files, segments: SegmentList, sync: LogSync) -> None:
         self._files = files
@@ -51,6 +52,9 @@ class LogDamage:
         self.every = DamagedLogs()
         self.found: dict[int, Damage] = {}
         """By base offset of the segment."""
+        self.lacks_batches = False
+        """Whether the replay at the start passed over damaged batches: the state of the producers
+        lacks them until the log is repaired."""
 
     def join(self, every: DamagedLogs, tp: TopicPartition, shown: DamagedLog) -> None:
         """Report damage of this log there, as `shown`; what was found until now, too."""
@@ -59,17 +63,29 @@ class LogDamage:
             every.found += len(self.found)
             every.logs[tp] = shown
 
-    def note(self, segment: Segment, offset: int, reason: str) -> None:
+    def note(
+        self, segment: Segment, offset: int, reason: str, *, is_checksum_known: bool = True
+    ) -> None:
         """A batch at or after `offset` is damaged. Only the first damage of a segment is new: its
         repair reads all of it."""
         base = segment.base_offset
         if base in self.found or segment.is_replaced or segment not in self._segments:
             return
-        self.found[base] = Damage(base, segment.end_offset, offset, reason)
+        self.found[base] = Damage(base, segment.end_offset, offset, reason, is_checksum_known)
         if self._shown is not None:
             self.every.found += 1
             tp, shown = self._shown
             self.every.logs[tp] = shown
+
+    def note_all(self, suspects: Iterable[Suspect]) -> None:
+        """Note the segments that are damaged at a start."""
+        for segment, offset, reason, is_checksum_known in suspects:
+            self.note(segment, offset, reason, is_checksum_known=is_checksum_known)
+
+    def passed_over(self, segment: Segment, error: CorruptData | OSError) -> None:
+        """A replay could not read all of this segment."""
+        self.lacks_batches = True
+        self.note(segment, segment.base_offset, str(error))
 
     def forget(self, base_offset: int) -> None:
         """The segment was replaced by an intact one, or is gone."""

@@ -28,12 +28,13 @@ from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.retention import expired_prefix
 from josefine_broker.host.disk.flusher import Job, run_now
 from josefine_broker.host.log.damage import LogDamage
+from josefine_broker.host.log.damaged_start import recover_for_repair
 from josefine_broker.host.log.log_cleaning import LogCleaning
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.host.log.lookup import TimestampSearch, search
 from josefine_broker.host.log.plain_append import append_plain
-from josefine_broker.host.log.recovery import RecoveryReport, recover, replay
+from josefine_broker.host.log.recovery import RecoveryReport, replay
 from josefine_broker.host.log.segment import Segment, stem_of
 from josefine_broker.host.log.segments import SegmentList
 from josefine_broker.host.log.verify import VerifyReport, verify_segments
@@ -85,22 +86,28 @@ class PartitionLog:
         on_batch: OnBatch | None = None,
         settle: Callable[[], None] | None = None,
         schedule: Callable[[Job], None] = run_now,
+        is_damaged: bool = False,
     ) -> PartitionLog:
         """Open or create the log in `directory`, with recovery if needed. `settle`: see LogState.
+        `is_damaged`: after a refusal, open it for repair (`damaged_start.py`).
 
         `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
         header of every batch after it. Raises CorruptData, OSError.
         """
         files.make_directory(directory)
         state = LogState(files, directory, settle)
-        segments, report = recover(files, directory, config, state, clean_shutdown, now_ms)
+        segments, report, suspects = recover_for_repair(
+            files, directory, config, state, clean_shutdown, now_ms, is_damaged=is_damaged
+        )
         log = cls(files, directory, config, segments, report, state, schedule)
+        log.damage.note_all(suspects)
         if config.flush_messages is not None and report.segments_scanned:
             # Data of a killed process may be only in the page cache: readers must see durable data.
             log._sync.sync(segments[-1], report.log_end_offset)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
-            log.replay(on_snapshot, on_batch)
+            on_damage = log.damage.passed_over if is_damaged else None
+            replay(segments, state, on_snapshot, on_batch, on_damage)
         segments[-1].close()  # thousands of logs may be opened and few used at a time
         return log
 

@@ -30,7 +30,21 @@ class RepairableLog:
         if log.is_active(base_offset):
             log.roll()
         segment = damage.segment_to_repair(base_offset)
-        return None if segment is None else SegmentRebuild(self._files, log, segment, epochs)
+        if segment is None:
+            return None
+        found = damage.found[base_offset]
+        # Where batches could not be read at the start, the epochs they started are unknown.
+        known = LeaderEpochs() if damage.lacks_batches else epochs
+        return SegmentRebuild(
+            self._files, log, segment, known, is_checksum_known=found.is_checksum_known
+        )
+
+    @property
+    def lacks_batches(self) -> bool:
+        return self._log.damage.lacks_batches
+
+    def has_batches_again(self) -> None:
+        self._log.damage.lacks_batches = False
 
     def forget(self, base_offset: int) -> None:
         self._log.damage.forget(base_offset)

@@ -131,14 +131,19 @@ class Segment:
     @classmethod
     def open_indexed(cls, files: Files, directory: str, base_offset: int) -> "Segment | None":
         """A segment whose stored index fits its log; None when the log has to be scanned."""
-        segment = cls(files, stem_of(directory, base_offset), base_offset)
-        summary = load_summary(files, segment.stem)
+        summary = load_summary(files, stem_of(directory, base_offset))
         if summary is None or summary.base_offset != base_offset:
             return None
-        size = segment.file().size()
-        if summary.log_bytes != size:
+        segment = cls.of_summary(files, directory, summary)
+        if summary.log_bytes != segment.file().size():
             segment.close()
             return None
+        return segment
+
+    @classmethod
+    def of_summary(cls, files: Files, directory: str, summary: SegmentSummary) -> "Segment":
+        """A segment as its stored index describes it, whatever its file is like."""
+        segment = cls(files, stem_of(directory, summary.base_offset), summary.base_offset)
         (
             _, segment.size_bytes, segment.end_offset, segment.max_timestamp_ms,
             segment.max_timestamp_offset, segment.first_append_ms, segment.last_append_ms,

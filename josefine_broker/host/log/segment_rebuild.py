@@ -47,7 +47,13 @@ class SegmentRebuild:
     """See the module. Implements `engine.partition.repair.ports.RebuildPort`."""
 
     def __init__(
-        self, files: Files, log: PartitionLog, segment: Segment, epochs: LeaderEpochs
+        self,
+        files: Files,
+        log: PartitionLog,
+        segment: Segment,
+        epochs: LeaderEpochs,
+        *,
+        is_checksum_known: bool = True,
     ) -> None:
         """On the log's own thread: takes what it needs of the log as values."""
         self._log = log
@@ -57,6 +63,7 @@ class SegmentRebuild:
         self._source = _Source(files, segment)
         self._target = _Target(files, segment, log.config.index_interval_bytes)
         self._has_holes = log.config.may_have_holes
+        self._is_checksum_known = is_checksum_known
         self._log_start = log.log_start_offset
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
@@ -134,7 +141,11 @@ class SegmentRebuild:
         """Make the copy durable; False: it starts again, and trusts our own batches less. Raises
         CorruptData, OSError."""
         found, expected = self._target.segment.summary(), self._expected
-        may_differ = self._target.was_filled or (self._has_holes and self.bytes_fetched > 0)
+        may_differ = (
+            not self._is_checksum_known
+            or self._target.was_filled
+            or (self._has_holes and self.bytes_fetched > 0)
+        )
         if found.log_crc != expected.log_crc and not may_differ:
             if self._distrusts:
                 raise CorruptData(

@@ -21,40 +21,6 @@ enum { KEY_AT, FRAME_AT, CORRELATION_AT, VERSION_AT, ACKS_AT, START_AT, SIZE_AT,
        MAX_AT, KEYLESS_AT };
 enum { REQUESTS_MAX = 4096, ANSWER_BYTES_MAX = 256 };
 
-static inline uint8_t *put16(uint8_t *to, uint32_t n)
-{
-    to[0] = (uint8_t)(n >> 8);
-    to[1] = (uint8_t)n;
-    return to + 2;
-}
-
-static inline uint8_t *put32(uint8_t *to, uint32_t n)
-{
-    return put16(put16(to, n >> 16), n);
-}
-
-static inline uint8_t *put64(uint8_t *to, uint64_t n)
-{
-    return put32(put32(to, (uint32_t)(n >> 32)), (uint32_t)n);
-}
-
-/* `volatile` keeps the compiler from making a call of memcpy of this loop. */
-static uint8_t *copy(uint8_t *to, const uint8_t *from, Py_ssize_t size)
-{
-    Py_ssize_t at = 0;
-    for (; at + 8 <= size; at += 8) {
-        uint64_t word;
-        __builtin_memcpy(&word, from + at, 8);
-        __builtin_memcpy(to + at, &word, 8);
-        __asm__ volatile("" ::: "memory");
-    }
-    for (; at < size; at++) {
-        to[at] = from[at];
-        __asm__ volatile("" ::: "memory");
-    }
-    return to + size;
-}
-
 PyDoc_STRVAR(parse_doc,
 "parse(frame) -> None | ((topic, index, by_id), frame, correlation_id, version, acks, start, size,\n"
 "count, base_ms, max_ms, keyless)\n\n"

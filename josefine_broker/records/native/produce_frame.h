@@ -5,14 +5,13 @@
 #ifndef PRODUCE_FRAME_H
 #define PRODUCE_FRAME_H
 #include "record_walk.h"
+#include "wire_bytes.h"
 
 enum { FIRST_VERSION = 3, ERRORS_SINCE = 8, FLEXIBLE_SINCE = 9, ID_SINCE = 13, LAST_VERSION = 13 };
 enum { LOG_START_SINCE = 5 };
-enum { BATCH_HEADER_BYTES = 61, LENGTH_OVERHEAD = 12, CRC_START = 21, ID_BYTES = 16 };
+enum { BATCH_HEADER_BYTES = 61, LENGTH_OVERHEAD = 12, CRC_START = 21 };
 /* Larger requests gain nothing here, and their checksum needs the processor's instruction. */
 enum { FRAME_BYTES_MAX = 4096 };
-/* A name's compact length then fits one byte. */
-enum { NAME_BYTES_MAX = 126 };
 
 typedef struct {
     int32_t correlation_id;
@@ -58,30 +57,6 @@ static uint32_t crc32c(const uint8_t *at, ptrdiff_t size)
     for (; size > 0; size--, at++)
         crc = crc >> 8 ^ crc_table[0][(crc ^ *at) & 0xff];
     return ~crc;
-}
-
-static inline int get16(const uint8_t *at)
-{
-    return (int16_t)((uint16_t)at[0] << 8 | at[1]);
-}
-
-static inline uint32_t get32(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static inline int64_t get64(const uint8_t *at)
-{
-    return (int64_t)((uint64_t)get32(at) << 32 | get32(at + 4));
-}
-
-/* Other names are valid, too, but only the general path decodes UTF-8. */
-static int is_ascii(const uint8_t *at, ptrdiff_t size)
-{
-    uint8_t all = 0;
-    for (ptrdiff_t n = 0; n < size; n++)
-        all |= at[n];
-    return all < 0x80;
 }
 
 /* The fields before the batch; 0 where the request is not plain. */

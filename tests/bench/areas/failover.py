@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.areas.area import Area, Case, Options, Sample
-from tests.bench.areas.servers import OURS, Served, Start, start_three
+from tests.bench.areas.servers import KAFKA, OURS, Served, Start, start_three
 from tests.bench.cluster_gap import gaps_of
 from tests.support.waiting import wait_until
 
@@ -28,6 +28,8 @@ KILLS, QUICK_KILLS = 5, 2
 """Of each round's cluster: the broker is started again after each."""
 LOOK_S = 0.004
 IN_SYNC_S = 120.0
+AFTER_S = {OURS: 6.0, KAFKA: 25.0}
+"""How long the producers write after the kill: Apache Kafka's session ends after 9 s."""
 
 
 def cases(options: Options) -> list[Case]:
@@ -56,7 +58,9 @@ def measure(start: Start, directory: Path, *, kills: int) -> Iterator[Sample]:
 def one_kill(served: Served, topic: str, leader: int) -> Iterator[Sample]:
     row = "leader killed (-9)"
     watch = Watch(served, topic, leader) if served.name == OURS else None
-    gaps, killed = gaps_of(served.bootstrap, topic, 0, lambda: served.kill(leader))
+    gaps, killed = gaps_of(
+        served.bootstrap, topic, 0, lambda: served.kill(leader), AFTER_S[served.name]
+    )
     yield row, "gap, our client", "s", gaps["own_client"]
     yield row, "gap, librdkafka", "s", gaps["librdkafka"]
     if watch is not None:

@@ -84,6 +84,11 @@ class Served:
         wait_until(lambda: has_leaders(admin, name, partitions), ASKED_S, f"leaders of {name}")
         return name
 
+    def delete(self, topic: str) -> None:
+        """A topic of a case with much data: the next one needs the disk."""
+        for future in self.admin.delete_topics([topic], operation_timeout=60).values():
+            future.result(ASKED_S)
+
     def leader(self, topic: str, partition: int = 0) -> int:
         """The id of its leader, -1 while it has none."""
         return int(self._partition(topic, partition).leader)

@@ -23,7 +23,7 @@ from tests.support.maven import NoJarsError
 OURS, THEIRS = "josefine", "kafka"
 ROWS = {100: 2_000_000, 1_000: 300_000}
 LABELS = {100: "100 B", 1_000: "1 KB"}
-QUICK_SHARE = 0.2
+QUICK_SHARE = 0.5
 PARTITIONS = 4
 WARM_UPS = 1
 """Rounds of each case that come first and are not counted: a JVM compiles itself meanwhile."""

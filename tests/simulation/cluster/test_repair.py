@@ -45,15 +45,30 @@ def flip(world: World, broker_id: int, topic: str, offset: int, byte: int) -> No
 
 
 def remove(world: World, broker_id: int, topic: str, offset: int, byte: int) -> None:
-    world.machines[broker_id].disk.files.names.pop(path_of(world, broker_id, topic, offset))
+    """The whole segment."""
+    files = world.machines[broker_id].disk.files
+    path = path_of(world, broker_id, topic, offset)
+    files.names.pop(path)
+    files.durable_names.pop(path, None)
 
 
-def cut(world: World, broker_id: int, topic: str, offset: int, byte: int) -> None:
+def shorten(world: World, broker_id: int, topic: str, offset: int, byte: int) -> None:
+    """The segment ends within the batch with this base offset."""
     data = world.machines[broker_id].disk.files.names[path_of(world, broker_id, topic, offset)].data
     del data[bytes(data).find(offset.to_bytes(8, "big")) + byte :]
 
 
 Damage = Callable[[World, int, str, int, int], None]
+
+
+def sealed_offsets(world: World, broker_id: int, topic: str) -> list[int]:
+    """The first offset of every segment that has an index."""
+    names = world.machines[broker_id].disk.files.list(topic)
+    return [int(name[:20]) for name in names if name.endswith(".index")]
+
+
+def damage_of(hosted: HostedPartition) -> dict[int, object]:
+    return dict(hosted.log.damage.found)  # type: ignore[attr-defined]
 
 
 def look_everywhere(world: World, topic: str) -> None:
@@ -78,14 +93,44 @@ def test_flips_at_a_different_place_of_each_replica_are_repaired(topic: str, byt
     for number, broker_id in enumerate(replicas):
         flip(world, broker_id, topic, offsets[number], byte)
     look_everywhere(world, topic)
-    assert all(hosted.log.damage.found for hosted in replicas.values())  # type: ignore[attr-defined]
+    assert all(damage_of(hosted) for hosted in replicas.values())
 
     healed = world.scheduler.run_until(
-        lambda: not any(hosted.log.damage.found for hosted in replicas.values()),  # type: ignore[attr-defined]
+        lambda: not any(damage_of(hosted) for hosted in replicas.values()),
         HEALED_WITHIN_MS,
     )
 
     assert healed
     look_everywhere(world, topic)
-    assert not any(hosted.log.damage.found for hosted in replicas.values())  # type: ignore[attr-defined]
+    assert not any(damage_of(hosted) for hosted in replicas.values())
+    world.settle()
+
+
+@pytest.mark.parametrize("harm", [flip, remove, shorten])
+@pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
+def test_sealed_segments_damaged_on_every_stopped_broker_are_repaired_after_the_start(
+    topic: str, harm: Damage
+) -> None:
+    """All are killed, and another segment is damaged on each."""
+    world = grown(seed=3)
+    _, replicas, _ = partition(world, topic)
+    common = set.intersection(*({*sealed_offsets(world, each, topic)} for each in replicas))
+    assert len(common) >= 3
+    for broker_id in world.broker_ids:
+        world.kill(broker_id, power=False)
+    for broker_id, offset in zip(replicas, sorted(common), strict=False):
+        harm(world, broker_id, topic, offset, 20)
+    for broker_id in world.broker_ids:
+        world.start(broker_id)
+    world.scheduler.run(3_000)
+    look_everywhere(world, topic)
+
+    def is_whole() -> bool:
+        _, replicas, leader = partition(world, topic)
+        return len(replicas) == 3 and leader >= 0 and not any(map(damage_of, replicas.values()))
+
+    assert world.scheduler.run_until(is_whole, HEALED_WITHIN_MS)
+    look_everywhere(world, topic)
+    assert is_whole()
+    assert world.met["damaged log removed"] == 0, "no operator was needed"
     world.settle()

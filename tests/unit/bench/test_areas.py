@@ -13,7 +13,6 @@ from tests.bench.areas.pipelines import with_copies
 from tests.bench.offered_load import percentiles
 from tests.bench.report.results import CaseResult
 from tests.unit.bench.test_results import CONDITIONS
-from tests.unit.test_style import ROOT
 
 
 def area_of(calls: list[str], sides: dict[str, str], missing: str = "") -> Area:
@@ -116,14 +115,18 @@ def test_quick_run_writes_its_page_and_plots_into_its_folder_and_publishes_nothi
     area = area_of([], {"josefine": "j"})
     monkeypatch.setattr(all_bench, "AREAS", {"records": area})
     monkeypatch.setattr(all_bench.signal, "signal", lambda *_: None)
-    published = (ROOT / all_bench.PAGE).read_bytes()
+    repository, folder = tmp_path / "repository", tmp_path / "results"
+    notes = repository / all_bench.NOTES
+    notes.parent.mkdir(parents=True)
+    notes.write_text("## Notes\n")
+    monkeypatch.setattr(all_bench, "REPOSITORY", repository)
 
-    all_bench.main(["--quick", "--rounds", "1", "--results", str(tmp_path)])
+    for _ in range(2):  # the second run continues, and finds nothing left to measure
+        all_bench.main(["--quick", "--rounds", "1", "--results", str(folder)])
 
-    assert "| row | rate | 2 MB/s |" in (tmp_path / "BENCHMARKS.md").read_text()
-    assert (ROOT / all_bench.PAGE).read_bytes() == published
-    all_bench.main(["--quick", "--rounds", "1", "--results", str(tmp_path)])
-    assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 2
+    assert "| row | rate | 2 MB/s |" in (folder / "BENCHMARKS.md").read_text()
+    assert len((folder / "records.jsonl").read_text().splitlines()) == 2
+    assert sorted(path for path in repository.rglob("*") if path.is_file()) == [notes]
 
 
 def test_latency_percentiles_are_microseconds_of_sorted_seconds() -> None:

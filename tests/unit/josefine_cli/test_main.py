@@ -223,3 +223,14 @@ def test_ctrl_c_while_a_verb_is_loaded_is_silent(
             patched.setattr(where, interrupted)
             code, _, err = outcome(capsys, "topics", "list")
             assert (code, err) == (130, "")
+
+
+def test_an_option_that_wants_a_number_asks_for_a_whole_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = outcome(capsys, "topics", "create", "t", "--partitions", "abc")
+
+    assert code == errors.EXIT_USAGE
+    assert err.startswith(
+        "error: invalid value for '--partitions' / '-p': 'abc' is not a whole number"
+    )

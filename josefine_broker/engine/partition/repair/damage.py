@@ -10,3 +10,5 @@ class Damage(NamedTuple):
     end_offset: int
     offset: int
     reason: str
+    is_checksum_known: bool = True
+    """Whether the checksum over all bytes of the segment is known."""

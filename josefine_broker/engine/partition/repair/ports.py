@@ -73,6 +73,16 @@ class DamagedLog(Protocol):
         KafkaError."""
         ...
 
+    @property
+    def lacks_batches(self) -> bool:
+        """Whether damaged batches were passed over when the log was opened: the state of its
+        producers lacks them."""
+        ...
+
+    def has_batches_again(self) -> None:
+        """The log is whole, and was replayed."""
+        ...
+
     def forget(self, base_offset: int) -> None: ...
 
 

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.wire.entities import alter_partition_reassignments as moves
 from josefine_broker.wire.entities import create_partitions, create_topics, metadata
 from tests.unit.josefine_broker.api.world import World
+from tests.unit.josefine_broker.engine.metadata.images import image_of, partition
 
 MAX = 10
 
@@ -105,3 +107,14 @@ def test_moves_to_a_broker_are_counted_and_moves_within_it_are_not() -> None:
     before = world.ctx.image.topics["both"].partitions[0].replicas
     assert move("other", (target,)) is ErrorCode.policy_violation
     assert move("both", before[::-1]) is ErrorCode.none
+
+
+def test_room_is_taken_by_each_topic_of_a_request_or_by_none_of_its_partitions() -> None:
+    limit = PartitionLimit(image_of([partition((1, 2)), partition((1, 3))]), 3)
+
+    limit.take([(1,)])
+    with pytest.raises(KafkaError, match="broker 1 hosts 3 partitions and would host 4"):
+        limit.take([(2,), (1,)])
+    limit.take([(2, 3), (2, 3)])
+    with pytest.raises(KafkaError, match="broker 2 hosts 3 partitions and would host 4"):
+        limit.take([(2,)])
