@@ -148,7 +148,7 @@ def stored(
 ) -> None:
     """The result of storing a record. `stamped_ms`: the wall clock time in the record."""
     written = group.writes.pop(write_id, None)
-    # The group continued without this write, or was loaded again: its result has no meaning any more.
+    # The group continued without this write, or was loaded again: its result means nothing now.
     if written is None or written.generation != group.generation:
         return
     if written.taken_over is not None:
