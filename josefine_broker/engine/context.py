@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from josefine_broker.base.effect_loop import EffectLoop
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import PARTITIONS_PER_BROKER_MAX
 from josefine_broker.base.ports import Clock
@@ -159,22 +160,18 @@ class Groups:
     loader. Written by `engine/coordinators/loading_groups.py`."""
     alarm: Parked | None = None
     """Fires when a group is due. Written by `engine/coordinators/groups_host.py`."""
-    is_working: bool = False
-    """The coordinator's output is being processed. Written by
-    `engine/coordinators/groups_host.py`."""
+    effects: EffectLoop = field(default_factory=EffectLoop)
 
 
 @dataclass(slots=True, kw_only=True)
 class Transactions:
-    """The transactions that this broker coordinates, and the state of their host. Written by
-    `engine/coordinators/transactions_host.py` and `engine/coordinators/loading_transactions.py`."""
+    """The transactions that this broker coordinates, and the state of their host."""
 
     coordinator: TransactionCoordinator
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
     """Partitions of `__transaction_state` that are led here and still being loaded, each with its
-    loader."""
-    is_working: bool = False
-    """The coordinator's output is being processed."""
+    loader. Written by `engine/coordinators/loading_transactions.py`."""
+    effects: EffectLoop = field(default_factory=EffectLoop)
 
 
 @dataclass(slots=True, kw_only=True)

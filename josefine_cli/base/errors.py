@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+from pathlib import Path
 
 CLIENT_CONFIG = "JOSEFINE_CLIENT_CONFIG"
 """The variable with the file of a client's settings, unless the command line has one."""
@@ -91,6 +92,8 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror.lower()}", EXIT_FAILURE
+    if isinstance(error, ImportError) and (hidden := _hidden(error.name or "")):
+        return hidden, EXIT_FAILURE
     if isinstance(error, ModuleNotFoundError):
         from josefine_broker.base.install_commands import not_installed
 
@@ -99,6 +102,23 @@ def explain(error: BaseException) -> tuple[str, int]:
     return (
         f"unexpected {type(error).__name__}: {what} (JOSEFINE_DEBUG=1 shows where)",
         EXIT_FAILURE,
+    )
+
+
+def _hidden(module: str) -> str | None:
+    """The sentence about a user's package that has the name of one of ours; None: there is none.
+
+    Only a clone's packages can be hidden (docs/decisions/0018): wheels have names of our own.
+    """
+    name = module.partition(".")[0]
+    ours = Path(__file__).resolve().parents[2] / name
+    found = next(iter(getattr(sys.modules.get(name), "__path__", ())), str(ours))
+    if not name or not ours.is_dir() or Path(found).resolve() == ours:
+        return None
+    return (
+        f"'{name}' is {found}, which hides Josefine's package of that name: start josefine outside "
+        "of that folder and without it in PYTHONPATH, or install Josefine's wheels, whose names "
+        "are their own"
     )
 
 

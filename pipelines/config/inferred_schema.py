@@ -127,6 +127,8 @@ def pipeline_text(topic: str, bootstrap: str, columns: Mapping[str, Kind], seen:
     name = re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_") or "records"
     if not name[0].isalpha() or name in YAML_WORDS:
         name = f"topic_{name}"
+    # A place of the record is left out where a field of the value has its name: SQL would refuse
+    # the table's two columns, and the field is what the user knows.
     taken = {column.lower() for column in columns}
     added = [f"{source} as {name}" for name, source in PLACES.items() if name not in taken]
     selected = ", ".join(["value.*", *added])

@@ -85,4 +85,5 @@ def no_controller(voters: Collection[int], there: int) -> str:
 
 
 def _ids(brokers: Iterable[int]) -> str:
+    """Broker ids in order, for a sentence."""
     return ", ".join(map(str, sorted(brokers)))

@@ -43,6 +43,7 @@ def heartbeat(
     consumers = coordinator.consumers
     before, upgraded = consumers.get(group_id), None
     topics = ctx.image.topics
+    # Only a join converts a group: a heartbeat of a member that is unknown here must fail.
     if before is None and beat.epoch == JOINING_EPOCH:
         upgraded = coordinator.upgraded(group_id, topics)
     after, answer = consumers.beat(group_id, beat, topics, upgraded)
@@ -53,6 +54,8 @@ def heartbeat(
     # member repeats its heartbeat.
     entries = changes(before, after)
     if upgraded is not None:
+        # One batch deletes the classic group and creates this one: a crash leaves either, never
+        # both.
         entries.insert(0, (encode_classic_key(group_id), None))
     if entries:
         write(ctx, group_id, entries)
@@ -139,6 +142,7 @@ def _leave_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup)
     write(ctx, group_id, entries)
     end_offset = consumers.end_offset(group_id)
     consumers.drop(group_id)
+    # They are in the record, see `downgraded`, and leave the group in memory at once.
     gone = [member_id for member_id in before.members if member_id not in after.members]
     coordinator.begin_classic(group_id, record, gone, ctx.clock.monotonic_ms())
     return end_offset

@@ -15,7 +15,6 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.consumer_groups_host import lose
-from josefine_broker.engine.coordinators.effects import execute_effects
 from josefine_broker.engine.coordinators.offsets_topic import append_deletion, append_records
 from josefine_broker.engine.groups.records import encode_key, encode_value
 from josefine_broker.engine.groups.values import Effect, JoinAnswer, Lost, Store, SyncAnswer
@@ -74,7 +73,8 @@ def answer_of(ctx: Context, wait: GroupWait) -> object:
 
 def do_groups_work(ctx: Context) -> None:
     """Execute the coordinator's effects until there are none, and set its timer."""
-    if execute_effects(ctx.clients.groups, partial(_execute, ctx)):
+    groups = ctx.clients.groups
+    if groups.effects.run(groups.coordinator.take_effects, partial(_execute, ctx)):
         _arm(ctx)
 
 

@@ -95,6 +95,7 @@ class _TakeIn(Parked):
         return True
 
     def wait(self) -> None:
+        """Look again at the next event of the partition, or after a while."""
         ctx = self._appended.ctx
         self.deadline_ms = ctx.clock.monotonic_ms() + LOOK_AGAIN_MS
         ctx.parked.park(self, partitions=(self._appended.tp,))
@@ -143,6 +144,7 @@ def store_offsets(
 
     place = place or coordinator_of(ctx, group_id)
     appended = _append_at(ctx, place, entries, ctx.clock.now_ms(), outcome.append)
+    # A sole replica: no need to wait, and to park and wake would be most of the cost of a commit.
     if appended.is_committed_at_once:
         take_in()
         return build(None)
@@ -229,6 +231,7 @@ def store_pending_offsets(
         [Record(encode_key(group_id, of), encode_value(each), (), now_ms) for of, each in offsets],
         producer_id=producer_id,
         producer_epoch=epoch,
+        # The coordinator writes for the producer, and is the only one that does in this topic.
         base_sequence=entry.next_sequence if entry is not None and is_known else 0,
         transactional=True,
     )

@@ -27,6 +27,8 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class _AwaitMarkers(AwaitEach):
+    """The coordinator of the markers needs the result, whether it still waits or asks again."""
+
     __slots__ = ()
 
     outlives_client = True
@@ -53,6 +55,7 @@ def write_markers(
                 ctx, tp, hosted, producer, marker, now_ms, raises_epoch=version >= VERSION_2
             )
         except KafkaError as error:
+            # The other partitions do not depend on it: the coordinator repeats this marker alone.
             codes[tp] = error.code
             continue
 

@@ -15,7 +15,6 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.coordinators.effects import execute_effects
 from josefine_broker.engine.coordinators.log import append_entries, led_partition
 from josefine_broker.engine.coordinators.transaction_markers import write_markers
 from josefine_broker.engine.hosted import HostedPartition
@@ -90,7 +89,8 @@ def answer_of(ctx: Context, wait: TransactionWait) -> object:
 
 def do_transactions_work(ctx: Context) -> None:
     """Execute the coordinator's effects until there are none."""
-    execute_effects(ctx.clients.transactions, partial(_execute, ctx))
+    transactions = ctx.clients.transactions
+    transactions.effects.run(transactions.coordinator.take_effects, partial(_execute, ctx))
 
 
 def _execute(ctx: Context, effect: Effect) -> None:

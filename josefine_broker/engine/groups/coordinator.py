@@ -137,6 +137,7 @@ class GroupCoordinator:
             return self.consumers.may_commit(consumer, *identity, generation)
         if self.offsets.holders(group_id):
             return ErrorCode.unknown_member_id
+        # A consumer that assigns partitions itself commits without a group.
         if generation < 0 and group_id not in self._groups:
             return ErrorCode.none  # of a simple consumer, or a new group
         group = self._find(group_id)
@@ -280,6 +281,8 @@ class GroupCoordinator:
         consumers: Mapping[str, ConsumerGroup] = MappingProxyType({}),
     ) -> None:
         """Coordinate these groups from now on; each member gets a full session."""
+        # A full session for each: how much of the old one was left is known to the old coordinator
+        # alone.
         self.consumers.load(consumers, now_ms)
         for group_id, each in stored.items():
             group = self._groups[group_id] = restored(group_id, self._write_ids, self.counts, each)

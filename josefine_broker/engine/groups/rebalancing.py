@@ -38,6 +38,7 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int) -> None:
     group.on(GroupEvent.REBALANCE)
     delay_ms = settings.initial_rebalance_delay_ms
     if was_empty and delay_ms > 0:
+        # KIP-134: the delay grows with newcomers, up to the longest timeout of the members.
         left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.first_round = FirstRound(delay_ms=delay_ms, remaining_ms=left_ms)
         group.deadline_ms = now_ms + delay_ms
@@ -55,6 +56,8 @@ def complete_if_all_joined(group: Group, now_ms: int) -> None:
 def complete_join(group: Group, now_ms: int) -> None:
     """End the join phase: the members that joined form the next generation."""
     for member in group.in_state(MemberState.CALLED):
+        # KIP-345: a static member keeps its place until its session ends, so a restart costs no
+        # rebalance.
         if member.instance_id is None:
             group.remove(member.member_id)
     group.first_round = None
@@ -67,6 +70,7 @@ def complete_join(group: Group, now_ms: int) -> None:
         _become_empty(group)
         return
     leads = group.members.get(group.leader_id or "")
+    # The leader stays if it is there: sticky assignors remember what they assigned.
     if leads is None or leads.state is not MemberState.JOINING:
         group.leader_id = joined[0].member_id
     group.protocol_name = protocols.select(group.members.values())
@@ -79,6 +83,7 @@ def complete_join(group: Group, now_ms: int) -> None:
 
 
 def _become_empty(group: Group) -> None:
+    """The generation without members is stored, too: the next members continue after its number."""
     group.protocol_name = group.leader_id = group.deadline_ms = group.empty_since_ms = None
     group.on(GroupEvent.EMPTIED)
     group.store(group.record(), Written(group.generation))
@@ -114,6 +119,8 @@ def tick(group: Group, settings: GroupSettings, now_ms: int) -> None:
 
 
 def _deadline(group: Group, settings: GroupSettings, now_ms: int) -> None:
+    """The join phase is over, is extended for newcomers, or members that never synced are
+    removed."""
     first = group.first_round
     if group.in_rebalance and first is not None and first.has_newcomer and first.remaining_ms:
         delay_ms = min(settings.initial_rebalance_delay_ms, first.remaining_ms)
@@ -141,6 +148,7 @@ def stored(
 ) -> None:
     """The result of storing a record. `stamped_ms`: the wall clock time in the record."""
     written = group.writes.pop(write_id, None)
+    # The group continued without this write, or was loaded again: its result means nothing now.
     if written is None or written.generation != group.generation:
         return
     if written.taken_over is not None:

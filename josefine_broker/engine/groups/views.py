@@ -70,6 +70,7 @@ def restored(
     group.leader_id = record.leader_id
     for member in record.members:
         group.put(member)
+    # KIP-211: the offsets of an empty group expire from that time on, over any number of failovers.
     if not record.members and stamped_ms != NO_TIMESTAMP_MS:
         group.empty_since_ms = stamped_ms
     return group

@@ -50,6 +50,7 @@ def filter_of(
 def acl_of(wanted: AclFilter) -> Acl:
     """The one ACL that a filter without wildcards names. Raises KafkaError naming the wildcard."""
     kind, name, pattern, principal, host, operation, permission = wanted
+    # These are for filters (KIP-290): an ACL with one of them would have no single meaning.
     if kind is ResourceType.ANY or pattern in (PatternType.ANY, PatternType.MATCH):
         raise _bad("an ACL needs one resource type and a pattern type LITERAL or PREFIXED")
     if operation is Operation.ANY or permission is Permission.ANY:
@@ -62,6 +63,7 @@ def acl_of(wanted: AclFilter) -> Acl:
         raise _bad(f"a resource name, principal or host has at most {TEXT_CHARS_MAX} characters")
     if kind is ResourceType.CLUSTER and name not in (CLUSTER_NAME, WILDCARD):
         raise _bad(f"the only resource of type CLUSTER is '{CLUSTER_NAME}', not '{name}'")
+    # Only users authenticate here. An ACL for another type of principal would never match.
     who, colon, rest = principal.partition(":")
     if who != "User" or not colon or not rest:
         raise _bad(f"a principal must be 'User:NAME', not '{principal}'")
@@ -69,4 +71,5 @@ def acl_of(wanted: AclFilter) -> Acl:
 
 
 def _bad(message: str) -> KafkaError:
+    """INVALID_REQUEST, with the field that is wrong."""
     return KafkaError(ErrorCode.invalid_request, message)

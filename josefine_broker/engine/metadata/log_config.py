@@ -47,10 +47,12 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
+        """Whether retention removes old segments."""
         return "delete" in self.cleanup_policy
 
     @property
     def compacts(self) -> bool:
+        """Whether the cleaner removes records that a later one of their key replaces."""
         return "compact" in self.cleanup_policy
 
     @property

@@ -142,6 +142,7 @@ class Quorum:
         self._propose(_Open(payload, deadline_ms, on_end))
 
     def _propose(self, wanted: _Open) -> object:
+        """Propose, and keep the attempt until its outcome. Raises raft.Refused."""
         assert wanted.payload is not None
         now_ms = self._clock.monotonic_ms()
         proposal = self.node.propose(wanted.payload, now_ms, wanted.deadline_ms)
@@ -210,6 +211,7 @@ class Quorum:
         self.node.step(message, now_ms)
 
     def tick(self, now_ms: int) -> None:
+        """Let time pass for Raft, and repeat what ended without a commit."""
         self.node.tick(now_ms)
         while self._again and self._again[0][0] <= now_ms:
             _, wanted = self._again.popleft()
@@ -261,6 +263,7 @@ class Quorum:
         self.snapshots += 1
 
     def is_snapshot_due(self) -> bool:
+        """By number and by size: a restart replays what came after the last one."""
         status = self.node.status()
         return (
             status.blocks_since_snapshot >= self._limits.blocks
@@ -299,6 +302,8 @@ class Quorum:
     def view(self, gone: Callable[[], frozenset[int]]) -> RaftView:
         """Raft's state for the controller; `gone` is called only on the leader."""
         node, members = self.node, self.node.members
+        # A leader knows what is committed once a block of its own term is (Raft, 5.4.2 and 8):
+        # earlier the controller could decide from an old image.
         leads = node.role is Role.LEADER and self.applied.term == node.term
         return RaftView(
             term=node.term,
@@ -311,6 +316,8 @@ class Quorum:
         )
 
     def _caught_up(self, learners: Collection[int]) -> frozenset[int]:
+        """Learners near enough to the head to become voters: one that lags would delay each commit
+        (Raft dissertation, 4.2.1)."""
         if not learners:
             return frozenset()
         least = self.node.chain.head.height - NEAR_HEAD_BLOCKS
@@ -327,6 +334,8 @@ class Quorum:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
 
         def member(id_: int) -> QuorumMember:
+            """One row of the view; times are the wall clock's, as the protocol has them
+            (KIP-836)."""
             if id_ == status.node_id:
                 return QuorumMember(id_, status.head.height, wall_ms, wall_ms)
             follower = followers.get(NodeId(id_))

@@ -48,10 +48,12 @@ class LeaderEpochs:
 
     @property
     def starts(self) -> tuple[EpochStart, ...]:
+        """In order of epoch, and so of offset."""
         return tuple(self._starts)
 
     @property
     def latest(self) -> LeaderEpoch:
+        """The epoch of the last records, as far as known; -1 without any."""
         return self._starts[-1].epoch if self._starts else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: int) -> bool:
@@ -63,6 +65,8 @@ class LeaderEpochs:
             last = self._starts[-1]
             if epoch == last.epoch:
                 return False
+            # Two leaders wrote under one epoch, or an epoch went back: divergence could not be
+            # found.
             if epoch < last.epoch or start_offset < last.start_offset:
                 raise Fatal(f"leader epoch {epoch} at {start_offset} after {last}")
             if start_offset == last.start_offset:
@@ -79,6 +83,7 @@ class LeaderEpochs:
         """The end offset of `epoch` (KIP-279); (-1, -1) when it is unknown."""
         if not self._starts or epoch < 0 or epoch > self.latest:
             return EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
+        # It is still being written, so it ends where the log does.
         if epoch == self.latest:
             return EpochEnd(epoch, log_end_offset)
         at = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
@@ -110,6 +115,7 @@ class LeaderEpochs:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LeaderEpochs":
+        """Read what `to_bytes` wrote. Raises CorruptData."""
         if len(data) < _HEAD.size:
             raise CorruptData(f"leader epoch checkpoint of {len(data)} bytes")
         version, count = _HEAD.unpack_from(data)

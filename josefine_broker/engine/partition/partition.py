@@ -220,6 +220,8 @@ class Partition:
             self._refuse_epoch(current_leader_epoch)
 
     def _refuse_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
+        """Raises KafkaError: fenced for an older epoch, unknown for a newer one, after which a
+        client refreshes or retries (KIP-320)."""
         if current_leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.fenced_leader_epoch, f"current epoch is {self.leader_epoch}")
         raise KafkaError(
@@ -286,6 +288,7 @@ class Partition:
         )
 
     def has_follower(self, replica_id: int) -> bool:
+        """Whether this leader has that replica in the image's assignment."""
         return self.followers is not None and self.followers.get(replica_id) is not None
 
     def diverging(
@@ -299,6 +302,7 @@ class Partition:
         epoch, end_offset = self.epochs.end_of(last_fetched_epoch, log_end_offset)
         if epoch < 0:
             raise KafkaError(ErrorCode.offset_out_of_range, f"epoch {last_fetched_epoch} unknown")
+        # The follower has records of an epoch that is unknown here, or more of the last common one.
         if epoch < last_fetched_epoch or end_offset < fetch_offset:
             return epoch, end_offset
         return None
@@ -355,6 +359,7 @@ class Partition:
 
     def truncated(self, log_end_offset: int) -> None:
         """The log was truncated to this end offset. The caller restores the producer state."""
+        # Before the producers are restored: the batches that are cut are known only until then.
         self._note_cut(log_end_offset)
         self.epochs.truncate_end(log_end_offset)
         self.high_watermark = min(self.high_watermark, log_end_offset)
@@ -437,6 +442,7 @@ class Partition:
         return len(self.isr) < self.effective_min_isr
 
     def _commit(self, end_offset: int) -> bool:
+        """Move the high watermark up to `end_offset`, never down; returns whether it moved."""
         if end_offset <= self.high_watermark:
             return False
         self.high_watermark = end_offset
@@ -467,6 +473,7 @@ class Partition:
         return followers.wanted_isr(self.high_watermark, self.epoch_start_offset, behind, now_ms)
 
     def _on(self, event: ReplicaEvent) -> None:
+        """Follow the transition table. Raises Fatal for an event that is not listed."""
         next_state = TRANSITIONS.get((self.state, event))
         if next_state is None:
             raise Fatal(f"replica {self.state.value}: unlisted event {event.value}")

@@ -92,6 +92,7 @@ class ProducerState:
         return len(self._entries)
 
     def entry(self, producer_id: ProducerId) -> ProducerEntry | None:
+        """What is remembered of a producer; None: nothing, so any sequence number is accepted."""
         return self._entries.get(producer_id)
 
     def is_in_transaction(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
@@ -153,6 +154,8 @@ class ProducerState:
         return None
 
     def _check_transaction(self, header: BatchHeader) -> None:
+        """Raises KafkaError(invalid_txn_state): such a record would be visible before the
+        transaction ends, between records that may be aborted."""
         if header.attributes & TRANSACTIONAL_BIT or self.transactions.are_settled:
             return
         if self.transactions.open_of(header.producer_id) is not None:
@@ -207,6 +210,7 @@ class ProducerState:
         if entry is None or entry.epoch != header.producer_epoch:
             marks: tuple[BatchMark, ...] = (mark,)
         else:
+            # The last four and this one.
             marks = (*entry.marks[1 - REMEMBERED_BATCHES :], mark)
         self._entries[header.producer_id] = ProducerEntry(
             header.producer_epoch, now_ms, marks, coordinator_epoch
@@ -217,6 +221,7 @@ class ProducerState:
     def end(self, header: BatchHeader, marker: Marker, base_offset: int, now_ms: int) -> None:
         """End the producer's transaction: its marker is in the log."""
         entry = self._entries.get(header.producer_id)
+        # Under a new epoch, which a marker may start (KIP-890), the sequence numbers begin again.
         is_known = entry is not None and entry.epoch == header.producer_epoch
         marks = entry.marks if entry is not None and is_known else ()
         self._entries[header.producer_id] = ProducerEntry(
@@ -239,6 +244,7 @@ class ProducerState:
         silent = [
             producer_id
             for producer_id, entry in self._entries.items()
+            # Without this state, a late marker could end the transaction.
             if entry.seen_ms <= oldest_ms and self.transactions.open_of(producer_id) is None
         ]
         for producer_id in silent:
@@ -266,6 +272,7 @@ class ProducerState:
         self.transactions.clear()
 
     def snapshot(self) -> bytes:
+        """The state as bytes, in the oldest version that can hold it."""
         has_markers = any(not entry.marks for entry in self._entries.values())
         is_plain = self.transactions.is_empty and not has_markers
         version = PLAIN_VERSION if is_plain else SNAPSHOT_VERSION

@@ -68,6 +68,7 @@ def read_for_follower(
     has_moved = False
     if is_first:
         now_ms = ctx.clock.monotonic_ms()
+        # KIP-107: DeleteRecords is answered when every live replica has deleted, too.
         has_deleted = _start_of(partition, replica_id) != part.log_start_offset
         has_moved = partition.follower_fetched(
             replica_id,
@@ -118,6 +119,7 @@ def _start_of(partition: Partition, replica_id: int) -> int:
 def _out_of_range(
     hosted: HostedPartition, part: FetchPartition, code: ErrorCode
 ) -> FetchPartitionResponse:
+    """An error with this log's start: without it the follower has no place to restart at."""
     partition = hosted.partition
     return FetchPartitionResponse(
         part.index, code.value, partition.high_watermark, -1, hosted.log.log_start_offset

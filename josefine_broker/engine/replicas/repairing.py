@@ -149,7 +149,7 @@ class Repairs:
     def _end(self, work: _Work) -> None:
         self._close(work)
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
-        self._note_lost(work)
+        self._note_lost(work.hosted)
 
     def _close(self, work: _Work) -> None:
         if work.rebuild is not None:
@@ -157,11 +157,11 @@ class Repairs:
             work.rebuild.close()
             work.rebuild = None
 
-    def _note_lost(self, work: _Work) -> None:
-        work.hosted.lost = tuple(
+    def _note_lost(self, hosted: HostedPartition) -> None:
+        hosted.lost = tuple(
             each.repair.lost
             for each in self._open.values()
-            if each.hosted is work.hosted and each.repair.lost is not None
+            if each.hosted is hosted and each.repair.lost is not None
         )
 
     def _begin(self, work: _Work, now_ms: int) -> None:
@@ -212,7 +212,7 @@ class Repairs:
             return
         if sender != NOBODY and has_moved:
             work.repair.helped(sender)
-            self._note_lost(work)
+            self._note_lost(work.hosted)
         elif sender != NOBODY:
             work.repair.refused(sender)
         if result is True:
@@ -331,13 +331,13 @@ class Repairs:
             self._tell(
                 "records lost: no replica has them", work, Gravity.ERROR, lost=lost, next=advice
             )
-        self._note_lost(work)
+        self._note_lost(work.hosted)
 
     def _go_on(self, work: _Work) -> None:
         """The copy has moved without another replica."""
         work.repair.on(RepairEvent.ANSWERED)
         work.repair.helped(self._ctx.broker_id)
-        self._note_lost(work)
+        self._note_lost(work.hosted)
         self._copy(work)
 
     def _tell(

@@ -41,6 +41,7 @@ class KeySet:
         """The key with that name; without a name, the only key for this algorithm."""
         if name is not None:
             return self._keys.get((algorithm, name))
+        # With several, trying each would let a token choose the key that it passes with.
         found = [key for (each, _), key in self._keys.items() if each == algorithm]
         return found[0] if len(found) == 1 else None
 
@@ -61,6 +62,7 @@ def parse_key_set(text: str) -> KeySet:
     for each in keys:
         named = _parsed(each) if isinstance(each, dict) else None
         if named is not None:
+            # The first of two with one name, so that a key that is appended replaces none.
             found.setdefault(named[0], named[1])
     if not found:
         raise ValueError(f"has no public key for {RS256} or {ES256}")
@@ -89,6 +91,8 @@ def _parsed(said: dict[str, Any]) -> tuple[tuple[str, str], PyJWK] | None:
 
 
 def _is_strong(key: PyJWK) -> bool:
+    """Whether an RSA key is worth a verification: an even modulus or a huge exponent is no key of
+    RSA, and costs time."""
     numbers: RSAPublicNumbers = key.key.public_numbers()
     bits = numbers.n.bit_length()
     return RSA_BITS_MIN <= bits <= RSA_BITS_MAX and numbers.n % 2 == 1 and numbers.e < EXPONENT_MAX

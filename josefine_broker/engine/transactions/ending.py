@@ -91,6 +91,7 @@ def was_before(record: TransactionRecord, producer: Producer) -> bool:
     """Whether this was the current producer until the last change of epoch or id."""
     current = record.producer
     if producer.producer_id in (current.producer_id, record.next_id):
+        # The producer did not get the answer with its next epoch, so it is one short of the record.
         epoch = ProducerEpoch(producer.epoch + 1)
         return producer._replace(epoch=epoch) in (current, record.successor)
     was_its_id = record.previous_id not in (NO_PRODUCER_ID, current.producer_id)
@@ -106,6 +107,7 @@ def ended(
     producer = record.producer
     is_open = record.state is TransactionState.ONGOING
     next_epoch = FIRST_EPOCH
+    # KIP-939: the producer that wrote has its own epochs; the one that ends has another identity.
     if record.is_kept and next_id == NO_PRODUCER_ID:
         next_id, next_epoch = record.next_id, ProducerEpoch(record.next_epoch + 1)
     return record.moved(

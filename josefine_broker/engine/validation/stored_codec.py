@@ -57,6 +57,7 @@ def _recompressed(config: LogConfig, codec: Compression, validated: Validated) -
     """The batch in another codec. Raises KafkaError(message_too_large), CorruptData."""
     level = config.compression_level
     found = in_codec(*validated, codec, level, bytes_max=PRODUCED_BYTES_MAX)
+    # Also what shrank on its way here may be larger in another codec; consumers rely on the limit.
     if len(found) > config.message_bytes_max:
         raise KafkaError(
             ErrorCode.message_too_large,

@@ -1,50 +1,45 @@
-"""The execution of a coordinator's effects."""
+"""The execution of effects in order."""
 
 from __future__ import annotations
 
 import pytest
 
-from josefine_broker.engine.coordinators.effects import execute_effects
+from josefine_broker.base.effect_loop import EffectLoop
 
 
 class Numbers:
-    """A coordinator whose effects are numbers, and which is its own host."""
+    """A deciding part whose effects are numbers."""
 
     def __init__(self, *effects: int) -> None:
-        self.is_working = False
         self.effects = list(effects)
 
-    @property
-    def coordinator(self) -> Numbers:
-        return self
-
-    def take_effects(self) -> list[int]:
+    def take(self) -> list[int]:
         effects, self.effects = self.effects, []
         return effects
 
 
 def test_effects_of_a_nested_call_follow_those_before_them() -> None:
-    numbers, done = Numbers(1, 2), []
+    loop, numbers, done = EffectLoop(), Numbers(1, 2), []
 
     def execute(effect: int) -> None:
         done.append(effect)
         if effect == 1:
             numbers.effects.append(3)
-            assert execute_effects(numbers, execute) is False
+            assert loop.run(numbers.take, execute) is False
 
-    assert execute_effects(numbers, execute) is True
+    assert loop.run(numbers.take, execute) is True
     assert done == [1, 2, 3]
 
 
 def test_effects_are_executed_again_after_one_that_failed() -> None:
-    numbers, done = Numbers(1), []
+    loop, numbers, done = EffectLoop(), Numbers(1), []
 
     def fail(effect: int) -> None:
         raise OSError(effect)
 
     with pytest.raises(OSError, match="1"):
-        execute_effects(numbers, fail)
+        loop.run(numbers.take, fail)
     numbers.effects.append(2)
 
-    assert execute_effects(numbers, done.append) is True
+    assert loop.run(numbers.take, done.append) is True
     assert done == [2]
