@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs | wheels | release
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -49,8 +49,19 @@ usage: ./build.sh VERB [ARGUMENTS]
                         the table of the code's shape alone: cycles, lengths, comments, ...;
                         --list: every place that counts; --tighten: record what got better
   bench [NAME ...]      one JSON line per measure: broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold, spark_cpu, spark_sink, text, tls, transactions (default: all)
-  native [--check]      compile the check of produced records for every platform again, after a
-                        change of record_structure.c; --check: only compare with what is there
+  bench broker --against REV [--rounds N] [--threshold R] [--scale S]
+                        this checkout's broker and that of commit REV in alternating rounds: ratios
+                        with their spread; fails when a measure is worse than R (0.9)
+  bench broker --stages microseconds per stage of a one-record produce request
+  bench all [--quick] [--only AREA [--case NAME]] [--rounds N] [--log-gb N] [--page-only]
+                        every area in alternating rounds with its peer (Apache Kafka, Spark's own
+                        connector, PySpark by hand): BENCHMARKS.md with tables and plots; a run that
+                        broke is continued by the same command; --quick takes a share of it
+  native [--check]      compile the C of produced records for every platform again, after a change in
+                        josefine_broker/records/native; --check: only compare with what is there
+  wheels [FOLDER]       wheels and source distributions of this tree in FOLDER (dist/)
+  release VERSION [--tag]
+                        the version, the changelog's section, then the wheels, checked; --tag tags the commit
   docs [pages|site]     write what is generated again (COMPATIBILITY.md, docs/reference/, conf/, the
                         shapes of Kafka's messages), then build the site in site/; pages: the
                         first alone; site: the second alone, with every link checked
@@ -139,6 +150,14 @@ setup() {  # setup EXTRA
   ensure_jars
   ensure_classes
   ensure_kernels
+}
+
+# bench all measures without Java what can be, and its page states why the rest is missing.
+setup_bench_all() {
+  setup_light
+  ensure_packages bench
+  (ensure_java && ensure_jars && ensure_classes && ensure_kernels) ||
+    say "bench all: areas that need Java have no figures, or none of the peer"
 }
 
 setup_light() {  # no Java, no jars: lint, unit
@@ -295,9 +314,13 @@ case $verb in
   lint) run_lint "$@" ;;
   test) run_test "$@" ;;
   demo) setup demo; exec "$PY" -m josefine_cli.main demo "$@" ;;
-  bench) case "$*" in durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
+  bench) case "$*" in all*) setup_bench_all ;;
+                      broker|"broker --"*|durability|groups|journal|raft|text|tls|transactions) setup_light ;; *) setup dev ;; esac  # these need no Java
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
+  wheels) ensure_python; "$PY" -m pip install -q --disable-pip-version-check "setuptools>=77"
+          exec "$PY" -m distributions.build "${1:-dist}" ;;
+  release) setup_light; exec "$PY" -m distributions.release "$@" ;;
   docs) run_docs "$@" ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;

@@ -1,148 +1,19 @@
-"""Build step that installs `pipelines/` and `raft/` as `josefine_pipelines` and `josefine_raft`.
+"""Refusal of every build of the whole repository but an editable install.
 
-The two folders have names that a user's repository may have too, and whichever comes first on
-`sys.path` hides the other. The wheel therefore carries them under names of our own: the packages
-are mapped here, and each import of them is rewritten in the copy that goes into the wheel. Only the
-name is replaced, so line numbers stay and a traceback points into the installed file.
-
-The source distribution and an editable install keep the folders' names. Everything else about the
-build is in pyproject.toml.
+The repository is published as several distributions (`distributions/table.py`), so a wheel of all
+of it would own files that are theirs. Everything else about the editable install is in
+pyproject.toml.
 """
 
-from __future__ import annotations
+import sys
 
-import ast
-import re
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from setuptools import setup
 
-from setuptools import Distribution, setup
-from setuptools.command.build_py import build_py
+REFUSED = {"bdist_wheel", "sdist", "install"}
 
-INSTALLED = {"pipelines": "josefine_pipelines", "raft": "josefine_raft"}
-"""Folder → the package's name in the wheel."""
-
-OUR_PACKAGES = "OUR_PACKAGES"
-"""The variable whose strings name packages, and are rewritten: the one place that needs them."""
-
-_DOTTED = re.compile(rf"({'|'.join(INSTALLED)})(\.[a-z_]\w*)+")
-
-
-class UnclearName(Exception):
-    """A line that names one of the packages in a way that cannot be rewritten."""
-
-
-class Edit(NamedTuple):
-    """One name of a source file that gets the installed name in its place."""
-
-    line: int
-    column: int
-    """In bytes of UTF-8, as `ast` counts."""
-    name: str
-
-
-def installed_name(module: str) -> str:
-    """The dotted name of a module in the wheel."""
-    first, dot, rest = module.partition(".")
-    return INSTALLED.get(first, first) + dot + rest
-
-
-def rewritten(text: str, path: str) -> str:
-    """The source text with every import of the packages under its installed name.
-
-    Raises UnclearName for an import that cannot be rewritten alone, and for a string that is the
-    name of one of their modules.
-    """
-    if not any(name in text for name in INSTALLED):
-        return text
-    lines = text.encode().splitlines(keepends=True)
-    for edit in sorted(edits(ast.parse(text), path), reverse=True):
-        line, name = lines[edit.line - 1], edit.name.encode()
-        at = line.index(name, edit.column)  # the first one: `from` and `import` come before it
-        new = INSTALLED[edit.name].encode()
-        lines[edit.line - 1] = line[:at] + new + line[at + len(name) :]
-    return b"".join(lines).decode()
-
-
-def edits(tree: ast.Module, path: str) -> Iterator[Edit]:
-    """Every place of a module that names one of the packages."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            first = (node.module or "").partition(".")[0]
-            if node.level == 0 and first in INSTALLED:
-                yield Edit(node.lineno, node.col_offset, first)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                first = alias.name.partition(".")[0]
-                if first not in INSTALLED:
-                    continue
-                if alias.asname is None:
-                    raise UnclearName(
-                        f"{path}:{node.lineno}: `import {alias.name}` binds the name `{first}`, "
-                        "which the wheel does not have: write `from … import …`"
-                    )
-                yield Edit(alias.lineno, alias.col_offset, first)
-        elif isinstance(node, ast.Assign) and _assigns(node, OUR_PACKAGES):
-            for each in ast.walk(node.value):
-                if isinstance(each, ast.Constant) and each.value in INSTALLED:
-                    yield Edit(each.lineno, each.col_offset, each.value)
-        elif isinstance(node, ast.Constant) and id(node) not in docstrings:
-            _refuse_module_name(node, path)
-
-
-def _assigns(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
-
-
-def _refuse_module_name(node: ast.Constant, path: str) -> None:
-    """`-m pipelines.x`, `import_module("pipelines.x")`: they would name nothing in the wheel."""
-    if not isinstance(node.value, str) or not _DOTTED.fullmatch(node.value):
-        return
-    file = Path(__file__).parent.joinpath(*node.value.split("."))
-    if file.is_dir() or file.with_suffix(".py").exists():
-        raise UnclearName(
-            f"{path}:{node.lineno}: the string '{node.value}' names a module by the folder's name, "
-            "which the wheel does not have: import the module and use its `__name__`"
-        )
-
-
-class WheelDistribution(Distribution):
-    """What pyproject.toml says, with the packages under their installed names."""
-
-    def parse_config_files(self, *args: object, **kwargs: object) -> None:
-        """Map the folders, unless the install is editable and uses the sources as they are."""
-        super().parse_config_files(*args, **kwargs)
-        if "editable_wheel" in (self.script_args or ()):
-            return
-        self.packages = [installed_name(each) for each in self.packages or ()]
-        self.package_dir = {new: old for old, new in INSTALLED.items()}
-        self.package_data = {
-            installed_name(package): files for package, files in self.package_data.items()
-        }
-
-
-class BuildUnderInstalledNames(build_py):
-    """Copies the modules into the wheel and rewrites their imports."""
-
-    def run(self) -> None:
-        """Build; what an earlier version left under a folder's name does not get into the wheel."""
-        if not self.editable_mode:
-            for name in INSTALLED:
-                shutil.rmtree(Path(self.build_lib) / name, ignore_errors=True)
-        super().run()
-
-    def build_module(self, module: str, module_file: str, package: str) -> tuple[str, bool]:
-        """Copy one file; also one that the build folder has already is rewritten."""
-        outfile, copied = super().build_module(module, module_file, package)
-        text = Path(outfile).read_text(encoding="utf-8")
-        new = rewritten(text, module_file)
-        if new != text:
-            Path(outfile).write_text(new, encoding="utf-8")
-        return outfile, copied
-
-
-if __name__ == "__main__":
-    setup(distclass=WheelDistribution, cmdclass={"build_py": BuildUnderInstalledNames})
+if REFUSED & set(sys.argv):
+    sys.exit(
+        "error: this folder installs in editable mode only: pip install -e . (or ./build.sh setup);"
+        " ./build.sh release makes the wheels of its distributions in dist/"
+    )
+setup()

@@ -23,10 +23,9 @@ from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.compose.log_storage import LogStorage
-from josefine_broker.compose.routes import routes
+from josefine_broker.compose.routes import fetch_shortcut, produce_turn, routes
 from josefine_broker.compose.security import Securing
 from josefine_broker.compose.settings import (
-    cleaner_settings,
     configured_book,
     connection_limits,
     engine_config,
@@ -38,6 +37,7 @@ from josefine_broker.compose.settings import (
     text_settings,
 )
 from josefine_broker.compose.tracing import Tracing
+from josefine_broker.compose.upkeep import Upkeep
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.config.sections import TEXT_LISTENER
 from josefine_broker.engine.context import Context
@@ -66,12 +66,11 @@ from josefine_broker.host.disk.data_dir import (
     write_addresses,
 )
 from josefine_broker.host.engine_host import EngineHost, Hooks
-from josefine_broker.host.escaped_errors import stop_on_broken_invariants
-from josefine_broker.host.log.cleaner import Cleaner
+from josefine_broker.host.escaped_errors import FirstFailure, stop_on_broken_invariants
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.admin_http import AdminServer
-from josefine_broker.host.net.connection import Host
+from josefine_broker.host.net.connection_host import Host
 from josefine_broker.host.net.server import Bound, Server, bind
 from josefine_broker.host.net.text_connection import TextHost
 from josefine_broker.host.net.throttling import Throttle
@@ -90,19 +89,18 @@ from josefine_broker.observe.local import local_view
 from josefine_broker.observe.metrics import (
     register_cleaner_metrics,
     register_cluster_metrics,
+    register_healing_metrics,
     register_metrics,
     register_server_metrics,
 )
 from josefine_broker.observe.process_metrics import register_process_metrics
-from josefine_broker.observe.storage import FailedLogs, look_at_storage, room_bytes
+from josefine_broker.observe.storage import FailedLogs, look_at_storage
 from josefine_broker.text.front import new_front
 from josefine_broker.text.session import Session
 
 log = logging.getLogger(__name__)
 
 FLUSH_CHECK_MS = 100
-CLEANER_CHECK_MS = 1_000
-"""Interval of checks whether a pass is over, or a log must be cleaned."""
 STORAGE_CHECK_MS = 200
 """A fast disk fills the reserve in about this time."""
 RETRY_UNOPENED_MS = 1_000
@@ -123,8 +121,7 @@ class Node:
         stop: `fatal` then has the reason. Raises the errors of Securing and Tracing."""
         self.config = config
         self.descriptors = descriptors
-        self.fatal: BaseException | None = None
-        self._on_fatal = on_fatal
+        self._failure = FirstFailure(on_fatal)
         self._clock = RealClock()
         self._metrics = Metrics()
         self._undo = AsyncExitStack()
@@ -133,16 +130,15 @@ class Node:
         """Set while clients are served."""
         self._engine: EngineHost | None = None
         self._identity: Identity | None = None
-        self._stops_cleanly = False
         self._securing = Securing(config, os.environ)
         self._tracing = Tracing(config, self._clock)
-        self._epoch = -1
-        """The broker epoch that a clean stop stores."""
+        self._clean_epoch: int | None = None
+        """The broker epoch that a clean stop stores; None: it does not stop cleanly."""
 
     async def start(self, say: Say) -> None:
         """Recover and serve, with a line for the user at each step. Raises BindError,
         DataDirError, CorruptData, OSError, Fatal: then call `abandon`."""
-        stop_on_broken_invariants(asyncio.get_running_loop(), self._failed)
+        stop_on_broken_invariants(asyncio.get_running_loop(), self._failure.note)
         directory = self.config.broker.data_dir
         self._undo.callback(DataDirLock(directory).release)
         remove_addresses(directory)
@@ -167,16 +163,20 @@ class Node:
         ctx = engine.broker.ctx
         ctx.ports.tell = log_lines.tell
         self._start_worker(ctx)
-        cleaner = self._start_cleaner(ctx, manager, hosting)
-        ticker = self._start_ticker(ctx, hosting, cleaner)
+        upkeep = self._start_upkeep(ctx, manager, hosting)
+        ticker = self._start_ticker(ctx, hosting, upkeep)
         replicator = self._start_replicator(ctx)
         self._follow_syncs(storage, ctx, replicator, ticker)
         await engine.start(
-            Hooks(on_image=replicator.image_changed, on_parked=ticker.arm, on_failed=self._failed),
+            Hooks(
+                on_image=replicator.image_changed,
+                on_parked=ticker.arm,
+                on_failed=self._failure.note,
+            ),
             raft_bound,
         )
         server = self._server_of(ctx, ticker)
-        await self._start_admin(engine, manager, cleaner, server, ticker, replicator, admin_bound)
+        await self._start_admin(engine, manager, upkeep, server, ticker, replicator, admin_bound)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         admin_url = self._admin_url(admin_bound)
         register = registration(self.config, clients, this_host, admin_url, incarnation)
@@ -219,8 +219,7 @@ class Node:
         unanswered = await self._server.stop(self.config.network.shutdown_timeout_ms / 1_000)
         if unanswered:
             log.warning("requests left unanswered", extra={"connections": unanswered})
-        self._stops_cleanly = True
-        self._epoch = self._engine.broker.ctx.broker_epoch
+        self._clean_epoch = self._engine.broker.ctx.broker_epoch
         await self._undo.aclose()
 
     async def abandon(self) -> None:
@@ -242,8 +241,8 @@ class Node:
 
     async def _close_logs(self, storage: LogStorage) -> None:
         await storage.stop()
-        if self._stops_cleanly:
-            storage.hosting.close(self._epoch)
+        if self._clean_epoch is not None:
+            storage.hosting.close(self._clean_epoch)
 
     async def _open_engine(self, hosting: Hosting, bound: Bound, say: Say) -> EngineHost:
         config = self.config
@@ -273,29 +272,21 @@ class Node:
         self._identity = belong(self.config.broker.data_dir, self._identity, cluster_id)
 
     def _start_worker(self, ctx: Context) -> None:
-        worker, validation = Worker(self._failed), Worker(self._failed, "validation")
+        worker, validation = Worker(self._failure.note), Worker(self._failure.note, "validation")
         self._undo.push_async_callback(worker.stop)
         self._undo.push_async_callback(validation.stop)
-        self._undo.push_async_callback(self._securing.begin(self._failed, self._clock))
-        self._undo.push_async_callback(self._tracing.begin(self._failed))
+        self._undo.push_async_callback(self._securing.begin(self._failure.note, self._clock))
+        self._undo.push_async_callback(self._tracing.begin(self._failure.note))
         ctx.ports.work, ctx.ports.validation = worker.submit, validation.submit
 
-    def _start_cleaner(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Cleaner:
-        worker = Worker(self._failed, "cleaner")
-        self._undo.push_async_callback(worker.stop)
-        return Cleaner(
-            manager.files,
-            hosting.compacted,
-            worker,
-            self._clock,
-            cleaner_settings(self.config.log),
-            may_clean=lambda: ctx.image.cleans_logs and not ctx.storage.is_full,
-            room_bytes=partial(room_bytes, self.config.broker),
-        )
+    def _start_upkeep(self, ctx: Context, manager: LogManager, hosting: Hosting) -> Upkeep:
+        upkeep = Upkeep(ctx, manager, hosting, self.config, self._clock, self._failure.note)
+        self._undo.push_async_callback(upkeep.stop)
+        return upkeep
 
-    def _start_ticker(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> Ticker:
-        duties = self._duties(ctx, hosting, cleaner)
-        ticker = Ticker(self._clock, ctx.parked, duties, self._failed)
+    def _start_ticker(self, ctx: Context, hosting: Hosting, upkeep: Upkeep) -> Ticker:
+        duties = self._duties(ctx, hosting, upkeep)
+        ticker = Ticker(self._clock, ctx.parked, duties, self._failure.note)
         self._undo.callback(ticker.stop)
         ticker.start()
         return ticker
@@ -308,7 +299,7 @@ class Node:
             random.Random(),
             ctx.settings.replica_fetch,
             self.config.inter_broker_listener,
-            self._failed,
+            self._failure.note,
             self._securing.to_peers,
         )
         self._undo.push_async_callback(replicator.stop)
@@ -327,7 +318,7 @@ class Node:
             replicator.image_changed()  # a follower has something to acknowledge
             ticker.arm()
 
-        storage.when_synced(synced, self._failed)
+        storage.when_synced(synced, self._failure.note)
 
     def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
         network = self.config.network
@@ -336,6 +327,7 @@ class Node:
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
             Throttle(lambda: ctx.image.quotas, self._clock.monotonic_ms, self._metrics.throttles),
+            **fetch_shortcut(ctx, self._metrics, self._tracing),
         )
         host = Host(
             dispatcher=dispatcher,
@@ -343,8 +335,9 @@ class Node:
             stats=self._metrics.connections,
             on_parked=ticker.arm,
             forget=ctx.parked.cancel,
-            on_fatal=self._failed,
+            on_fatal=self._failure.note,
             monotonic_ms=self._clock.monotonic_ms,
+            turn=produce_turn(ctx, self._metrics, self._tracing, self._failure.note),
         )
         return Server(
             host,
@@ -379,16 +372,16 @@ class Node:
             write_buffer_bytes=self.config.network.write_buffer_bytes,
             on_parked=ticker.arm,
             forget=ctx.parked.cancel,
-            on_fatal=self._failed,
+            on_fatal=self._failure.note,
         )
         await server.start_text(bound, host, self._securing.text)
 
-    def _duties(self, ctx: Context, hosting: Hosting, cleaner: Cleaner) -> tuple[Duty, ...]:
+    def _duties(self, ctx: Context, hosting: Hosting, upkeep: Upkeep) -> tuple[Duty, ...]:
         broker, failed = self.config.broker, FailedLogs()
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
-            Duty("cleaner", CLEANER_CHECK_MS, cleaner.step),
+            *upkeep.duties(),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
             Duty("unopened", RETRY_UNOPENED_MS, lambda: retry_unopened(ctx)),
@@ -418,7 +411,7 @@ class Node:
         self,
         engine: EngineHost,
         manager: LogManager,
-        cleaner: Cleaner,
+        upkeep: Upkeep,
         server: Server,
         ticker: Ticker,
         replicator: Replicator,
@@ -427,7 +420,8 @@ class Node:
         broker, ctx = engine.broker, engine.broker.ctx
         register_metrics(self._metrics, ctx, manager)
         register_server_metrics(self._metrics, server, ticker)
-        register_cleaner_metrics(self._metrics, cleaner)
+        register_cleaner_metrics(self._metrics, upkeep.cleaner)
+        register_healing_metrics(self._metrics, upkeep.damaged, upkeep.repairs, upkeep.scrub)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
         register_process_metrics(self._metrics, self.config.broker)
@@ -438,15 +432,19 @@ class Node:
         # Pages get functions, not values: each request reads the state of its own moment.
         admin = AdminServer(
             self._metrics,
-            health_checks(broker, server, self.config.broker, manager, cleaner),
+            health_checks(
+                broker, server, self.config.broker, manager, upkeep.cleaner, upkeep.repairs
+            ),
             lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
             {
                 "/cluster": lambda _query: cluster_view(broker),
                 "/cluster/chain": lambda query: chain_view(broker, query),
                 "/cluster/local": lambda query: local_view(ctx, query),
+                **upkeep.pages(),
             },
             self._securing.door(ctx, self._metrics.connections),
             {"/debug": lambda query: debug_view(ctx, server, query)},
+            upkeep.actions(),
         )
         self._undo.push_async_callback(admin.stop)
         await admin.start(
@@ -474,13 +472,10 @@ class Node:
         scheme = "https" if self.config.admin.tls else "http"
         return None if bound is None else f"{scheme}://{HostPort(bound.host, bound.port)}"
 
-    def _failed(self, error: BaseException) -> None:
-        """A broken invariant: stop serving from state that can no longer be trusted."""
-        if self.fatal is None:
-            self.fatal = error
-            if not isinstance(error, Exception):
-                log.error("broken invariant", exc_info=error)
-            self._on_fatal()
+    @property
+    def fatal(self) -> BaseException | None:
+        """Why the broker must stop, once `on_fatal` was called."""
+        return self._failure.error
 
 
 def _say_recovered(manager: LogManager, say: Say) -> None:

@@ -65,7 +65,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("josefine_cli.dev.bench", "Measure the throughput of writes and reads."),
     "perf": ("josefine_cli.dev.perf", "Show where a running broker's time goes."),
     "text": ("josefine_cli.kafka.text", "Send lines of the text protocol to a broker."),
-    "log": ("josefine_cli.broker.log", "Verify a stopped broker's files against their checksums."),
+    "log": (
+        "josefine_cli.broker.log",
+        "Verify a broker's logs against their checksums, and repair them.",
+    ),
     "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check the result."),
     "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),
 }

@@ -56,6 +56,25 @@ class Round:
         )
 
 
+class CommitTimer:
+    """The interval of commits without rows. Mutable: the time of the last commit."""
+
+    __slots__ = ("_empty_commit_ms", "_last_ms")
+
+    def __init__(self, empty_commit_ms: int) -> None:
+        self._empty_commit_ms = empty_commit_ms
+        self._last_ms: int | None = None
+
+    def is_due(self, now_ms: int, *, is_last: bool) -> bool:
+        """Whether marks alone are worth a commit; the interval starts when it is first asked."""
+        if self._last_ms is None:
+            self._last_ms = now_ms
+        return is_last or now_ms - self._last_ms >= self._empty_commit_ms
+
+    def committed(self, now_ms: int) -> None:
+        self._last_ms = now_ms
+
+
 class Replicator:
     """Replicates some partitions of a topic. For one task at a time. Mutable."""
 
@@ -80,13 +99,12 @@ class Replicator:
         self._store = store
         self._passes_lost = passes_lost
         self._batch_bytes_max = batch_bytes_max
-        self._empty_commit_ms = empty_commit_ms
+        self._timer = CommitTimer(empty_commit_ms)
         self._at = at
         self._looked: dict[int, int] = {}
         self._ends: dict[int, int | None] = {}
         self._settling = Settling()
         self._bury = bury
-        self._committed_ms: int | None = None
 
     async def round(self, now_ms: int, *, is_last: bool = False) -> Round:
         """Replicate new records, up to the size of one commit; the last round stores marks too.
@@ -127,7 +145,7 @@ class Replicator:
             self._forget(self.partitions)
             raise
         self._settling.forget([each.partition for each in found.lost])
-        self._committed_ms = now_ms
+        self._timer.committed(now_ms)
         self._ends |= {batch.partition: batch.end for batch in batches}
         return replace(
             found,
@@ -150,12 +168,8 @@ class Replicator:
         return behind
 
     def _is_due(self, batches: Sequence[Batch], now_ms: int, is_last: bool) -> bool:
-        if self._committed_ms is None:
-            self._committed_ms = now_ms
-        if any(batch.records for batch in batches):
-            return True
-        is_time = is_last or now_ms - self._committed_ms >= self._empty_commit_ms
-        return bool(batches) and is_time
+        is_time = self._timer.is_due(now_ms, is_last=is_last)
+        return any(batch.records for batch in batches) or (bool(batches) and is_time)
 
     # -- reading
 

@@ -1,5 +1,5 @@
-"""Compiles `josefine_broker/records/native/record_structure.c` for every platform that it comes
-with: `./build.sh native`. Zig's C compiler, of one fixed version, knows them all and gives the same
+"""Compiles the C in `josefine_broker/records/native/` for every platform that it comes with:
+`./build.sh native`. Zig's C compiler, of one fixed version, knows them all and gives the same
 bytes on every machine; `--check` compares them with what is there.
 """
 
@@ -15,9 +15,11 @@ from hashlib import sha256
 from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parents[1] / "josefine_broker/records/native"
-SOURCE = NATIVE / "record_structure.c"
+MODULES = ("record_structure", "plain_produce", "plain_fetch")
+HEADERS = ("record_walk.h", "produce_frame.h", "wire_bytes.h")
+SOURCES = (*(f"{module}.c" for module in MODULES), *HEADERS)
 STAMP = NATIVE / "built.txt"
-"""What was built of what: the digests of the source and of each binary."""
+"""What was built of what: the digests of the sources and of each binary."""
 ZIG = "ziglang==0.15.2"
 TARGETS = {
     "linux_x86_64": "x86_64-linux-gnu.2.17",
@@ -30,18 +32,20 @@ COMPILE = (
 )  # fmt: skip
 
 
-def binary(folder: str, root: Path = NATIVE) -> Path:
-    """Where a platform's binary is."""
-    return root / folder / "record_structure.abi3.so"
+def binary(folder: str, module: str = MODULES[0], root: Path = NATIVE) -> Path:
+    """Where a platform's binary of a module is."""
+    return root / folder / f"{module}.abi3.so"
 
 
 def digests(root: Path = NATIVE) -> str:
     """The text of the stamp for what is in `root`."""
-    files = [SOURCE, *(binary(folder, root) for folder in TARGETS)]
-    names = [SOURCE.name, *(f"{folder}/{binary(folder).name}" for folder in TARGETS)]
+    files = {name: NATIVE / name for name in SOURCES}
+    for folder in TARGETS:
+        for module in MODULES:
+            path = binary(folder, module, root)
+            files[f"{folder}/{path.name}"] = path
     return "".join(
-        f"{sha256(file.read_bytes()).hexdigest()}  {name}\n"
-        for file, name in zip(files, names, strict=True)
+        f"{sha256(file.read_bytes()).hexdigest()}  {name}\n" for name, file in files.items()
     )
 
 
@@ -51,16 +55,16 @@ def build(root: Path, zig: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for folder, target in TARGETS.items():
             compiler = [str(zig), "-m", "ziglang", "cc", "-target", target]
-            part, to = Path(scratch) / f"{folder}.o", binary(folder, root)
-            to.parent.mkdir(parents=True, exist_ok=True)
-            # From the source's folder: its path would else be in the binary.
-            subprocess.run(
-                [*compiler, *COMPILE, f"-I{include}", "-o", str(part), SOURCE.name],
-                cwd=NATIVE, check=True,
-            )  # fmt: skip
-            subprocess.run(
-                [*compiler, "-shared", "-s", "-nostdlib", "-o", str(to), str(part)], check=True
-            )
+            for module in MODULES:
+                part, to = Path(scratch) / f"{folder}-{module}.o", binary(folder, module, root)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                # From the source's folder: its path would else be in the binary.
+                subprocess.run(
+                    [*compiler, *COMPILE, f"-I{include}", "-o", str(part), f"{module}.c"],
+                    cwd=NATIVE, check=True,
+                )  # fmt: skip
+                link = ["-shared", "-s", "-nostdlib", "-o", str(to), str(part)]
+                subprocess.run([*compiler, *link], check=True)
 
 
 def main() -> int:

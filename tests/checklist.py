@@ -25,7 +25,6 @@ LATER: dict[range, str] = {
         69, 70
     ): "the cache is filled by who asks: nothing to release; a topic keeps its partitions",
     range(72, 73): "of the names those of docs/reference/journal.md: others count nothing here",
-    range(95, 96): "BENCHMARKS.md publishes some of what ./build.sh bench prints",
     range(96, 97): "ten minutes per parser are run by hand; the HTTP parser is aiohttp's",
 }
 """Why a row is open: all of it where no test claims it, else the part that its tests do not prove.

@@ -11,6 +11,7 @@ from pathlib import Path
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
+from distributions import licences
 from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
@@ -415,6 +416,7 @@ PAGES = {
     "docs/reference/connector.md": connector,
     "docs/reference/errors.md": errors.page,
     "docs/reference/keywords.md": keywords.page,
+    "docs/reference/licences.md": licences.page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/settings.md": settings.page,
     "docs/reference/state-machines.md": state_machines.page,

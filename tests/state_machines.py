@@ -24,6 +24,8 @@ from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.engine.partition.repair import repair
+from josefine_broker.engine.partition.repair.damage import Damage
 from josefine_broker.engine.security import sasl
 from josefine_broker.engine.transactions import states as transaction_states
 from josefine_broker.text import session
@@ -104,6 +106,13 @@ def _copy_step(state: Any, event: Any) -> Any:
     copy = replica_fetch.Copy(("", 0), 0, 0, 0, 0, state=state)  # type: ignore[arg-type]
     copy.on(event)
     return copy.state
+
+
+def _repair_step(state: Any, event: Any) -> Any:
+    found = repair.Repair(Damage(0, 1, 0, "a test"))
+    found.state = state
+    found.on(event)
+    return found.state
 
 
 def _replica_step(state: Any, event: Any) -> Any:
@@ -198,6 +207,13 @@ MACHINES = (
         events=replica_fetch.CopyEvent,
         transitions=replica_fetch.TRANSITIONS,
         step=_copy_step,
+    ),
+    StateMachine(
+        title="The repair of a damaged segment",
+        states=repair.RepairState,
+        events=repair.RepairEvent,
+        transitions=repair.TRANSITIONS,
+        step=_repair_step,
     ),
     StateMachine(
         title="A consumer group",

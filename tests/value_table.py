@@ -8,18 +8,18 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
+from josefine_arrow.formats.avro.decoder import Decoder as AvroDecoder
+from josefine_arrow.formats.avro.decoder import arrow_of as arrow_of_avro
 from josefine_arrow.formats.avro.schema import parse_record, sql_of
 from josefine_arrow.formats.avro.writer import encoded as avro_encoded
 from josefine_arrow.formats.csv.line_reader import LineReader
 from josefine_arrow.formats.json.decoder import storage_type
 from josefine_arrow.formats.json.options import JsonOptions
 from josefine_arrow.formats.json.value_reader import MISFIT, ObjectReader
+from josefine_arrow.formats.protobuf.decoder import Decoder as ProtobufDecoder
+from josefine_arrow.formats.protobuf.decoder import arrow_of as arrow_of_protobuf
+from josefine_arrow.formats.protobuf.decoder import encoded as protobuf_encoded
 from josefine_arrow.schema.names import sql_name
-from pipelines.formats.avro import Decoder as AvroDecoder
-from pipelines.formats.avro import arrow_of as arrow_of_avro
-from pipelines.formats.protobuf import Decoder as ProtobufDecoder
-from pipelines.formats.protobuf import arrow_of as arrow_of_protobuf
-from pipelines.formats.protobuf import encoded as protobuf_encoded
 
 _OPTIONS = JsonOptions(time_zone="Europe/Berlin")
 _DAYS, _UTC, _LOCAL = pa.date32(), pa.timestamp("us", tz="UTC"), pa.timestamp("us")

@@ -2,6 +2,7 @@
 each."""
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import by_topic
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.transactions_host import transaction_partition
 from josefine_broker.wire.entities import describe_transactions as e
@@ -32,9 +33,6 @@ def _describe(ctx: Context, transactional_id: str) -> e.TransactionState:
     if view is None:
         return _failed(transactional_id, ErrorCode.transactional_id_not_found)
     record = view.record
-    topics: dict[str, list[int]] = {}
-    for tp in sorted(view.unended):
-        topics.setdefault(tp.topic, []).append(tp.partition)
     return e.TransactionState(
         transactional_id=transactional_id,
         transaction_state=record.state.value,
@@ -43,7 +41,8 @@ def _describe(ctx: Context, transactional_id: str) -> e.TransactionState:
         producer_id=record.producer.producer_id,
         producer_epoch=record.producer.epoch,
         topics=tuple(
-            e.TopicData(topic=name, partitions=tuple(indexes)) for name, indexes in topics.items()
+            e.TopicData(topic=name, partitions=tuple(indexes))
+            for name, indexes in by_topic(sorted(view.unended)).items()
         ),
     )
 

@@ -31,7 +31,11 @@ from josefine_broker.engine.partition.fetch_session import (
 from josefine_broker.engine.partition.fetch_wait import MissingBytes, Readable
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
-from josefine_broker.engine.replicas.fetch_follower import check_follower, read_for_follower
+from josefine_broker.engine.replicas.fetch_follower import (
+    check_follower,
+    read_for_follower,
+    read_or_wait,
+)
 from josefine_broker.engine.replicas.leading import submit_isr_changes
 from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
 from josefine_broker.wire.fetch import (
@@ -302,7 +306,7 @@ def _read(
     size = 0
     bytes_max = part.max_bytes if part.max_bytes < room else room
     if offset < end and (at_least_one or bytes_max > 0):
-        records = log.read(offset, bytes_max, end_offset=end, at_least_one=at_least_one)
+        records = read_or_wait(hosted, offset, bytes_max, end, at_least_one=at_least_one)
         for buffer in records:
             size += len(buffer)
     answer = FetchPartitionResponse(

@@ -7,6 +7,7 @@ step (offsets) or have a type in Raft already (broker ids) are plain integers.
 `end_offset` is exclusive and `last_offset` inclusive everywhere in this project.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 from uuid import UUID
 
@@ -25,3 +26,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, in the order given: the nesting of most requests."""
+    nested: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        nested.setdefault(topic, []).append(partition)
+    return nested

@@ -67,6 +67,7 @@ class Connection:
 
     __slots__ = (
         "_client_id",
+        "_heard",
         "_hello_version",
         "_in_flight",
         "_login",
@@ -82,6 +83,7 @@ class Connection:
         self.versions: dict[int, int] = {}
         """API key → the version this connection uses; empty until READY."""
         self._client_id = client_id
+        self._heard = False
         self._hello_version = apis.APIS[apis.API_VERSIONS].max_version
         self._in_flight: deque[tuple[int, int, int]] = deque()
         self._next_id = 0
@@ -145,7 +147,13 @@ class Connection:
         Raises CorruptData; then the connection is unusable.
         """
         assert self.state is ConnectionState.READY, self.state
+        self._heard = True
         return self._decode(frame)
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether it may send requests without a login, and had no answer to one yet."""
+        return self.state is ConnectionState.READY and not self._heard and self._login is None
 
     @property
     def in_flight(self) -> int:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TypeVar
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 
 T = TypeVar("T")
 
@@ -50,9 +50,7 @@ def decode_subscription(data: bytes) -> tuple[str, ...]:
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """ConsumerProtocolAssignment v0."""
-    nested: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        nested.setdefault(topic, []).append(partition)
+    nested = by_topic(sorted(partitions))
     parts = [_SHORT.pack(VERSION), _INT.pack(len(nested))]
     for topic, numbers in nested.items():
         parts += [_text(topic), _INT.pack(len(numbers)), *map(_INT.pack, numbers)]

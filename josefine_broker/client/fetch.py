@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.cluster import ClusterMetadata, topic_name
 from josefine_broker.client.effects import Call, Exchange, Operation, Unanswered
 from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.nearest import follow, send_near
-from josefine_broker.client.operations import by_topic, partition_error, refresh, route
+from josefine_broker.client.operations import partition_error, refresh, route
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Session
 from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches, verify

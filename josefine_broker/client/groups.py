@@ -10,16 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.cluster import topic_name
 from josefine_broker.client.effects import ANY_BROKER, Call, Exchange, Operation, Unanswered
-from josefine_broker.client.operations import (
-    ask_until,
-    by_topic,
-    partition_error,
-    refresh,
-    unroutable,
-)
+from josefine_broker.client.operations import ask_until, partition_error, refresh, unroutable
 from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Attempts, Session
 from josefine_broker.wire import apis
@@ -51,6 +45,12 @@ class ProducerIdentity:
     producer_epoch: int
 
 
+NOT_ALLOWED_TO_WRITE = (
+    "this user may write to no topic: it needs an ACL that allows WRITE on the topic, "
+    "or IDEMPOTENT_WRITE on the cluster"
+)
+
+
 def init_producer_id(
     session: Session, now_ms: int, deadline_ms: int
 ) -> Operation[ProducerIdentity]:
@@ -67,7 +67,10 @@ def init_producer_id(
 def _producer_id_error(response: e.init_producer_id.InitProducerIdResponse) -> KafkaError | None:
     if response.error_code is ErrorCode.none:
         return None
-    return KafkaError(response.error_code, "the broker gave no producer id")
+    if response.error_code is ErrorCode.cluster_authorization_failed:
+        return KafkaError(response.error_code, NOT_ALLOWED_TO_WRITE)
+    reason = response.error_code.name.replace("_", " ")
+    return KafkaError(response.error_code, f"the broker gave no producer id: {reason}")
 
 
 def find_coordinator(session: Session, attempts: Attempts, group: str) -> Operation[int]:

@@ -18,6 +18,7 @@ from josefine_broker.client.io_blocking_socket import (
     SPEAKS_TLS,
 )
 from josefine_broker.client.io_tls import UNSECURED, Secured
+from josefine_broker.client.retry import Unheard
 from josefine_broker.client.sasl import Login
 from josefine_broker.wire.frames import TLS_HINT, FrameBuffer
 
@@ -95,6 +96,9 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             self._end(self._lost(f"a broken answer: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._core.is_unheard and self._core.in_flight:
+            self._end(Unheard(self.address))
+            return
         self._end(self._lost(str(exc) if exc else "closed by the broker"))
 
     def _hear(self, frame: memoryview) -> None:

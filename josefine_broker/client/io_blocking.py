@@ -39,7 +39,7 @@ from josefine_broker.client.producing import (
 )
 from josefine_broker.client.security import PLAINTEXT, Security
 from josefine_broker.client.session import DEFAULT_POLICY, Policy, Session
-from josefine_broker.client.watching import Doing, Watch, unwatched
+from josefine_broker.client.watching import Doing, Watch, unwatched, wait_for
 
 __all__ = [
     "EARLIEST",
@@ -323,7 +323,7 @@ class BlockingClient:
             if isinstance(where, Unanswered) or not call.wants_response:
                 replies.append(where if isinstance(where, Unanswered) else None)
                 continue
-            self._doing.begins(f"{where.address} has not answered")
+            self._doing.begins(wait_for(call.api_key, where.address))
             try:
                 replies.append(where.receive(deadline_ms))
             except KafkaError as error:

@@ -19,6 +19,7 @@ from josefine_broker.client.buffers import BufferPool
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.connection import Connection
 from josefine_broker.client.io_tls import UNSECURED, Secured
+from josefine_broker.client.retry import Unheard
 
 RESPONSE_BYTES_MAX = 320 * 1024 * 1024
 """A larger length prefix is no Kafka answer (TLS' first bytes read as 335 MB, HTTP's 1.2 GB)."""
@@ -117,7 +118,10 @@ class SocketConnection:
         self._socket.close()
 
     def _lost(self, error: OSError | EOFError) -> KafkaError:
+        unheard = self._core.is_unheard and isinstance(error, EOFError | ConnectionResetError)
         self._core.close()
+        if unheard:
+            return Unheard(self.address)
         if isinstance(error, TimeoutError):
             return KafkaError(ErrorCode.request_timed_out, f"{self.address} did not answer in time")
         return KafkaError(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.cluster import ClusterMetadata
 from josefine_broker.client.effects import Operation
-from josefine_broker.client.operations import Answer, Spread, by_topic, results, spread
+from josefine_broker.client.operations import Answer, Spread, results, spread
 from josefine_broker.client.session import Session
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e

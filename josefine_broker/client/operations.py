@@ -310,6 +310,9 @@ def unroutable(cluster: ClusterMetadata, tp: TopicPartition, code: ErrorCode) ->
     return partition_error(tp, code, None)
 
 
+NEEDS_ACL = "this user needs an ACL on the topic (WRITE to produce, READ to consume)"
+
+
 def partition_error(tp: TopicPartition, code: ErrorCode, message: str | None) -> KafkaError:
     """The error of one partition, with a message that names it."""
     if code is ErrorCode.unknown_topic_or_partition:
@@ -318,6 +321,8 @@ def partition_error(tp: TopicPartition, code: ErrorCode, message: str | None) ->
         return KafkaError(code, f"partition {tp} has no leader now")
     if code is ErrorCode.invalid_topic_exception and message is None:
         return KafkaError(code, f"'{tp.topic}' cannot name a topic: {TOPIC_NAMES}")
+    if code is ErrorCode.topic_authorization_failed and message is None:
+        return KafkaError(code, f"partition {tp}: topic authorization failed: {NEEDS_ACL}")
     reason = message or code.name.replace("_", " ")
     return KafkaError(code, f"partition {tp}: {reason}")
 
@@ -328,11 +333,3 @@ def results(outcomes: dict[TopicPartition, Outcome]) -> dict[TopicPartition, Any
         if outcome.error is not None:
             raise outcome.error
     return {tp: outcome.result for tp, outcome in outcomes.items()}
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in the order given: the nesting of most requests."""
-    nested: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        nested.setdefault(topic, []).append(partition)
-    return nested

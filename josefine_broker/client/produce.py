@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.cluster import ClusterMetadata, topic_name
 from josefine_broker.client.effects import Operation
-from josefine_broker.client.operations import Answer, Outcome, Spread, by_topic, spread
+from josefine_broker.client.operations import Answer, Outcome, Spread, spread
 from josefine_broker.client.session import Session
 from josefine_broker.wire import apis
 from josefine_broker.wire import produce as wire

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Operation
-from josefine_broker.client.operations import ask, ask_until, by_topic, partition_error, refresh
+from josefine_broker.client.operations import ask, ask_until, partition_error, refresh
 from josefine_broker.client.session import Session
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e

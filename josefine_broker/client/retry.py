@@ -6,7 +6,7 @@ An error outside the table is final: it is raised to the caller with its code.
 from enum import Enum
 from random import Random
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 
 
 class Action(Enum):
@@ -46,6 +46,22 @@ ACTIONS: dict[ErrorCode, Action] = {
     ErrorCode.not_coordinator: Action.COORDINATE,
     ErrorCode.coordinator_not_available: Action.COORDINATE,
 }
+
+UNHEARD_TRIES_MAX = 6
+"""Connections in a row that a broker closes at the first request: a broker that stops does that
+once, a listener that wants a login always."""
+
+
+class Unheard(KafkaError):
+    """A connection without a login that the broker greeted and closed at its first request."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(
+            ErrorCode.network_exception,
+            f"{address} closes the connection at its first request, as a listener does that wants "
+            "a login: set security.protocol to SASL_SSL or SASL_PLAINTEXT, and sasl.mechanism",
+        )
+
 
 BACKOFF_MS_MIN = 20
 BACKOFF_MS_MAX = 1_000

@@ -12,7 +12,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.cluster import Address, ClusterMetadata
 from josefine_broker.client.effects import CONTROLLER, Pause
-from josefine_broker.client.retry import Action, action_for, backoff_ms
+from josefine_broker.client.retry import UNHEARD_TRIES_MAX, Action, Unheard, action_for, backoff_ms
 
 NOT_THERE = frozenset({ErrorCode.not_controller, ErrorCode.network_exception})
 RETRIABLE_UNKNOWN = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
@@ -103,6 +103,7 @@ class Attempts:
         "_count",
         "_session",
         "_started_ms",
+        "_unheard",
         "_unknown_is_final",
         "deadline_ms",
         "resume_ms",
@@ -128,6 +129,7 @@ class Attempts:
         """The last retriable error."""
         self._unknown_is_final = unknown_is_final
         self._count = 0
+        self._unheard = 0
         self.deadline_ms = deadline_ms
 
     def after(self, error: KafkaError, now_ms: int) -> Pause:
@@ -152,7 +154,8 @@ class Attempts:
         if self._unknown_is_final and error.code in RETRIABLE_UNKNOWN:
             raise error
         self.trouble = _reason(error)
-        if self.resume_ms < self._give_up_ms(error.code):
+        self._unheard = self._unheard + 1 if isinstance(error, Unheard) else 0
+        if self._unheard < UNHEARD_TRIES_MAX and self.resume_ms < self._give_up_ms(error.code):
             return
         raise KafkaError(error.code, self._last_word(error, now_ms)) from error
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.client.cluster import ClusterMetadata
 from josefine_broker.client.effects import ANY_BROKER, Call, Operation
 from josefine_broker.client.operations import (
@@ -21,7 +21,6 @@ from josefine_broker.client.operations import (
     ask_each_broker,
     ask_once,
     ask_until,
-    by_topic,
     partition_error,
     refresh,
     results,

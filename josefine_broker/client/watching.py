@@ -4,10 +4,11 @@ Decides nothing. The session knows the operation and its last retriable error; t
 broker it is asking.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from josefine_broker.client.session import Session
+from josefine_broker.wire import apis
 
 Describe = Callable[[], str]
 Watch = Callable[[Describe], AbstractContextManager[object]]
@@ -15,6 +16,19 @@ Watch = Callable[[Describe], AbstractContextManager[object]]
 
 ASKED_MS = 1_000
 """A longer wait for an answer is mentioned."""
+
+
+WAITS_OF: Mapping[int, str] = {
+    apis.JOIN_GROUP: (
+        "the group waits for its members, a new one for group.initial_rebalance_delay_ms (3 s)"
+    ),
+}
+"""API key → the reason of an answer that comes late by design."""
+
+
+def wait_for(api_key: int, address: object) -> str:
+    """The description of a wait for an answer."""
+    return WAITS_OF.get(api_key, f"{address} has not answered")
 
 
 def unwatched(_describe: Describe) -> AbstractContextManager[object]:

@@ -1,12 +1,23 @@
-"""The routes of one broker: the table of served APIs with its context bound into each handler."""
+"""The routes of one broker: the table of served APIs with its context bound into each handler, and
+the turn that serves plain produce requests together.
+"""
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from josefine_broker.api.table import SERVED
+from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
+from josefine_broker.engine.replicas.plain_batches import append_plain, is_open
+from josefine_broker.engine.replicas.plain_reads import fetch_plain
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.dispatch import Peer, Route
+from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route, Shortcut
+from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.records import plain_fetch
+from josefine_broker.records.plain_produce import compiled
+from josefine_broker.wire.apis import APIS, FETCH, PRODUCE
 from josefine_broker.wire.codec import RequestHeader
 
 _new = tuple.__new__
@@ -25,6 +36,32 @@ def routes(ctx: Context, metrics: Metrics) -> dict[int, Route]:
         )
         for key, (spec, handler, refuse) in SERVED.items()
     }
+
+
+def produce_turn(
+    ctx: Context, metrics: Metrics, tracing: Tracing, on_fatal: Callable[[BaseException], None]
+) -> ProduceTurn | None:
+    """On the loop. None where the extension is missing, or each request may be traced."""
+    if compiled is None or tracing.dispatcher is not Dispatcher:
+        return None
+    return ProduceTurn(
+        compiled,
+        partial(append_plain, ctx, compiled),
+        partial(is_open, ctx),
+        metrics.api(APIS[PRODUCE].name),
+        metrics.connections,
+        on_fatal,
+        asyncio.get_running_loop().call_soon,
+    )
+
+
+def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Shortcut]:
+    """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
+    request may be traced."""
+    if plain_fetch.compiled is None or tracing.dispatcher is not Dispatcher:
+        return {}
+    serve = partial(fetch_plain, ctx, plain_fetch.compiled)
+    return {"shortcut": (serve, metrics.api(APIS[FETCH].name))}
 
 
 def _bind(ctx: Context, handler: Handler) -> Callable[[RequestHeader, Peer, Any], Any]:

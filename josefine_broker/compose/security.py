@@ -159,7 +159,8 @@ class Securing:
             return None
         return Door(
             users=lambda: None if self._users is None else self._users.users,
-            may_look=partial(_may_describe, ctx),
+            may_look=partial(_may, ctx, Operation.DESCRIBE),
+            may_act=partial(_may, ctx, Operation.ALTER),
             failure_delay_ms=self._failure_delay_ms,
             judge=no_judge if self._oauthbearer is None else self._judge,
             stats=stats,
@@ -263,13 +264,12 @@ def token_rules(section: OauthbearerSection) -> TokenRules:
     )
 
 
-def _may_describe(ctx: Context, principal: str, address: str) -> bool:
+def _may(ctx: Context, operation: Operation, principal: str, address: str) -> bool:
+    """Whether the principal may do this to the cluster."""
     authorizer = ctx.clients.authorizer
     assert authorizer is not None
     authorizer.follow(ctx.image.acls)
-    return authorizer.allows(
-        principal, address, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
-    )
+    return authorizer.allows(principal, address, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def tls_settings(config: BrokerConfig) -> TlsSettings | None:

@@ -26,7 +26,8 @@ from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
-from josefine_broker.host.net.connection import ConnectionLimits
+from josefine_broker.host.log.scrub import ScrubSettings
+from josefine_broker.host.net.connection_host import ConnectionLimits
 from josefine_broker.host.net.server import Bound
 from josefine_broker.records.structure import is_compiled
 from josefine_broker.text.front import TextSettings
@@ -65,6 +66,14 @@ def cleaner_settings(section: LogSection) -> CleanerSettings:
         backoff_ms=section.cleaner_backoff_ms,
         map_bytes_max=section.cleaner_dedupe_buffer_bytes,
         bytes_per_second_max=section.cleaner_bytes_per_second_max,
+    )
+
+
+def scrub_settings(section: LogSection) -> ScrubSettings:
+    """Settings of the scrub."""
+    return ScrubSettings(
+        interval_ms=section.scrub_interval_ms,
+        bytes_per_second_max=section.scrub_bytes_per_second_max,
     )
 
 

@@ -226,6 +226,14 @@ class LogSection(Section):
         default=None,
         description="Limit of the log cleaner's reads and writes together; null: no limit.",
     )
+    scrub_interval_ms: TimeoutMs = Field(
+        default=604_800_000,
+        description="Every closed segment is read and verified against its checksums once in this"
+        " time; damage is repaired from the other replicas.",
+    )
+    scrub_bytes_per_second_max: Bytes = Field(
+        default=10_485_760, description="Limit of the scrub's reads."
+    )
     compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = Field(
         default="producer",
         description="Codec of stored batches; producer: as they were sent.",

@@ -23,7 +23,7 @@ def _parse_endpoint(value: object) -> object:
 
 
 class TelemetrySection(Section):
-    """Traces of requests (OpenTelemetry); requires `josefine[otel]`."""
+    """Traces of requests (OpenTelemetry); requires the packages of the extra `otel`."""
 
     traces: Annotated[str, BeforeValidator(_parse_endpoint)] | None = Field(
         default=None,

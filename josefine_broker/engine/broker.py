@@ -322,6 +322,8 @@ class Broker:
     # -- consequences of any event
 
     def _look_around(self) -> None:
+        """Let each part react to what changed, in one order: what Raft knows, this broker's own
+        membership, the controller's decisions, then the image. Each may rely on those before it."""
         controlling, enrolment, ctx = self.controlling, self.enrolment, self.ctx
         controlling.raft_moved(self.quorum.view(self._reach.gone))
         if enrolment is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals
@@ -15,6 +16,7 @@ from josefine_broker.engine.partition.replica_fetch import ReplicaFetchers
 from josefine_broker.engine.partition.replication import IsrChanges
 from josefine_broker.engine.traffic import Traffic, TrafficTable
 from josefine_broker.records.batch import BatchHeader, OnBatch
+from josefine_broker.records.plain_produce import PlainRequest
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,6 +50,13 @@ class LogPort(Protocol):
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
         """Store one stamped batch; `header` may lack the stamped offset."""
+        ...
+
+    def append_plain(
+        self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> int | None:
+        """Stamp and store the batches of these requests, of `size` bytes in all: the offset of the
+        first. None: nothing was stored; `append` may store them, or has the reason."""
         ...
 
     def read(
@@ -99,8 +108,18 @@ class HostedPartition:
     halt: str = ""
     """Why it does not follow its leader, which needs a person; empty while it does. Written by
     `engine/replicas/following.py` and `engine/replicas/leading.py`."""
+    awaits_repair: bool = False
+    """It does not follow its leader before its log is repaired: once it does, it may be elected,
+    and the state of its producers lacks batches. Ended by `engine/replicas/repairing.py`."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
     traffic: Traffic = field(default_factory=Traffic)
     """The topic's counters. Written by `engine/metadata_quorum/apply_committed.py`."""
+
+    def may_be_repaired(self, offset: int) -> bool:
+        """Whether a damaged batch with this offset may come back from another replica."""
+        is_lost = any(start <= offset < end for start, end in self.lost)
+        return len(self.partition.replicas) > 1 and not is_lost
 
     @property
     def is_all_committed(self) -> bool:

@@ -31,3 +31,22 @@ def stop_on_broken_invariants(
             log.error("event loop", extra={"reason": context["message"]}, exc_info=error)
 
     loop.set_exception_handler(escaped)
+
+
+class FirstFailure:
+    """The first error that must stop this broker; its state can no longer be trusted. Mutable."""
+
+    __slots__ = ("_on_fatal", "error")
+
+    def __init__(self, on_fatal: Callable[[], None]) -> None:
+        """`on_fatal` is called once, when `error` is there."""
+        self.error: BaseException | None = None
+        self._on_fatal = on_fatal
+
+    def note(self, error: BaseException) -> None:
+        """Note a failure. The later ones follow from the first, which alone is shown."""
+        if self.error is None:
+            self.error = error
+            if not isinstance(error, Exception):
+                log.error("broken invariant", exc_info=error)
+            self._on_fatal()

@@ -20,6 +20,12 @@ class Latencies:
         bucket = elapsed_ns.bit_length()
         self.buckets[bucket if bucket < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += 1
 
+    def record_many(self, elapsed_ns: int, count: int) -> None:
+        """The same latency for several operations that were done together."""
+        self.sum_ns += elapsed_ns * count
+        bucket = elapsed_ns.bit_length()
+        self.buckets[bucket if bucket < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += count
+
     def told(self) -> list[tuple[str, float]]:
         """(upper bound in seconds, cumulative count), in Prometheus' format."""
         total, found = 0, []

@@ -279,6 +279,20 @@ SECTIONS: dict[str, list[Metric]] = {
             ("cleaner_logs_damaged", "Logs not cleaned because they are damaged."),
         ),
     ],
+    "Verification and repair of logs": [
+        *_counters(
+            ("log_bytes_verified", "Log bytes compared with their checksums, by reads and scrub."),
+            ("log_damage_found", "Damaged segments that were found."),
+            ("log_damage_repaired", "Damaged segments that intact copies have replaced."),
+            ("log_repairs_failed", "Attempts to repair a segment that failed and are repeated."),
+            ("log_repair_bytes_fetched", "Bytes that repairs fetched from other replicas."),
+        ),
+        *_gauges(
+            ("log_damaged_segments", "Segments known to be damaged now."),
+            ("log_ranges_lost", "Offset ranges that no replica has intact."),
+            ("log_unverified_seconds", "Age of the oldest verification by the scrub."),
+        ),
+    ],
     "TLS, where it is configured": [
         *_gauges(
             ("tls_certificate_expires_seconds", "When the broker's certificate ends, Unix time."),

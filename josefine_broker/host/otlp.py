@@ -1,5 +1,5 @@
 """Export of spans to OpenTelemetry by OTLP over HTTP: the only module that uses its packages, which
-`josefine[otel]` installs.
+the extra `otel` installs.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from josefine_broker.base.install_commands import not_installed
 from josefine_broker.host.spans import BREATH_SPANS, Span
 from josefine_broker.host.worker import Breathe
 
@@ -31,9 +32,7 @@ class Otlp:
             from opentelemetry.trace import SpanKind, Status, StatusCode
         except ImportError as error:
             name = (error.name or "opentelemetry").partition(".")[0]
-            raise TracesError(
-                f"telemetry.traces: '{name}' is not installed: pip install 'josefine[otel]'"
-            ) from None
+            raise TracesError(f"telemetry.traces: {not_installed(name)}") from None
         self._exporter: Any = OTLPSpanExporter(endpoint=endpoint, timeout=TIMEOUT_S)
         # Sampling is done already, whatever OTEL_TRACES_SAMPLER is.
         provider = TracerProvider(

@@ -34,9 +34,11 @@ from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.host.log.cleaner import Candidate
+from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
 
@@ -54,6 +56,13 @@ class _Recovered(NamedTuple):
     log: PartitionLog
     producers: ProducerState
     epochs: LeaderEpochs
+
+
+class _Stored(NamedTuple):
+    """When the high watermarks were stored last, and how many directories were made by then."""
+
+    made: int
+    at_ms: int
 
 
 class Hosting:
@@ -78,10 +87,8 @@ class Hosting:
         """High watermarks of partitions that could not be opened."""
         self._is_followed = False
         """The image knows this process, and its partitions are open."""
-        self._made = 0
-        """Directories created when the high watermarks were last stored,"""
-        self._stored_ms = 0
-        """and the time of that."""
+        self._stored = _Stored(0, 0)
+        self.damaged = DamagedLogs()
 
     def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
         """Recover the logs that are about to be opened, on the caller's thread: after a crash this
@@ -94,7 +101,7 @@ class Hosting:
             names.add(str(tp))
             if is_only_replica:
                 self._only_replicas.add((topic_id, tp.partition))
-            found = self._prepare(tp, topic_id, settings)
+            found = self._prepare(tp, topic_id, settings, is_only_replica=is_only_replica)
             if found is not None:
                 logs[topic_id, tp.partition] = found
         found_beside, has_hollow = self._manager.found_beside(names)
@@ -112,7 +119,7 @@ class Hosting:
         return self._claims
 
     def _prepare(
-        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings, *, is_only_replica: bool
     ) -> Completeness | None:
         """Recover one log; returns what may be believed of it, None if there is none."""
         try:
@@ -121,10 +128,26 @@ class Hosting:
                 return Completeness.UNSYNCED if is_hollow else None
             recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log)
         except CorruptData:
-            return Completeness.UNREADABLE
+            if is_only_replica:
+                return Completeness.UNREADABLE
+            return self._prepare_damaged(tp, topic_id, settings)
         except OSError:
             return Completeness.UNSYNCED
         return self._judged(recovered, tp.partition)
+
+    def _prepare_damaged(
+        self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
+    ) -> Completeness:
+        """Open a damaged log that other replicas can repair. It is in doubt: an intact one leads,
+        if there is one. Where batches of its producers are missing it must not lead."""
+        try:
+            recovered = self._recover(tp, topic_id, settings.log, is_damaged=True)
+        except (CorruptData, OSError):
+            return Completeness.UNREADABLE
+        self._prepared[tp] = recovered
+        lacks_batches = recovered.log.damage.lacks_batches
+        doubt = Completeness.UNREADABLE if lacks_batches else Completeness.UNSYNCED
+        return self._judged(recovered, tp.partition).or_worse(doubt)
 
     def _judged(self, recovered: _Recovered, index: int) -> Completeness:
         """The result of recovery, compared with the high watermark last stored.
@@ -175,11 +198,19 @@ class Hosting:
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
+        shown = RepairableLog(self._manager.files, partition_log)
+        partition_log.damage.join(self.damaged, tp, shown)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
         self._ids[tp] = topic_id
-        return HostedPartition(topic_id, partition, partition_log, settings)
+        return HostedPartition(
+            topic_id,
+            partition,
+            partition_log,
+            settings,
+            awaits_repair=partition_log.damage.lacks_batches,
+        )
 
     def _check_epochs(self, tp: TopicPartition, recovered: _Recovered, newest: int) -> None:
         """A batch with a leader epoch that does not exist yet is damaged: the checksum of a batch
@@ -226,7 +257,9 @@ class Hosting:
             )
         return recovered
 
-    def _recover(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> _Recovered:
+    def _recover(
+        self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_damaged: bool = False
+    ) -> _Recovered:
         """Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
         producers = ProducerState()
@@ -243,6 +276,7 @@ class Hosting:
             now_ms,
             on_snapshot=producers.restore,
             on_batch=on_batch,
+            is_damaged=is_damaged,
         )
         epochs = _recovered_epochs(partition_log, epoch_starts)
         self._on_opened()
@@ -266,6 +300,7 @@ class Hosting:
         self._hosted.pop(tp, None)
         self._ids.pop(tp, None)
         self._epochs_due.pop(tp, None)
+        self.damaged.logs.pop(tp, None)
         try:
             self._manager.delete(tp)
         except OSError as error:  # it is no longer needed: no reason to stop the broker
@@ -302,8 +337,7 @@ class Hosting:
         """Periodic: store the high watermarks for the next start after a crash."""
         if not self._is_followed:
             return  # the checkpoint of the previous process is all that is known
-        self._made = self._manager.directories_made
-        self._stored_ms = self._clock.monotonic_ms()
+        self._stored = _Stored(self._manager.directories_made, self._clock.monotonic_ms())
         job = self._high_watermarks.due(self._current_high_watermarks())
         if job is not None:
             self._manager.schedule(partial(_try_to_store, job))
@@ -329,8 +363,8 @@ class Hosting:
 
     def flush_due(self) -> None:
         self._manager.flush_due(self._clock.now_ms())
-        is_behind = self._made < self._manager.directories_made
-        if is_behind and self._clock.monotonic_ms() >= self._stored_ms + NEW_STORED_MS:
+        is_behind = self._stored.made < self._manager.directories_made
+        if is_behind and self._clock.monotonic_ms() >= self._stored.at_ms + NEW_STORED_MS:
             self.checkpoint_high_watermarks()
 
     def apply_retention(self) -> Iterator[object]:

@@ -13,12 +13,14 @@ from josefine_broker.engine.cluster.status_text import leaving
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.loading import Loading
 from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.net.admin_http import Check
 from josefine_broker.host.net.server import Server
 from josefine_broker.observe.cluster import partitions_of, place_of
 from josefine_broker.observe.storage import (
+    NAMED_MAX,
     damaged_logs,
     failed_logs,
     free_bytes,
@@ -35,6 +37,7 @@ def health_checks(
     config: IdentitySection,
     logs: LogManager,
     cleaner: Cleaner,
+    repairs: Repairs,
 ) -> Mapping[str, Callable[[], Check]]:
     """The checks of `/health`, by name."""
     ctx, quorum = broker.ctx, broker.quorum
@@ -76,6 +79,7 @@ def health_checks(
         "metadata": metadata,
         "cluster": cluster,
         "logs": lambda: check_logs(ctx, logs, cleaner.damaged),
+        "damage": lambda: check_damage(repairs),
         "replicas": lambda: check_replicas(ctx),
         "groups": lambda: check_groups(ctx),
         "disk": lambda: check_disk(ctx, config),
@@ -98,6 +102,21 @@ def check_logs(
     if trouble:
         return Check(ok=False, detail="; ".join(trouble))
     return Check(ok=True, detail=f"{len(ctx.hosted.partitions)} partitions")
+
+
+def check_damage(repairs: Repairs) -> Check:
+    """Whether every damaged range of a log here can be repaired from another replica."""
+    if repairs.lost:
+        ranges = ", ".join(
+            f"{tp} offsets {start} to {end}" for tp, (start, end) in repairs.lost[:NAMED_MAX]
+        )
+        advice = "restore a replica that has them, or run: josefine log repair --accept-loss"
+        return Check(ok=False, detail=f"lost, for no replica has them intact: {ranges}; {advice}")
+    under_repair = {tp for tp, _ in repairs}
+    if under_repair:
+        detail = f"being repaired from other replicas: {named(under_repair)}"
+        return Check(ok=True, detail=detail)
+    return Check(ok=True, detail=f"none; {repairs.counters.repaired} segments were repaired")
 
 
 def check_replicas(ctx: Context) -> Check:

@@ -10,11 +10,15 @@ from functools import partial
 from josefine_broker.engine.context import Context, Counters
 from josefine_broker.engine.hosted import HostedPartition, ReplicaCounters
 from josefine_broker.engine.metadata.image import NO_LEADER
+from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.traffic import Traffic
 from josefine_broker.engine.transactions.states import IDLE
+from josefine_broker.host.clock import RealClock
 from josefine_broker.host.engine_host import EngineHost
-from josefine_broker.host.log.cleaner import Cleaner, CleanerStats
+from josefine_broker.host.log.cleaner import Cleaner, CleanerStats, DirtCheck
+from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.metrics import Metrics, Sample
 from josefine_broker.host.net.server import Server
 from josefine_broker.host.ticker import Ticker
@@ -77,10 +81,30 @@ def register_server_metrics(metrics: Metrics, server: Server, ticker: Ticker) ->
 
 def register_cleaner_metrics(metrics: Metrics, cleaner: Cleaner) -> None:
     """Metrics of the log cleaner."""
-    stats = cleaner.stats
-    for name in stats.__slots__:
-        metrics.one(f"cleaner_{name}", partial(_stat, stats, name))
+    for counters in (cleaner.stats, cleaner.check):
+        for name in counters.__slots__:
+            metrics.one(f"cleaner_{name}", partial(_stat, counters, name))
     metrics.one("cleaner_logs_damaged", lambda: len(cleaner.damaged))
+
+
+def register_healing_metrics(
+    metrics: Metrics, damaged: DamagedLogs, repairs: Repairs, scrub: Scrub
+) -> None:
+    """Metrics of the verification and repair of logs."""
+    counters = repairs.counters
+    now_ms = RealClock().now_ms
+    read: dict[str, Callable[[], float]] = {
+        "log_bytes_verified": lambda: damaged.bytes_verified,
+        "log_damage_found": lambda: damaged.found,
+        "log_damaged_segments": lambda: sum(len(each.found) for each in damaged.logs.values()),
+        "log_damage_repaired": lambda: counters.repaired,
+        "log_repairs_failed": lambda: counters.failed,
+        "log_repair_bytes_fetched": lambda: counters.bytes_fetched,
+        "log_ranges_lost": lambda: len(repairs.lost),
+        "log_unverified_seconds": lambda: scrub.progress.oldest_ms(now_ms()) / 1_000,
+    }
+    for name, value in read.items():
+        metrics.one(name, value)
 
 
 def register_cluster_metrics(
@@ -137,8 +161,8 @@ def _counter(counters: Counters | ReplicaCounters, name: str) -> float:
     return float(getattr(counters, name))
 
 
-def _stat(stats: CleanerStats, name: str) -> float:
-    return float(getattr(stats, name))
+def _stat(counters: CleanerStats | DirtCheck, name: str) -> float:
+    return float(getattr(counters, name))
 
 
 def _total(ctx: Context, field: str) -> float:

@@ -273,6 +273,29 @@ def stamp_create_time(buf: bytearray | memoryview, pos: int, max_timestamp_ms: i
     return parse_header(buf, pos)
 
 
+def build_empty_batch(base_offset: int, end_offset: int, leader_epoch: LeaderEpoch) -> bytearray:
+    """A batch without records, as compaction leaves them: it takes these offsets."""
+    batch = bytearray(
+        HEADER.pack(
+            base_offset,
+            HEADER_BYTES - LENGTH_OVERHEAD_BYTES,
+            leader_epoch,
+            MAGIC,
+            0,
+            0,
+            end_offset - base_offset - 1,
+            NO_TIMESTAMP_MS,
+            NO_TIMESTAMP_MS,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
+            0,
+        )
+    )
+    stamp_crc(batch)
+    return batch
+
+
 def end_if_empty(buf: Buffer) -> int:
     """The end offset of these complete batches if none has records, otherwise -1. Cheap: only empty
     batches are 61 bytes long."""

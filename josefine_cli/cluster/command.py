@@ -29,6 +29,7 @@ from josefine_cli.cluster.target import (
     Directory,
     admin_urls,
 )
+from josefine_cli.cluster.verify import verify
 from josefine_cli.cluster.view import (
     Survey,
     View,
@@ -56,6 +57,7 @@ app.command()(watch)
 app.command()(reassign)
 app.command()(elect)
 app.command()(remove)
+app.command()(verify)
 
 
 @app.command()

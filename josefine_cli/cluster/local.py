@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from josefine_cli.base.admin import ask
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import note
 from josefine_cli.base.waiting import waits
-from josefine_cli.cluster.view import ask
 
 DEFAULT_DIRECTORY = Path("data/cluster")
 DEFAULT_PORT = 9092

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
+from josefine_cli.base.admin import DEFAULT_ADMIN
 from josefine_cli.base.errors import UsageError
 from josefine_cli.base.output import BOOTSTRAP_HELP, DEFAULT_BOOTSTRAP, JSON_HELP
 from josefine_cli.cluster.local import DEFAULT_DIRECTORY, LocalCluster, no_cluster
-from josefine_cli.cluster.view import DEFAULT_ADMIN
 
 Directory = Annotated[
     Path, typer.Option("--directory", "-d", help="Where 'up' keeps a local cluster.")

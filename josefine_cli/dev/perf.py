@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from josefine_cli.base.admin import ask_text
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import print_json, print_table
 from josefine_cli.cluster.local import DEFAULT_DIRECTORY
 from josefine_cli.cluster.target import Admin, AsJson, Directory, admin_urls
-from josefine_cli.cluster.view import ask_text
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

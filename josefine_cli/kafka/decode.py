@@ -178,8 +178,8 @@ def _of_section(how: Decode, zone: str) -> Read:
 
 
 def _avro(schema: str | None, registry: str | None) -> Read:
+    from josefine_arrow.formats.avro.decoder import arrow_of, decoder_of
     from josefine_arrow.formats.avro.schema import SchemaError, parse_record
-    from pipelines.formats.avro import arrow_of, decoder_of
 
     if schema is None:
         assert registry is not None
@@ -220,8 +220,8 @@ def _avro_as_written(registry: str) -> Read:
 
 def _protobuf(schema: bytes, message: str, registry: str | None) -> Read:
     need("consume --decode protobuf", "google.protobuf")
+    from josefine_arrow.formats.protobuf.decoder import arrow_of, decoder_of
     from josefine_arrow.formats.protobuf.descriptors import SchemaError
-    from pipelines.formats.protobuf import arrow_of, decoder_of
 
     try:
         decoder = decoder_of(schema, message, registry)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_cli.base.errors import UsageError
+from josefine_broker.client.io_blocking import LATEST, BlockingClient
+from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import agree, connect, print_json
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 
@@ -36,12 +38,24 @@ def delete_records(
     agree(f"Delete records of {topic} before {', '.join(before)}?", yes, "deleting")
     with connect(bootstrap_of(bootstrap)) as client:
         client.partition_count(topic)
+        _check_before_ends(client, wanted)
         starts = client.delete_records(wanted)
     if as_json:
         print_json({str(tp.partition): start for tp, start in sorted(starts.items())})
         return
     for tp, start in sorted(starts.items()):
         print(f"partition {tp.partition} starts at offset {start}")
+
+
+def _check_before_ends(client: BlockingClient, wanted: Mapping[TopicPartition, int]) -> None:
+    """Raise UserError for an offset after a partition's end, before any record is deleted."""
+    below = {tp: offset for tp, offset in wanted.items() if offset != ALL}
+    for tp, end in client.list_offsets(dict.fromkeys(below, LATEST)).items():
+        if below[tp] > end.offset:
+            raise UserError(
+                f"partition {tp.partition} of '{tp.topic}' ends at offset {end.offset}, before "
+                f"{below[tp]}: nothing was deleted; {tp.partition}:end deletes all its records"
+            )
 
 
 def _place(text: str) -> tuple[int, int]:

@@ -6,16 +6,25 @@ Results go to stdout (JSON with --json), progress and errors to stderr. No secre
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from josefine_cli.pipeline import check, dlq, export, offsets, preview, run, status
+from josefine_cli.pipeline import check, dlq, export, init, offsets, preview, run, status
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
 from pipelines.base.errors import EXIT_FAILED, ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.model.pipeline import Pipeline
+
+T = TypeVar("T")
 
 app = typer.Typer(
     help="Check and run pipelines written in YAML.",
@@ -25,6 +34,7 @@ app = typer.Typer(
 )
 
 
+init.add_to(app)
 pipeline_file.add_to(app)
 check.add_to(app)
 preview.add_to(app)
@@ -39,15 +49,8 @@ def plan(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.inspect.plan import plan as build
-    from pipelines.run.session import session_of
 
-    # Spark's errors may quote settings, and so secrets.
-    with hiding(pipeline):
-        try:
-            with session_of(pipeline) as spark:
-                planned = build(spark, pipeline)
-        except ConfigError as error:
-            pipeline_file.refuse(error, as_json)
+    planned = _in_session(pipeline, as_json, build)
     if as_json:
         sinks = [p.to_json() for p in planned]
         print_hidden_json(pipeline, {"ok": True, "name": pipeline.name, "sinks": sinks})
@@ -75,14 +78,8 @@ def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: b
     """
     pipeline = pipeline_file.read(file, environment, as_json)
     from pipelines.inspect.file_tests import lines, run_cases
-    from pipelines.run.session import session_of
 
-    with hiding(pipeline):
-        try:
-            with session_of(pipeline) as spark:
-                outcomes = run_cases(spark, pipeline)
-        except ConfigError as error:
-            pipeline_file.refuse(error, as_json)
+    outcomes = _in_session(pipeline, as_json, run_cases)
     well = not any(each.complaints for each in outcomes)
     if as_json:
         tests = [each.to_json() for each in outcomes]
@@ -91,6 +88,21 @@ def try_out(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: b
         say(pipeline, "\n".join(lines(str(file), outcomes)))
     if not well:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _in_session(
+    pipeline: Pipeline, as_json: bool, do: Callable[[SparkSession, Pipeline], list[T]]
+) -> list[T]:
+    """What `do` returns, with a Spark session of the file."""
+    from pipelines.run.session import session_of
+
+    # Spark's errors may quote settings, and so secrets.
+    with hiding(pipeline):
+        try:
+            with session_of(pipeline) as spark:
+                return do(spark, pipeline)
+        except ConfigError as error:
+            pipeline_file.refuse(error, as_json)
 
 
 run.add_to(app)

@@ -1,4 +1,4 @@
-"""The commands `josefine pipeline init | lint | show | graph | schema`, which need only the file.
+"""The commands `josefine pipeline lint | show | graph | schema`, which need only the file.
 
 They need no Spark, no broker and no secret. Exit codes: 0 success, 2 usage, 78 invalid file.
 """
@@ -28,27 +28,8 @@ ENVIRONMENT = typer.Option(
 
 def add_to(app: typer.Typer) -> None:
     """Register the verbs of this file before the existing ones."""
-    for verb in (init, lint, show, graph, schema):
+    for verb in (lint, show, graph, schema):
         app.command()(verb)
-
-
-def init(
-    file: Path = typer.Argument(help="The file to write.", show_default=False),
-    force: bool = typer.Option(False, "--force", help="Write over a file that is there."),
-) -> None:
-    """Write a commented example to begin with: from a topic into two Delta tables.
-
-    \b
-    josefine pipeline init orders.yaml
-    """
-    from pipelines.config.example import EXAMPLE
-
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as out:
-            out.write(EXAMPLE.read_text(encoding="utf-8"))
-    except FileExistsError as error:
-        raise UsageError(f"{file} is there already: --force writes over it") from error
-    print(f"{file}: written; next: josefine pipeline lint {file}")
 
 
 def lint(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:

@@ -31,7 +31,6 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
     """
     pipeline = pipeline_file.read(file, environment, as_json)
     from josefine_cli.base.output import iso_time
-    from josefine_spark.base.topic_offsets import nested
     from pipelines.inspect.status import status as status_of
     from pipelines.sources.josefine import Topics
     from pipelines.sources.kinds import ANY_KIND
@@ -45,8 +44,8 @@ def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bo
     else:
         lines = [pipeline.name]
         for each in found:
-            behind = "" if each.behind is None else f", {counted(each.behind, 'record')} behind"
-            ends = f"ends at {nested(each.ends)}" if each.ends else "has nothing"
+            behind = "" if each.behind is None else f", {counted(each.behind, each.unit)} behind"
+            ends = f"ends at {each.ends_in_words}" if each.ends else "has nothing"
             lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
             if each.version is not None:
                 when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"

@@ -16,7 +16,7 @@ def query_id(checkpoint: str) -> str:
     """The id of the checkpoint's query. Raises SinkError."""
     try:
         found: str = json.loads(_read(checkpoint, "metadata"))["id"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:  # TypeError: not an object
         raise _unreadable(checkpoint, "metadata", error) from error
     return found
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from josefine_arrow.cache.directory import cache_dir
+from josefine_broker.base.install_commands import not_installed
 from josefine_spark.options.environment import settle_environment
 from josefine_spark.sessions.class_data_sharing import OPTIONS, with_archive
 from josefine_spark.sessions.python_worker import choose_python
@@ -101,9 +102,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise SessionError(
-            f"'{error.name}' is not installed: pip install 'josefine[spark]'"
-        ) from error
+        raise SessionError(not_installed(error.name or "pyspark")) from error
 
     running = _running()
     if running is not None:

@@ -50,6 +50,7 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
             if not (is_part and word.kind in (Kind.VERSION, Kind.ENVIRONMENTS))
         },
     }
+    # A part overlays a section of the file, which has the required keywords already.
     if is_part:
         return schema
     schema["required"] = [name for name, word in words.items() if word.required]

@@ -10,10 +10,10 @@ from typing import Any
 from josefine_arrow.formats.avro.schema import parse, parse_record
 from josefine_arrow.formats.avro.writer import UnfitError, encoded
 from josefine_arrow.formats.confluent.framing import FIRST, OFFLINE, framed
+from josefine_arrow.formats.protobuf import decoder as protobuf
 from pipelines.config.loader import Items, Node, Scalar, Table
 from pipelines.config.section import Reader
 from pipelines.config.units import time_ms
-from pipelines.formats import protobuf
 from pipelines.model.pipeline import Decode
 from pipelines.model.test_case import Record, json_text
 

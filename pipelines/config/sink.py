@@ -49,6 +49,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
         )
     if kind == "iceberg":
         return iceberg_sink(name, reader, said, inputs[0] if inputs else "")
+    # A Delta sink names its mode: a default would append where a merge was meant.
     if not reader.has("mode"):
         reader.missing("mode")
     reader.exactly_one()

@@ -41,6 +41,7 @@ def source_of(name: str, reader: Reader) -> Source:
             reader.wrong_at("pattern", f"`{pattern}` is not a valid regular expression: {error}")
     assigned = partitions_of(reader)
     reader.exactly_one()
+    # Assigned partitions name their topics: the rest of the model asks for topics alone.
     topics = topics or tuple(dict.fromkeys(each.topic for each in assigned))
     reads = Reads(topics=topics, pattern=pattern, assigned=assigned)
     limit = reader.section_of("limit")

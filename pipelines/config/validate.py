@@ -147,6 +147,8 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
         metrics_table=metrics.table,
         json_log=metrics.json_log,
     )
+    # Each check may rely on the earlier ones. They add to one list of problems, so that a file
+    # with several faults is reported as a whole.
     pipeline = with_brokers(pipeline)
     _check_wiring(pipeline, tree, problems)
     problems.extend(group_problems(sources, tree))

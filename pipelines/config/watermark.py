@@ -85,6 +85,7 @@ def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[st
                 f"the function of `{name}` upstream of a stateful transform is not supported yet"
             )
             yield "inputs", message
+    # Each input of a join is one stream of the query, with a range of offsets of its own.
     below = [lineage(pipeline, name)[0] for name in transform.inputs]
     sources = [name for each in below for name in each]
     twice = next((name for name in sources if sources.count(name) > 1), None)

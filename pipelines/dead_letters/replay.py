@@ -24,7 +24,7 @@ from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Action, Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, compile_plan
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError
+from pipelines.sinks.commits import NO_BATCH, Link, StoppedError
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_tables import letters_folder
 from pipelines.sinks.target import OpenTarget, SinkChain, TargetRun

@@ -19,7 +19,7 @@ from pipelines.exactly_once.decode_fingerprint import judgement
 from pipelines.formats.decode import UNREADABLE_REASON
 from pipelines.model.pipeline import Sink, Source
 from pipelines.model.plan import PipelinePlan
-from pipelines.sinks.delta_commits import NO_BATCH, Link
+from pipelines.sinks.commits import NO_BATCH, Link
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_tables import folder_of, letters_folder
 from pipelines.sinks.targets import target_of
@@ -103,6 +103,7 @@ class Look:
         letters = waiting.where(~unreadable)
         if without_records := waiting.where(unreadable).count():
             outlook.held[HAS_NO_RECORDS] = without_records
+        # Judged, collected and counted: each of these would read the table again.
         some = self._first(letters).persist()
         try:
             made, bad = self.judged(some)

@@ -14,7 +14,8 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.dead_letters.routing import Letter
 from pipelines.exactly_once.offset_chain import Commit
 from pipelines.model.pipeline import Pipeline, Source
-from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain, Link
+from pipelines.sinks.commits import NO_BATCH, Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table, found_folder
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class ReplayTable:
         path, name = (None, self.told) if self._is_named else (self.told, None)
         schema = StructType.fromDDL(_COLUMNS)
         self._chain = self._chain_at(ensure_table(self._spark, path, name, schema))
+        # Loaded before the number is chosen: of two replays at once, the second to commit it stops.
         self._chain.load()
         number = self.newest + 1
         rows = [

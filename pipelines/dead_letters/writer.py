@@ -17,7 +17,7 @@ from pipelines.exactly_once.dead_letter_chain import NOTHING_DUE, Lettering, Let
 from pipelines.exactly_once.offset_chain import Batch, Commit, Stop
 from pipelines.model.pipeline import Source
 from pipelines.model.plan import PipelinePlan, SinkPlan
-from pipelines.sinks.delta_commits import StoppedError
+from pipelines.sinks.commits import StoppedError
 from pipelines.sinks.target import LetterChain, SinkChain
 
 Written = Mapping[str, tuple[int, int]]

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 _VALUE, _WHY = "value", "why"
 
-OWN = ""
-"""In place of a registry: inline records of the file have the file's own schema."""
-
-TextBy = Callable[[int], str]
-"""Lookup of a schema by its id. Raises NoSchemaError, RegistryError."""
-
 Decode = Callable[[bytes], tuple[Any, str | None]]
 """Bytes to (value, reason). (None, None): a record of another type, which is skipped. Raises
 RegistryError."""

@@ -20,7 +20,8 @@ from pipelines.inspect.offset_moves import Move, commit_of, of_dead_letters
 from pipelines.inspect.sink_status import Sides
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.plan import SinkPlan, compile_plan
-from pipelines.sinks.delta_commits import DeltaChain, Link, StoppedError, facts_of
+from pipelines.sinks.commits import Link, StoppedError, facts_of
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import letters_folder
 from pipelines.sinks.target import SinkChain, TargetRun
 from pipelines.sinks.targets import target_of

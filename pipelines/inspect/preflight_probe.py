@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.install_commands import install_command, not_installed
 from pipelines.base.errors import SetupError, first_line
 from pipelines.base.finding import TROUBLES, reason_of
 from pipelines.exactly_once.start_offsets import ends, named
@@ -65,7 +66,7 @@ def _machine() -> str:
 
     for package in ("pyspark", "delta", "pyarrow"):
         if importlib.util.find_spec(package) is None:
-            return f"'{package}' is not installed: pip install 'josefine[spark]'"
+            return not_installed(package)
     try:
         spark_version()
         check_java()
@@ -280,7 +281,7 @@ def _table(path: Path) -> tuple[int | None, str, str]:
     if not any(each.suffix == ".json" for each in _listed(path / "_delta_log")):
         return None, "", ""  # a run was killed before its first commit; the next one continues
     if importlib.util.find_spec("deltalake") is None:
-        return None, "", "pip install 'josefine[journal]'"
+        return None, "", install_command("journal")
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 

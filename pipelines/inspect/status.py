@@ -12,14 +12,17 @@ from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.model.pipeline import Pipeline, Source
+from pipelines.model.plan import SinkPlan, compile_plan
 from pipelines.run.failure_notes import FailureNote, noted
 from pipelines.sources.josefine import Topics
+
+RECORD = "record"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
-    """One sink. `behind`: its lag in offsets, None if unknown; `stops`: why a run would stop, "" if
-    it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
+    """One sink. `behind`: its lag, None if unknown, in `unit`s; `stops`: why a run would stop, ""
+    if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
     newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
     ended without it, "" if it did not fail, and `failed_ms`: when."""
 
@@ -27,6 +30,7 @@ class SinkStatus:
     table: str
     ends: ByPartition = field(default_factory=dict)
     behind: int | None = None
+    unit: str = RECORD
     stops: str = ""
     unknown: str = ""
     version: int | None = None
@@ -43,7 +47,15 @@ class SinkStatus:
             return "it failed"
         if self.behind is None:
             return "lag not known"
-        return f"{counted(self.behind, 'record')} behind"
+        return f"{counted(self.behind, self.unit)} behind"
+
+    @property
+    def ends_in_words(self) -> str:
+        """`orders 0:12 1:9`: each partition with its end offset."""
+        return "; ".join(
+            " ".join([topic, *(f"{partition}:{end}" for partition, end in ends.items())])
+            for topic, ends in nested(self.ends).items()
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +63,7 @@ class SinkStatus:
             "table": self.table,
             "ends": nested(self.ends),
             "behind": self.behind,
+            "unit": self.unit,
             "stops": self.stops,
             "unknown": self.unknown,
             "version": self.version,
@@ -62,12 +75,23 @@ class SinkStatus:
 
 def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkStatus]:
     """Every sink, in file order. `look` raises PipelineError if the topics cannot be queried."""
+    plans = compile_plan(pipeline).sinks
     return [
-        _sink_status(sides, noted(pipeline, sides.sink.name)) for sides in all_sides(pipeline, look)
+        _sink_status(sides, noted(pipeline, sides.sink.name), _unit(plans[sides.sink.name]))
+        for sides in all_sides(pipeline, look)
     ]
 
 
-def _sink_status(sides: Sides, failure: FailureNote | None) -> SinkStatus:
+def _unit(plan: SinkPlan) -> str:
+    """What its offsets count: a source of files has bytes, all others have records."""
+    units = {
+        "byte" if source.local is not None and source.local.type == "file" else RECORD
+        for source in plan.sources
+    }
+    return units.pop() if len(units) == 1 else "offset"
+
+
+def _sink_status(sides: Sides, failure: FailureNote | None, unit: str) -> SinkStatus:
     topics, tip, stop = sides.topics, sides.tip, sides.stop
     ends = tip.reached.ends if isinstance(tip, Tip) else {}
     detail = f"; {stop.detail}" if stop and stop.detail else ""
@@ -76,6 +100,7 @@ def _sink_status(sides: Sides, failure: FailureNote | None) -> SinkStatus:
         table=sides.table,
         ends=ends,
         behind=None if topics is None or isinstance(tip, Unreadable) else _behind(topics, ends),
+        unit=unit,
         stops=f"{stop.verdict.value}{detail}" if stop else "",
         unknown=sides.unknown,
         version=None if sides.newest is None else sides.newest.version,

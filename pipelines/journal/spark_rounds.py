@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import JournalError, Overtaken, RecordsLost, StoreError
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch, Log
-from josefine_journal.replicator import EMPTY_COMMIT_MS, Replicator, Round
+from josefine_journal.replicator import EMPTY_COMMIT_MS, CommitTimer, Replicator, Round
 from josefine_journal.taking import DeadLetter
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.journal.spark_replicator import Replicated, replicate
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Stored = Mapping[int, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJob:
+    """What Spark reads and where it writes, the same in each round."""
+
+    spark: SparkSession
+    bootstrap: str
+    root: Path
+    """The folder of the stores, the same path for driver and tasks."""
+    options: Mapping[str, str] | None
+    """Of the source, such as those for secured brokers."""
 
 
 class SparkReplicator:
@@ -48,25 +60,20 @@ class SparkReplicator:
         empty_commit_ms: int = EMPTY_COMMIT_MS,
         at: Callable[[str], None] = nothing_fails,
     ) -> None:
-        """`root` is the folder of the stores, the same path for driver and tasks; `options` are the
-        source's, such as those for secured brokers."""
+        """`root` and `options`: those of SparkJob."""
         self.partitions = tuple(partitions)
         self.stalled: dict[int, JournalError] = {}
         """Partitions that stopped before an unreadable record."""
-        self._spark = spark
+        self._job = SparkJob(spark, bootstrap, root, options)
         self._log = log
         self._store = store
-        self._root = root
-        self._bootstrap = bootstrap
-        self._options = options
         self._passes_lost = passes_lost
         self._bury = bury
-        self._empty_commit_ms = empty_commit_ms
+        self._timer = CommitTimer(empty_commit_ms)
         self._at = at
         # Partition -> the end of what was read beyond its stored end and needed no row. In memory
         # only, and cleared after an error: the store's offsets are the truth.
         self._looked: dict[int, int] = {}
-        self._committed_ms: int | None = None
 
     async def round(self, now_ms: int, *, is_last: bool = False) -> Round:
         """Replicate the new records; the last round stores marks, too.
@@ -94,7 +101,7 @@ class SparkReplicator:
             self._looked.clear()
             raise
         if found.committed or found.lost or lost:
-            self._committed_ms = now_ms
+            self._timer.committed(now_ms)
         replicated = _numbers(await self._stored())
         return replace(
             found,
@@ -176,12 +183,12 @@ class SparkReplicator:
 
     def _replicate(self, before: Replicated) -> Replicated:
         return replicate(
-            self._spark,
-            self._bootstrap,
+            self._job.spark,
+            self._job.bootstrap,
             self._log.topic,
-            self._root,
+            self._job.root,
             len(self.partitions),
-            options=self._options,
+            options=self._job.options,
             at=self._at,
             topic_id=self._log.topic_id,
             before=before,
@@ -219,9 +226,7 @@ class SparkReplicator:
 
     async def _store_marks(self, stored: Stored, now_ms: int, is_last: bool) -> None:
         """Store the end offsets of ranges in which nothing was to be stored."""
-        if self._committed_ms is None:
-            self._committed_ms = now_ms
-        if not is_last and now_ms - self._committed_ms < self._empty_commit_ms:
+        if not self._timer.is_due(now_ms, is_last=is_last):
             return
         batches = [
             Batch(partition=partition, begin=stored[partition], end=end, records=())
@@ -230,7 +235,7 @@ class SparkReplicator:
         ]
         if batches:
             await asyncio.to_thread(self._store.commit, batches)
-            self._committed_ms = now_ms
+            self._timer.committed(now_ms)
 
 
 def _numbers(stored: Stored) -> dict[int, int]:

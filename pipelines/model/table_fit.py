@@ -51,6 +51,7 @@ def fitting(
     if isinstance(steps, Steps):
         nulls = removed(fields, wants, wrote, said.get("removed", ()))
         return Fitting(steps=steps, removed=tuple(nulls))
+    # The file does not allow the change. If widening would do, the refusal shows the statements.
     allowed = steps_by(Evolution.WIDEN)
     if isinstance(allowed, str) or allowed == NO_STEPS:
         return steps

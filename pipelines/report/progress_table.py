@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from josefine_broker.base.install_commands import install_command
 from josefine_spark.base.topic_offsets import ByPartition
-from pipelines.base.errors import SetupError
+from pipelines.base.errors import SetupError, first_line
 from pipelines.base.plurals import counted
 from pipelines.base.variables import hidden
 from pipelines.model.retry_policy import Retry
@@ -69,7 +70,7 @@ class ProgressTable:
         try:
             import deltalake  # noqa: F401
         except ModuleNotFoundError as error:
-            needs = "it is written by delta-rs; pip install 'josefine[journal]'"
+            needs = f"it is written by delta-rs; {install_command('journal')}"
             raise SetupError(f"metrics.table: {self.path}: {needs}") from error
         self._thread.start()
         return self
@@ -127,7 +128,7 @@ class ProgressTable:
                 version = _append(self.path, rows)
             except Exception as error:
                 # Delta-rs, Arrow and file systems raise many types; the run continues.
-                self._failed(f"{counted(len(rows), 'row')} not written: {_reason(error)}")
+                self._failed(f"{counted(len(rows), 'row')} not written: {first_line(error)}")
                 continue
             if version // UPKEEP_COMMITS != (version - 1) // UPKEEP_COMMITS:
                 self._upkeep()
@@ -145,7 +146,7 @@ class ProgressTable:
             _clean(self.path, first_day_kept(self._now_s()))
         except Exception as error:
             # Most likely a conflict with another run's commit; the next cleanup comes soon.
-            self._failed(f"old rows stay: {_reason(error)}")
+            self._failed(f"old rows stay: {first_line(error)}")
 
     def _failed(self, why: str) -> None:
         """Warn once per run: a full disk would cause a warning for each batch."""
@@ -233,8 +234,3 @@ def _schema() -> Any:
             ("lag", number),
         ]
     )
-
-
-def _reason(error: Exception) -> str:
-    """The first line of a library's error text."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -25,7 +25,7 @@ from pipelines.exactly_once.state_chain import decide_in_turn
 from pipelines.model.pipeline import Source
 from pipelines.report.events import BatchDone
 from pipelines.run.prepared_sink import BatchRows, PreparedSink
-from pipelines.sinks.delta_commits import StoppedError
+from pipelines.sinks.commits import StoppedError
 from pipelines.sinks.target import SinkChain
 from pipelines.sinks.target import Written as TargetWritten
 from pipelines.transforms import checks

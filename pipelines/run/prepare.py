@@ -28,7 +28,8 @@ from pipelines.run.options import Wishes
 from pipelines.run.prepared_sink import PreparedSink
 from pipelines.run.read_range import Way, begun_at, ways_of
 from pipelines.run.settle_start import OfSource, Settling
-from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.commits import Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import change_columns, ensure_table
 from pipelines.sinks.target import LetterChain, SinkTarget, TargetRun
 from pipelines.sinks.targets import target_of

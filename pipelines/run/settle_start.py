@@ -35,7 +35,7 @@ from pipelines.exactly_once.startup_steps import Opening, Step, opening
 from pipelines.exactly_once.state_chain import state_stop
 from pipelines.model.plan import PipelinePlan, SinkPlan
 from pipelines.run.options import Wishes
-from pipelines.sinks.delta_commits import StoppedError
+from pipelines.sinks.commits import StoppedError
 from pipelines.sinks.target import LetterChain, OpenTarget, SinkChain, TableAt
 from pipelines.sources.josefine import Topics
 

@@ -23,7 +23,8 @@ from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
 from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks import loss_table
-from pipelines.sinks.delta_commits import NO_BATCH, DeltaChain
+from pipelines.sinks.commits import NO_BATCH
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
 from pipelines.sinks.delta_end_offsets import FolderFiles
@@ -117,6 +118,7 @@ class OpenDelta:
         sink, chain = self._sink, self.chain
         how = _merge_of(sink, rows.schema, span)
         if how is not None and sink.mode is Mode.UPSERT:
+            # A column that left the query keeps its old value in an updated row unless it is set.
             nulls = dict.fromkeys(self._fitting.removed, "null")
             how = replace(how, update={**nulls, **how.update})
         try:
@@ -326,6 +328,7 @@ def _table_rows(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> DataFrame:
         refuse_flag(sink, rows)
     try:
         reduced = _REDUCED[sink.mode](rows, sink)
+        # Spark analyzes here, where the file's position of the sink can be named, not in a batch.
         _ = reduced.schema
     except PySparkException as error:
         raise complaint(sink.place, path, error) from error

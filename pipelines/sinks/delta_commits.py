@@ -12,17 +12,25 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from josefine_spark.base.topic_offsets import nested
 from pipelines.base import failpoints
 from pipelines.base.quoting import quoted
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
-from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
-from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
-from pipelines.sinks.delta_log import FORMAT, DeltaLogReader, LogEntry, known_txn_versions
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
+from pipelines.exactly_once.other_chains import OtherChain, name_of
+from pipelines.model.retry_policy import Retry
+from pipelines.sinks.commits import (
+    NO_BATCH,
+    Attempts,
+    Link,
+    hand_over,
+    is_ours,
+    lost_race,
+    said_of,
+)
+from pipelines.sinks.delta_log import DeltaLogReader, LogEntry, known_txn_versions
 from pipelines.sinks.delta_snapshot_cache import compute_state
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms.aggregate import Merge
@@ -33,88 +41,6 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
-FACTS = {
-    "columns", "dead_letters", "fields", "judged_by", "keys", "letters", "mode", "removed", "state",
-}  # fmt: skip
-"""The keys that `Link.facts` may have."""
-NO_BATCH = -1
-"""The batch id of a commit that a start makes, before any query runs."""
-
-
-class StoppedError(Exception):
-    """A refused commit, with its Stop."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__(stop.verdict.value)
-        self.stop = stop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """The owner of the commits: the parts of userMetadata that do not change during a run.
-
-    `facts`: what the next run has to know about this one.
-    """
-
-    pipeline: str
-    sink: str
-    run: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> ChainName:
-        return ChainName(pipeline=self.pipeline, sink=self.sink)
-
-    @property
-    def app_id(self) -> str:
-        return self.name.app_id
-
-
-def facts_of(tip: Tip) -> dict[str, Any]:
-    """The facts that a commit on behalf of the sink has to repeat."""
-    return {name: tip.said[name] for name in FACTS & tip.said.keys()}
-
-
-class Handed(Protocol):
-    """A chain under its old name, in any kind of target."""
-
-    link: Link
-
-    def load(self) -> Tip | Unreadable | HandedOn | None: ...
-
-    def move(self, commit: Commit, **more: Any) -> None: ...
-
-
-def hand_over(chain: Handed, app_id: str) -> None:
-    """Hand the old name's chain on to `app_id`, in a commit with the old chain's next number: a run
-    under the old name that commits at the same time takes the same number, so one of the two
-    stops. Raises StoppedError."""
-    tip = chain.load()
-    if not isinstance(tip, Tip):
-        raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
-    reached = tip.reached
-    commit = Commit(start=reached.ends, end=reached, txn_version=tip.txn_version + 1)
-    chain.link = replace(chain.link, facts=facts_of(tip))
-    chain.move(commit, handed_to=app_id)
-
-
-def said_of(
-    link: Link, query_id: str, commit: Commit, batch_id: int, more: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """The metadata of a commit; `more` is added to the offsets."""
-    value: dict[str, Any] = {
-        "josefine": FORMAT,
-        "pipeline": link.pipeline,
-        "sink": link.sink,
-        "start": nested(commit.start),
-        "end": nested(commit.end.ends),
-        "topic_ids": dict(sorted(commit.end.topic_ids.items())),
-        "batch": batch_id,
-        "query": query_id,
-        "run": link.run,
-        **link.facts,
-    }
-    return value | dict(more or {})
 
 
 class DeltaChain:
@@ -135,8 +61,7 @@ class DeltaChain:
         self._app_id = link.app_id
         self._files = HadoopFiles(spark)
         self._spark = spark
-        self._on_retry = on_retry
-        self._pause = pause
+        self._attempts = Attempts(on_retry, pause)
         self._log = DeltaLogReader(self._files, path, self._app_id)
         self._version = -1
 
@@ -172,8 +97,10 @@ class DeltaChain:
 
     def take_over(self, other: OtherChain) -> None:
         """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
-        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
-        chain = DeltaChain(self._spark, self.path, old, self._on_retry, self._pause)
+        old = self.link.under(other.name)
+        chain = DeltaChain(
+            self._spark, self.path, old, self._attempts.on_retry, self._attempts.pause
+        )
         hand_over(chain, self._app_id)
 
     def move(self, commit: Commit, **more: Any) -> None:
@@ -241,6 +168,7 @@ class DeltaChain:
 
         def write() -> None:
             target = DeltaTable.forPath(session, self.path).alias("t")
+            # In each attempt: the rows of an SCD2 merge are made from the table as it is now.
             rows = how.source(frame, target.toDF()) if how.source else frame
             merge: Any = target.merge(failpoints.disturbed(rows).alias("s"), condition)
             if how.delete_when is not None:
@@ -269,30 +197,24 @@ class DeltaChain:
     ) -> LogEntry:
         """Run a write until the log shows it; raise StoppedError if another run has committed."""
         if self._own_after() is not None:
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+            raise lost_race()
         if batch_id != NO_BATCH:  # without a batch the session may be shared with others
             compute_state(session, self.path, self._version)
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                write()
-                failure = None
-            except Exception as error:
-                failure = error
+
+        def look(failure: Exception | None) -> LogEntry | None:
             own = self._own_after()
-            if own is not None and self._is_mine(own, batch_id, commit):
-                # Also after a failure: the commit may have succeeded and only its answer was lost.
-                said = json.loads(metadata)
-                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
+            said = (own.metadata or {}) if own else {}
+            made = (batch_id, commit.txn_version)
+            if own is not None and is_ours(said, own.txn_version, self.link, made):
+                stored = json.loads(metadata)
+                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=stored)
                 self._leave_hint(metadata)
                 return own
-            if own is not None or failure is None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
-                raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
-            retry = retry_of(failure)
-            if retry is None or attempt == ATTEMPTS_MAX:
-                raise failure
-            self._on_retry(batch_id, retry)
-            self._pause(retry.pause_s * attempt)
-        raise AssertionError("unreachable")
+            if own is not None or "DELTA_CONCURRENT_TRANSACTION" in str(failure):
+                raise lost_race() from failure
+            return None
+
+        return self._attempts.commit(batch_id, write, look)
 
     def _own_after(self) -> LogEntry | None:
         """The first own commit since the last read of the log, past those of others."""
@@ -300,11 +222,6 @@ class DeltaChain:
         if entries:
             self._version = entries[-1].version
         return next((entry for entry in entries if entry.txn_version is not None), None)
-
-    def _is_mine(self, entry: LogEntry, batch_id: int, commit: Commit) -> bool:
-        meta = entry.metadata or {}
-        mark = (meta.get("run"), meta.get("batch"), entry.txn_version)
-        return mark == (self.link.run, batch_id, commit.txn_version)
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))

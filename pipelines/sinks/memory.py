@@ -15,11 +15,11 @@ from pipelines.base.errors import RunError
 from pipelines.base.finding import Finding
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange, unrecorded
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import ChainName, OtherChain, name_of
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.commits import NO_BATCH, Link, hand_over, lost_race, said_of
 from pipelines.sinks.delta_log import LogEntry
 from pipelines.sinks.delta_maintenance import Keeper
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
@@ -109,7 +109,7 @@ class MemoryChain:
 
     def take_over(self, other: OtherChain) -> None:
         """The other name commits that this one continues. Raises StoppedError."""
-        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
+        old = self.link.under(other.name)
         hand_over(MemoryChain(self._place, old, self.path), self._app_id)
 
     def follow(self, tip: Tip | None) -> None:
@@ -127,7 +127,7 @@ class MemoryChain:
         rows = list(frame)
         self._place.at("before_rows")
         if any(made.app_id == self._app_id for made in self._place.commits[self._seen :]):
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+            raise lost_race()
         said = said_of(self.link, self.query_id, commit, batch_id, more)
         made = Made(app_id=self._app_id, txn_version=commit.txn_version, said=said, rows=rows)
         self._place.commits.append(made)

@@ -19,7 +19,7 @@ from pipelines.exactly_once.other_chains import ChainName, OtherChain
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.retry_policy import Retry
-from pipelines.sinks.delta_commits import Link
+from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_log import LogEntry
 from pipelines.sinks.delta_maintenance import Keeper
 from pipelines.transforms.deduplicate import Span

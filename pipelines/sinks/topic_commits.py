@@ -26,11 +26,19 @@ from josefine_spark.write.protocol import (
 from josefine_spark.write.state import NUMBERED, Batch, Phase, SinkState
 from pipelines.base import failpoints
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import OtherChain
-from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
+from pipelines.model.retry_policy import Retry
 from pipelines.model.topic import SinkTopic, sink_id
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.sinks.commits import (
+    NO_BATCH,
+    Attempts,
+    Link,
+    hand_over,
+    is_ours,
+    lost_race,
+    said_of,
+)
 from pipelines.sinks.delta_log import LogEntry, own_entry
 from pipelines.sinks.topic_state import Target, batch_of, end_of, other_chains, said_by, taken_over
 
@@ -77,8 +85,7 @@ class TopicChain:
         self._id = sink_id(link.pipeline, link.sink, target.topic)
         self._ledger = ledger
         self._write = write
-        self._on_retry = on_retry
-        self._pause = pause
+        self._attempts = Attempts(on_retry, pause)
         self._now_ms = now_ms
         self._version = 0
 
@@ -108,9 +115,14 @@ class TopicChain:
 
     def take_over(self, other: OtherChain) -> None:
         """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
-        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
+        old = self.link.under(other.name)
         chain = TopicChain(
-            self._said, self._target.topic_id, old, self._ledger, self._write, self._on_retry
+            self._said,
+            self._target.topic_id,
+            old,
+            self._ledger,
+            self._write,
+            self._attempts.on_retry,
         )
         hand_over(chain, self.link.app_id)
 
@@ -153,31 +165,30 @@ class TopicChain:
     def _committed(self, write: Callable[[], int], commit: Commit, batch_id: int) -> LogEntry:
         """Run a write until the record shows it; raise StoppedError if another run committed."""
         if self._number(self._look()) > self._version:
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            rows, failure = 0, None
-            try:
-                rows = write()
-            except Exception as error:
-                failure = error
+            raise lost_race()
+        rows = 0
+
+        def attempt() -> None:
+            nonlocal rows
+            rows = 0
+            rows = write()
+
+        def look(failure: Exception | None) -> LogEntry | None:
             state = self._look()
-            said = self._mine(state, commit, batch_id)
-            if said is not None:
-                # Also after a failure: the decision may have succeeded, with only its answer lost.
+            number, said = self._number(state), said_by(state.decided)
+            if said is not None and is_ours(
+                said, number, self.link, (batch_id, commit.txn_version)
+            ):
                 if state.phase is Phase.DECIDED:
                     self._ledger.run(self._id, settle(self._id))
                 self._version = commit.txn_version
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version)
                 return own_entry(self.link.app_id, commit.txn_version, said, rows)
-            lost = self._number(state) > self._version or TAKEN_OVER in str(failure)
-            if lost or failure is None:
-                raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
-            retry = retry_of(failure)
-            if retry is None or attempt == ATTEMPTS_MAX:
-                raise failure
-            self._on_retry(batch_id, retry)
-            self._pause(retry.pause_s * attempt)
-        raise AssertionError("unreachable")
+            if number > self._version or TAKEN_OVER in str(failure):
+                raise lost_race() from failure
+            return None
+
+        return self._attempts.commit(batch_id, attempt, look)
 
     def _look(self) -> SinkState:
         state: SinkState = self._ledger.run(self._id, look())
@@ -185,11 +196,3 @@ class TopicChain:
 
     def _number(self, state: SinkState) -> int:
         return state.decided.batch_id if state.decided else 0
-
-    def _mine(self, state: SinkState, commit: Commit, batch_id: int) -> Mapping[str, Any] | None:
-        """The record's metadata if its last decision is this commit of this run; None otherwise."""
-        said = said_by(state.decided)
-        if said is None or self._number(state) != commit.txn_version:
-            return None
-        is_mine = (said.get("run"), said.get("batch")) == (self.link.run, batch_id)
-        return said if is_mine else None

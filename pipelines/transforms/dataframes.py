@@ -144,6 +144,7 @@ def _built(plan: PipelinePlan, build: Lineage, good: Good, at: str | None) -> No
         for other in (*rows, *pipeline.lookups):
             session.catalog.dropTempView(other)
         for one in transform.inputs:
+            # A table is read once a batch, so that all transforms see the same version of it.
             if one in pipeline.lookups and one not in tables:
                 tables[one] = lookups.rows_of(session, pipeline.lookups[one])
             frame = (tables if one in pipeline.lookups else rows)[one]

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.avro.schema import parse_record
+from josefine_arrow.formats.confluent.framing import OWN
 from josefine_arrow.formats.debezium.envelope import (
     SOURCE_NAMES,
     documents_of,
@@ -22,7 +23,6 @@ from pipelines.formats.decode import Reading, Side, Values
 from pipelines.formats.json import JsonValues, time_zone
 from pipelines.formats.json_elements import ElementValues
 from pipelines.formats.protobuf import ProtobufValues
-from pipelines.formats.python_values import OWN
 from pipelines.formats.text import CsvValues, TextValues
 from pipelines.model.pipeline import Decode, Format, OnError, Placed, Source
 from pipelines.spark.errors import complaint, refusal

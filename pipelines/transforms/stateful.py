@@ -21,7 +21,7 @@ from pipelines.spark.errors import complaint, refusal
 from pipelines.transforms import dataframes
 from pipelines.transforms.analysis_errors import STATEFUL, analyzed_plan
 from pipelines.transforms.decoders import reading_of
-from pipelines.transforms.joins import why_without_end
+from pipelines.transforms.join_bounds import why_without_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,6 +147,7 @@ def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> Non
         unbounded = why_without_end(made, [w.column for w in stateful.watermarks])
         if unbounded:
             raise refusal(said.place, said.path, unbounded)
+    # Spark refuses such a query only when it starts, and then without the position in the file.
     jvm: Any = session._jvm
     append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker

@@ -2,6 +2,10 @@
 broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold,
 spark_cpu, spark_sink, text, tls and transactions.
 
+`broker --against REV` compares this checkout with a commit (against.py); `all` measures every area
+with its peer and writes BENCHMARKS.md (all_bench.py).
+`broker --stages` shows where the time of a one-record request goes (stages.py).
+
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
 
@@ -29,6 +33,15 @@ NAMES = {
 
 
 def main(names: list[str]) -> None:
+    if names == ["broker", "--stages"]:
+        import_module("tests.bench.stages").main()
+        return
+    if names[:1] == ["all"]:
+        import_module("tests.bench.all_bench").main(names[1:])
+        return
+    if names[:1] == ["broker"] and any(name.startswith("-") for name in names):
+        import_module("tests.bench.against").main(names[1:])
+        return
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise SystemExit(f"bench knows {', '.join(NAMES)}, not {unknown[0]!r}")

@@ -54,6 +54,7 @@ def other_checkout(directory: Path) -> Iterator[Running]:
     """The broker of another checkout (`BENCH_CHECKOUT`): what a change costs, before and after."""
     with BrokerProcess(directory, start=False) as broker:
         broker.code = Path(os.environ["BENCH_CHECKOUT"])
+        broker.python = os.environ.get("BENCH_CHECKOUT_PYTHON", broker.python)
         broker.start()
         create_topic(broker.bootstrap, TOPIC, 1)
         yield Running("checkout", broker.bootstrap, broker.pid)

@@ -47,25 +47,33 @@ def longest_gaps(cluster: Cluster, topic: str, *, of_controller: bool) -> dict[s
         for index, leader in leaders.items()
         if (leader == controller) == of_controller
     )
+    gaps, _ = gaps_of(cluster.bootstrap, topic, index, lambda: cluster.kill(leader))
+    return gaps
+
+
+def gaps_of(
+    bootstrap: str, topic: str, index: int, kill: Callable[[], None], after_s: float = AFTER_S
+) -> tuple[dict[str, float], float]:
+    """Seconds by client, and the moment of the kill on `time.perf_counter`'s clock."""
     before_s = BEFORE_S + random.random()  # a client's own timers must not see it come
-    end = time.perf_counter() + before_s + AFTER_S
+    end = time.perf_counter() + before_s + after_s
     times: dict[str, Times] = {"own_client": [], "librdkafka": []}
 
     def goes_on() -> bool:
         return time.perf_counter() < end
 
     threads = [
-        threading.Thread(target=produce, args=(cluster.bootstrap, topic, index, goes_on, seen))
+        threading.Thread(target=produce, args=(bootstrap, topic, index, goes_on, seen))
         for produce, seen in zip((_own_client, _librdkafka), times.values(), strict=True)
     ]
     for thread in threads:
         thread.start()
     time.sleep(before_s)
-    cluster.kill(leader)
     killed = time.perf_counter()
+    kill()
     for thread in threads:
         thread.join()
-    return {name: _gap(seen, killed) for name, seen in times.items()}
+    return {name: _gap(seen, killed) for name, seen in times.items()}, killed
 
 
 def _gap(times: Times, killed: float) -> float:

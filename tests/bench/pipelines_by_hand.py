@@ -1,6 +1,7 @@
 """The flights' two tables by a job that somebody writes by hand who knows Spark: its own Kafka
 source, from_json, Delta's sink for the append, foreachBatch and MERGE for the delays, each batch's
-number as Delta's transaction. No dead letters, no anchored offsets, nothing of ours.
+number as Delta's transaction. No dead letters, no anchored offsets, nothing of ours. A sink whose
+name starts with `flights` is an append.
 
 Shuffle and snapshot partitions are what two cores want, the JVM's options those of
 conf/pipelines/flights.yaml, or of a job of hours (`warm`) the JVM's own.
@@ -52,7 +53,7 @@ def main(
             "checkpointLocation", f"{folder}/checkpoints/{sink}"
         )
         path = f"{folder}/tables/{sink}"
-        if sink == "flights":
+        if sink.startswith("flights"):
             queries.append(writer.format("delta").start(path))
         else:
             queries.append(writer.foreachBatch(merging(spark, path)).start())

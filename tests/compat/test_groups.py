@@ -42,7 +42,7 @@ def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def group_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(
         tmp_path_factory.mktemp("groups-of-three"),
         timings=DEFAULT_TIMINGS,
@@ -218,33 +218,33 @@ def test_members_go_on_behind_a_restart_of_their_only_broker(
 
 
 def test_commits_outlive_the_coordinator(
-    cluster: Cluster, subscribe: Subscribe, stack: ExitStack
+    group_cluster: Cluster, subscribe: Subscribe, stack: ExitStack
 ) -> None:
     """Checklist row 23, on three brokers: the one that coordinates is killed."""
-    topic = make_topic(cluster.bootstrap, replicas=3)
+    topic = make_topic(group_cluster.bootstrap, replicas=3)
     place = OFFSETS_TOPIC, coordinator_partition(topic, COORDINATORS)
-    outlives(cluster, subscribe, stack, topic, topic, place)
+    outlives(group_cluster, subscribe, stack, topic, topic, place)
 
 
 @pytest.mark.slow
 def test_members_go_on_when_the_leader_is_killed(
-    cluster: Cluster, subscribe: Subscribe, stack: ExitStack
+    group_cluster: Cluster, subscribe: Subscribe, stack: ExitStack
 ) -> None:
     """It leads a partition of the topic; another broker coordinates."""
     if subscribe is FOREIGN["kafkajs"]:
         pytest.skip("kafkajs may take over a minute to end when a broker that it read from is gone")
-    topic = make_topic(cluster.bootstrap, replicas=3)
-    group, index = kept_by(cluster, OFFSETS_TOPIC, topic, PARTITIONS, by_leader=False)
-    outlives(cluster, subscribe, stack, group, topic, (topic, index))
+    topic = make_topic(group_cluster.bootstrap, replicas=3)
+    group, index = kept_by(group_cluster, OFFSETS_TOPIC, topic, PARTITIONS, by_leader=False)
+    outlives(group_cluster, subscribe, stack, group, topic, (topic, index))
 
 
 @pytest.mark.parametrize("subscribe", daily_is("librdkafka", *CLIENTS, *FOREIGN), indirect=True)
 def test_members_go_on_when_a_leader_that_coordinates_is_killed(
-    cluster: Cluster, subscribe: Subscribe, stack: ExitStack
+    group_cluster: Cluster, subscribe: Subscribe, stack: ExitStack
 ) -> None:
-    topic = make_topic(cluster.bootstrap, replicas=3)
-    group, index = kept_by(cluster, OFFSETS_TOPIC, topic, PARTITIONS, by_leader=True)
-    outlives(cluster, subscribe, stack, group, topic, (topic, index))
+    topic = make_topic(group_cluster.bootstrap, replicas=3)
+    group, index = kept_by(group_cluster, OFFSETS_TOPIC, topic, PARTITIONS, by_leader=True)
+    outlives(group_cluster, subscribe, stack, group, topic, (topic, index))
 
 
 def outlives(

@@ -18,7 +18,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def filled_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path) as running:
         with BlockingClient(running.bootstrap) as client:
             client.create_topics([NewTopic("orders", partitions=2), NewTopic("other")])
@@ -27,24 +27,26 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield running
 
 
-def test_sizes_of_replicas_are_those_of_their_files(broker: BrokerProcess) -> None:
-    done = josefine(broker.bootstrap, "log-dirs", "--topic", "orders", "--json")
+def test_sizes_of_replicas_are_those_of_their_files(filled_broker: BrokerProcess) -> None:
+    done = josefine(filled_broker.bootstrap, "log-dirs", "--topic", "orders", "--json")
 
-    stored = broker.data_dir / "orders-0" / "00000000000000000000.log"
+    stored = filled_broker.data_dir / "orders-0" / "00000000000000000000.log"
     told = [(each["partition"], each["bytes"]) for each in json.loads(done.out)]
     assert told == [(0, stored.stat().st_size), (1, 0)]
-    text = josefine(broker.bootstrap, "log-dirs").out
+    text = josefine(filled_broker.bootstrap, "log-dirs").out
     assert "other" in text
-    assert f"bytes in {broker.data_dir}" in text
+    assert f"bytes in {filled_broker.data_dir}" in text
 
 
-def test_records_below_the_offset_go_and_others_stay(broker: BrokerProcess) -> None:
-    refused = josefine(broker.bootstrap, "delete-records", "orders", "--before", "0:2")
-    done = josefine(broker.bootstrap, "delete-records", "orders", "--before", "0:2", "--yes")
+def test_records_below_the_offset_go_and_others_stay(filled_broker: BrokerProcess) -> None:
+    refused = josefine(filled_broker.bootstrap, "delete-records", "orders", "--before", "0:2")
+    done = josefine(filled_broker.bootstrap, "delete-records", "orders", "--before", "0:2", "--yes")
 
     assert refused.code != 0
     assert done.out == "partition 0 starts at offset 2\n"
-    with BlockingClient(broker.bootstrap) as client:
+    with BlockingClient(filled_broker.bootstrap) as client:
         assert client.list_offsets({ORDERS: EARLIEST})[ORDERS].offset == 2
-    last = josefine(broker.bootstrap, "delete-records", "orders", "--before", "0:end", "--yes")
+    last = josefine(
+        filled_broker.bootstrap, "delete-records", "orders", "--before", "0:end", "--yes"
+    )
     assert last.out == "partition 0 starts at offset 3\n"

@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> BrokerProcess:
+def cleaning_broker(tmp_path: Path) -> BrokerProcess:
     return BrokerProcess(tmp_path, start=False, log__cleaner_backoff_ms=100)
 
 
@@ -84,21 +84,23 @@ def wait_cleaned(broker: BrokerProcess, passes: float = 0) -> None:
 
 
 def test_clients_read_the_last_value_of_each_key_of_a_cleaned_topic(
-    broker: BrokerProcess,
+    cleaning_broker: BrokerProcess,
 ) -> None:
-    with broker:
-        broker.start()
-        make_topic(broker)
-        last = produce(broker, rounds=200)
+    with cleaning_broker:
+        cleaning_broker.start()
+        make_topic(cleaning_broker)
+        last = produce(cleaning_broker, rounds=200)
 
         def is_cleaned() -> bool:
             """Also while it is being cleaned a client reads the last value of each key."""
-            found, count = consumed(broker)
+            found, count = consumed(cleaning_broker)
             assert found == last
             return count < 200 * KEYS / 2
 
         wait_until(is_cleaned, TIMEOUT_S, "a log of less than half the records")
-        theirs = KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=60_000)
+        theirs = KafkaConsumer(
+            bootstrap_servers=cleaning_broker.bootstrap, consumer_timeout_ms=60_000
+        )
         theirs.assign([KafkaPythonPartition("table", 0)])
         theirs.seek_to_beginning()
         again: dict[bytes, bytes | None] = {}
@@ -111,31 +113,31 @@ def test_clients_read_the_last_value_of_each_key_of_a_cleaned_topic(
             again[message.key] = message.value
         theirs.close()
         assert again == last
-        assert broker.get("/health")[0] == 200
-        removed = lambda: metric(broker, "cleaner_bytes_removed_total")  # noqa: E731
+        assert cleaning_broker.get("/health")[0] == 200
+        removed = lambda: metric(cleaning_broker, "cleaner_bytes_removed_total")  # noqa: E731
         wait_until(removed, TIMEOUT_S, "what was removed, which is counted behind the last segment")
-        assert metric(broker, "cleaner_logs_damaged") == 0
+        assert metric(cleaning_broker, "cleaner_logs_damaged") == 0
 
 
 def test_broker_killed_while_it_cleans_has_the_last_value_of_each_key(
-    broker: BrokerProcess,
+    cleaning_broker: BrokerProcess,
 ) -> None:
     """At any moment: it cleans for as long as it is written to."""
-    with broker:
-        broker.start()
-        make_topic(broker)
+    with cleaning_broker:
+        cleaning_broker.start()
+        make_topic(cleaning_broker)
         last: dict[bytes, bytes | None] = {}
         for n in range(6):
-            last = produce(broker, rounds=60, first=60 * n)
-            broker.kill()
-            broker.start()
-            assert consumed(broker)[0] == last
-        passes = metric(broker, "cleaner_passes_total")
-        last = produce(broker, rounds=60, first=1_000)
-        wait_cleaned(broker, passes)
-        assert consumed(broker)[0] == last
-        assert "damaged" not in broker.output
-        assert broker.stop() == 0
+            last = produce(cleaning_broker, rounds=60, first=60 * n)
+            cleaning_broker.kill()
+            cleaning_broker.start()
+            assert consumed(cleaning_broker)[0] == last
+        passes = metric(cleaning_broker, "cleaner_passes_total")
+        last = produce(cleaning_broker, rounds=60, first=1_000)
+        wait_cleaned(cleaning_broker, passes)
+        assert consumed(cleaning_broker)[0] == last
+        assert "damaged" not in cleaning_broker.output
+        assert cleaning_broker.stop() == 0
 
 
 def committed(broker: BrokerProcess, isolation: str) -> tuple[dict[bytes, bytes], int]:
@@ -185,46 +187,48 @@ def transact(broker: BrokerProcess, rounds: int) -> dict[bytes, bytes]:
 
 
 def test_what_transactions_wrote_is_compacted_for_readers_of_either_isolation(
-    broker: BrokerProcess,
+    cleaning_broker: BrokerProcess,
 ) -> None:
     """As a changelog of Kafka Streams with exactly_once_v2."""
-    with broker:
-        broker.start()
-        make_topic(broker, **{"delete.retention.ms": "0"})
-        last = transact(broker, rounds=30)
+    with cleaning_broker:
+        cleaning_broker.start()
+        make_topic(cleaning_broker, **{"delete.retention.ms": "0"})
+        last = transact(cleaning_broker, rounds=30)
 
         def is_cleaned() -> bool:
-            found, count = committed(broker, "read_committed")
+            found, count = committed(cleaning_broker, "read_committed")
             assert found == last
             return count < 10 * KEYS
 
         wait_until(is_cleaned, TIMEOUT_S, "a log of a third of the records or less")
-        found, count = committed(broker, "read_uncommitted")
+        found, count = committed(cleaning_broker, "read_uncommitted")
         assert set(found) == set(last)
         assert count < 12 * KEYS, "aborted records are left in the last segment only"
-        broker.kill()
-        broker.start()
-        assert committed(broker, "read_committed")[0] == last
-        last = transact(broker, rounds=4)
-        assert committed(broker, "read_committed")[0] == last
-        assert "damaged" not in broker.output
+        cleaning_broker.kill()
+        cleaning_broker.start()
+        assert committed(cleaning_broker, "read_committed")[0] == last
+        last = transact(cleaning_broker, rounds=4)
+        assert committed(cleaning_broker, "read_committed")[0] == last
+        assert "damaged" not in cleaning_broker.output
 
 
-def test_topic_that_is_compacted_no_more_goes_on_over_a_restart(broker: BrokerProcess) -> None:
+def test_topic_that_is_compacted_no_more_goes_on_over_a_restart(
+    cleaning_broker: BrokerProcess,
+) -> None:
     """What is missing in it was taken away, and is no damage."""
-    with broker:
-        broker.start()
-        make_topic(broker)
-        last = produce(broker, rounds=100)
-        wait_cleaned(broker)
-        with BlockingClient(broker.bootstrap) as client:
+    with cleaning_broker:
+        cleaning_broker.start()
+        make_topic(cleaning_broker)
+        last = produce(cleaning_broker, rounds=100)
+        wait_cleaned(cleaning_broker)
+        with BlockingClient(cleaning_broker.bootstrap) as client:
             client.alter_configs({"table": {"cleanup.policy": "delete"}})
-        broker.kill()
-        for path in broker.data_dir.glob("table-0/*index"):
+        cleaning_broker.kill()
+        for path in cleaning_broker.data_dir.glob("table-0/*index"):
             path.unlink()
 
-        broker.start()
+        cleaning_broker.start()
 
-        assert consumed(broker)[0] == last
-        produce(broker, rounds=1, first=500)
-        assert broker.get("/health")[0] == 200
+        assert consumed(cleaning_broker)[0] == last
+        produce(cleaning_broker, rounds=1, first=500)
+        assert cleaning_broker.get("/health")[0] == 200

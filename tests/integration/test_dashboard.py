@@ -26,7 +26,7 @@ IMAGE = b'<img src=x onerror="document.title = 1">'
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def orders_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "data") as running:
         with BlockingClient(running.bootstrap) as client:
             client.create_topics([NewTopic("orders", partitions=2)])
@@ -36,8 +36,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def url(broker: BrokerProcess) -> Iterator[str]:
-    with dashboard(broker) as there:
+def url(orders_broker: BrokerProcess) -> Iterator[str]:
+    with dashboard(orders_broker) as there:
         yield there
 
 
@@ -58,7 +58,7 @@ def test_message_browser_answers_by_offset_by_key_and_in_sentences(url: str) -> 
 
 
 def test_a_broker_that_stalls_freezes_the_picture_only_as_long_as_it_stalls(
-    broker: BrokerProcess, url: str
+    orders_broker: BrokerProcess, url: str
 ) -> None:
     """The pause was a hundred times what the answers took: up to fifteen minutes."""
     with urllib.request.urlopen(f"{url}/api/events", timeout=30) as events:
@@ -70,11 +70,11 @@ def test_a_broker_that_stalls_freezes_the_picture_only_as_long_as_it_stalls(
             return found
 
         assert next_view()["cluster_id"]
-        os.kill(broker.pid, signal.SIGSTOP)
+        os.kill(orders_broker.pid, signal.SIGSTOP)
         try:
             wait_until(lambda: "error" in next_view(), 20, "the page says that no broker answers")
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
+            os.kill(orders_broker.pid, signal.SIGCONT)
         wait_until(lambda: "cluster_id" in next_view(), 20, "the picture is back")
 
 
@@ -89,7 +89,7 @@ def test_name_that_somebody_points_here_reads_nothing(url: str) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_page_lives_runs_no_script_of_a_record_and_is_used_by_keyboard(
-    broker: BrokerProcess, url: str
+    orders_broker: BrokerProcess, url: str
 ) -> None:
     async def scenario() -> None:
         async with page(url) as tab:
@@ -98,7 +98,7 @@ def test_page_lives_runs_no_script_of_a_record_and_is_used_by_keyboard(
             await _keyboard_opens_a_topic(tab)
             await _dead_branch_is_drawn(tab)
             await _nothing_is_wider_than_a_telephone(tab)
-            with BlockingClient(broker.bootstrap) as client:
+            with BlockingClient(orders_broker.bootstrap) as client:
                 client.create_topics([NewTopic("newcomer", partitions=1)])
             await tab.until("document.getElementById('topics').textContent.includes('newcomer')")
             assert tab.said == []

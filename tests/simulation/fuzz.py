@@ -181,7 +181,7 @@ def attack(board: Board) -> None:
         assert before == [node._core.durable() for node in board.nodes.values()]
 
 
-def run(seed: int, attacks: int) -> Counter[str]:
+def attack_boards(seed: int, attacks: int) -> Counter[str]:
     """One board after another, until so many frames were said; sums of what became of them."""
     met: Counter[str] = Counter()
     while met["frames"] < attacks:
@@ -225,4 +225,4 @@ def main(arguments: list[str], fuzz: Callable[[int, int], Counter[str]], descrip
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], run, "Say damaged frames to raft nodes."))
+    sys.exit(main(sys.argv[1:], attack_boards, "Say damaged frames to raft nodes."))

@@ -45,7 +45,7 @@ from josefine_broker.engine.metadata.image import MetadataImage
 from tests.simulation.fuzz import change, main
 from tests.simulation.mutated_frames import damaged_bytes
 
-__all__ = ["run"]
+__all__ = ["attack_sessions"]
 
 REASON_CHARS_MAX = 3_000
 OWN = Hello(node_id=1, to=0, cluster_id="c", address="127.0.0.1:9093", members=(1, 2, 3))
@@ -152,7 +152,7 @@ def attack(rng: Random, ear: Ear) -> str:
     return "taken" if taken == len(frames) - 1 else "not whole"
 
 
-def run(seed: int, attacks: int) -> Counter[str]:
+def attack_sessions(seed: int, attacks: int) -> Counter[str]:
     met: Counter[str] = Counter()
     ear = Ear()
     for number in range(attacks):
@@ -166,4 +166,4 @@ def run(seed: int, attacks: int) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], run, "Say damaged frames to a session."))
+    sys.exit(main(sys.argv[1:], attack_sessions, "Say damaged frames to a session."))

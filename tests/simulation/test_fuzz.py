@@ -18,7 +18,7 @@ ALL = 100_000
 
 def test_damaged_raft_frames_break_nothing_but_themselves() -> None:
     """Checklist row 96."""
-    met = fuzz.run(1, 2_000)
+    met = fuzz.attack_boards(1, 2_000)
 
     for outcome in ("no message", "refused at the door", "implausible", fuzz.TAKEN):
         assert met[outcome] > 100, met
@@ -26,7 +26,7 @@ def test_damaged_raft_frames_break_nothing_but_themselves() -> None:
 
 def test_damaged_greetings_heartbeats_and_questions_end_their_connection_only() -> None:
     """Checklist row 96."""
-    met = fuzz_sessions.run(1, 2_000)
+    met = fuzz_sessions.attack_sessions(1, 2_000)
 
     for outcome in ("refused at once", "refused", "taken"):
         assert met[outcome] > 100, met
@@ -34,7 +34,7 @@ def test_damaged_greetings_heartbeats_and_questions_end_their_connection_only() 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("run", [fuzz.run, fuzz_sessions.run])
+@pytest.mark.parametrize("run", [fuzz.attack_boards, fuzz_sessions.attack_sessions])
 def test_a_hundred_thousand_of_each_take_no_memory(run: object) -> None:
     before_kb = fuzz.peak_kb()
 
@@ -49,14 +49,14 @@ def test_messages_that_cannot_be_true_would_be_noticed(monkeypatch: pytest.Monke
     monkeypatch.setattr(plausible, "why_not", lambda _core, _message: None)
 
     with pytest.raises(InvariantBroken):
-        fuzz.run(2, fuzz.ATTACKS_PER_BOARD)
+        fuzz.attack_boards(2, fuzz.ATTACKS_PER_BOARD)
 
 
 def test_strangers_that_are_listened_to_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(admission.LISTENS, admission.Speech.RAFT, frozenset(admission.Standing))
 
     with pytest.raises(AssertionError):
-        fuzz.run(1, fuzz.ATTACKS_PER_BOARD)
+        fuzz.attack_boards(1, fuzz.ATTACKS_PER_BOARD)
 
 
 def test_values_of_another_type_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,4 +64,4 @@ def test_values_of_another_type_would_be_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(admission, "is_typed", lambda _value, _hint: True)
 
     with pytest.raises((TypeError, AttributeError, ValueError, AssertionError)):
-        fuzz_sessions.run(1, 2_000)
+        fuzz_sessions.attack_sessions(1, 2_000)

@@ -45,6 +45,8 @@ class BrokerProcess(ServerProcess):
         self.data_dir = self.directory / "data"
         self.code = REPOSITORY
         """The checkout whose code it runs from its next start on."""
+        self.python = sys.executable
+        """The interpreter that runs it."""
         self.config_file = self.directory / "broker.yaml"
         self.overrides = overrides
         self._prefix = prefix
@@ -80,7 +82,7 @@ class BrokerProcess(ServerProcess):
         (self.data_dir / "broker.addresses.json").unlink(missing_ok=True)
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self._prefix, *_command(), "broker", "--config", str(self.config_file)],
+                [*self._prefix, *self._command(), "broker", "--config", str(self.config_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -115,9 +117,10 @@ class BrokerProcess(ServerProcess):
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-
-def _command() -> list[str]:
-    """Linux calls the *thread* that started a process its parent: only the main one outlives it."""
-    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
-        return list(COMMAND)
-    return [*COMMAND[:2], DIE_WITH_PARENT + COMMAND[2]]
+    def _command(self) -> list[str]:
+        """Linux calls the *thread* that started a process its parent: only the main one outlives
+        it."""
+        _, flag, code = COMMAND
+        if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+            return [self.python, flag, code]
+        return [self.python, flag, DIE_WITH_PARENT + code]

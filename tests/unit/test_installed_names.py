@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from setup import INSTALLED, OUR_PACKAGES, UnclearName, rewritten
+from distributions.installed_names import INSTALLED, OUR_PACKAGES, UnclearName, rewritten
 from tests.unit.test_style import ROOT, SOURCES
 
 

@@ -208,9 +208,17 @@ def test_pattern_or_question_that_names_no_file_is_an_error() -> None:
 
 def test_module_is_without_a_test_when_no_unit_test_imports_it_itself() -> None:
     found = dict.fromkeys(("p/__init__.py", "p/a.py", "p/b.py", "p/c.py"), of_lines(1))
-    (mark,) = untested_marks(found, {"t": "from p import a\nimport p.b\n'p.c'\n"})
+    (mark,) = untested_marks(found, {"t": "from p import a\nimport p.b\nuse('p.c')\n"})
 
     assert (mark.value, mark.listed) == (1, ("p/c.py",))
+
+
+def test_module_of_kernels_is_imported_by_a_string_with_its_name() -> None:
+    found = dict.fromkeys(("p/kernels.py", "p/a_kernels.py", "p/b_kernels.py"), of_lines(1))
+    text = "import_kernels('p.kernels')\nLOOPS = {'p.a_kernels': 1}\n"
+    (mark,) = untested_marks(found, {"t": text})
+
+    assert mark.listed == ("p/b_kernels.py",)
 
 
 PATHS = (

@@ -13,6 +13,8 @@ FIRST = b"\0"
 _INDEXES_MAX, _VARINT_BYTES_MAX = 16, 5
 OFFLINE = 0
 """The schema id of the file's own schema, for inline records of the file."""
+OWN = ""
+"""In place of a registry's address: records have the file's own schema, by the id OFFLINE."""
 
 
 class FramingError(ValueError):

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from josefine_broker.base.install_commands import install_command
+
 TIMESTAMP = "google.protobuf.Timestamp"
 
 _SQL = {
@@ -72,7 +74,7 @@ def message_of(schema: bytes, name: str) -> Any:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
         from google.protobuf.message import DecodeError
     except ModuleNotFoundError as error:
-        raise SchemaError("it takes a package: pip install 'josefine[protobuf]'") from error
+        raise SchemaError(f"it takes a package: {install_command('protobuf')}") from error
     pool = descriptor_pool.DescriptorPool()
     how = "expected what protoc --include_imports --descriptor_set_out writes"
     try:

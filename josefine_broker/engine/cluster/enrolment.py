@@ -78,6 +78,40 @@ class DismissedError(Exception):
     message is one sentence for the operator."""
 
 
+class Heartbeats:
+    """When this process sends the next heartbeat, and whether the controller hears it. Mutable."""
+
+    __slots__ = ("_answered_ms", "_controller", "_interval_ms", "_session_timeout_ms", "due_ms")
+
+    def __init__(self, interval_ms: int, session_timeout_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._answered_ms: int | None = None
+        self._controller: int | None = None
+        """The one that got the last heartbeat."""
+        self.due_ms = 0
+        """Also of the registration, while that is missing."""
+
+    def answered(self, now_ms: int) -> None:
+        """The controller knows this process under its broker epoch."""
+        self._answered_ms = now_ms
+
+    def is_heard(self, now_ms: int) -> bool:
+        """Whether the controller has answered within the session. A session starts here when it is
+        first asked for: the registration was the controller's first answer."""
+        if self._answered_ms is None:
+            self._answered_ms = now_ms
+        return now_ms < self._answered_ms + self._session_timeout_ms
+
+    def take_due(self, controller: int, now_ms: int) -> bool:
+        """Whether one is due now, as it is to each new controller; then the next one is set."""
+        if now_ms < self.due_ms and controller == self._controller:
+            return False
+        self._controller = controller
+        self.due_ms = now_ms + self._interval_ms
+        return True
+
+
 class Enrolment:
     """The enrolment of one process. `registration` has what never changes during its lifetime."""
 
@@ -97,19 +131,14 @@ class Enrolment:
         self._ctx = ctx
         self.registration = registration
         self._started = started
-        self._heartbeat_ms = heartbeat_ms
         self._proposal_timeout_ms = proposal_timeout_ms
-        self._session_timeout_ms = session_timeout_ms
+        self._heartbeats = Heartbeats(heartbeat_ms, session_timeout_ms)
         self._on_settled = on_settled
-        self._answered_ms: int | None = None
         self._proposal: Proposal | None = None
         self._can_propose = True
         """As passed to the last `step`."""
         self._was_registered = False
         self._refusal = ""
-        self._due_ms = 0
-        self._told: int | None = None
-        """The controller that got the last heartbeat."""
         self._wants_shutdown = False
         self._may_stop = False
         # From here on an entry of an earlier process in the image is not this broker's own.
@@ -135,7 +164,7 @@ class Enrolment:
     def leave(self) -> None:
         """Ask to stop, with every heartbeat from now on."""
         self._wants_shutdown = True
-        self._due_ms = 0
+        self._heartbeats.due_ms = 0
 
     def step(self, *, can_propose: bool = True) -> Heartbeat | None:
         """The heartbeat to send to the controller now, if any. Proposes the registration while it
@@ -153,14 +182,10 @@ class Enrolment:
             return None
         self._was_registered = True
         now_ms = ctx.clock.monotonic_ms()
-        if self._answered_ms is None:
-            self._answered_ms = now_ms
-        ctx.cluster.is_heard = now_ms < self._answered_ms + self._session_timeout_ms
+        ctx.cluster.is_heard = self._heartbeats.is_heard(now_ms)
         controller = ctx.cluster.controller_id
-        if now_ms < self._due_ms and controller == self._told:
+        if not self._heartbeats.take_due(controller, now_ms):
             return None
-        self._told = controller
-        self._due_ms = now_ms + self._heartbeat_ms
         if controller < 0:  # no controller is known; checked again when there is one
             return None
         return Heartbeat(
@@ -174,18 +199,19 @@ class Enrolment:
     def answered(self, answer: HeartbeatAnswer) -> None:
         """Handle the controller's answer."""
         if answer.known_epoch:
-            self._answered_ms = self._ctx.clock.monotonic_ms()
+            self._heartbeats.answered(self._ctx.clock.monotonic_ms())
             self._ctx.cluster.is_heard = True
         self._may_stop = answer.known_epoch and answer.may_stop
         if answer.known_epoch and self._wants_shutdown and not answer.may_stop:
-            self._due_ms = min(self._due_ms, self._ctx.clock.monotonic_ms() + RETRY_MS)
+            again_ms = self._ctx.clock.monotonic_ms() + RETRY_MS
+            self._heartbeats.due_ms = min(self._heartbeats.due_ms, again_ms)
 
     def wake_at_ms(self) -> int | None:
         """When `step` is due if nothing happens before; None: no time is set."""
         if self._entry() is None:
             has_to = self._can_propose and self._proposal is None
-            return self._due_ms if has_to else None
-        return self._due_ms
+            return self._heartbeats.due_ms if has_to else None
+        return self._heartbeats.due_ms
 
     # -- registration
 
@@ -210,9 +236,9 @@ class Enrolment:
     def _register(self) -> None:
         ctx = self._ctx
         now_ms = ctx.clock.monotonic_ms()
-        if self._proposal is not None or now_ms < self._due_ms:
+        if self._proposal is not None or now_ms < self._heartbeats.due_ms:
             return
-        self._due_ms = now_ms + RETRY_MS
+        self._heartbeats.due_ms = now_ms + RETRY_MS
         deadline_ms = now_ms + self._proposal_timeout_ms
         known = ctx.image.brokers.get(ctx.broker_id)
         change = replace(

@@ -109,6 +109,7 @@ class Hello:
     version: int = VERSION
 
     def encode(self, kind: Kind) -> bytes:
+        """As HELLO or WELCOME, in JSON: brokers of all versions must read it."""
         return encode_fields(
             kind,
             {
@@ -173,12 +174,15 @@ def refusal(own: Hello, other: Hello) -> str | None:
             f"broker {other.node_id} speaks raft frames {other.version_min} to {other.version},"
             f" broker {own.node_id} {own.version_min} to {own.version}"
         )
+    # A broker without a name of its cluster may still join either; two names never become one.
     if own.cluster_id and other.cluster_id and own.cluster_id != other.cluster_id:
         return (
             f"broker {other.node_id} belongs to cluster {other.cluster_id},"
             f" broker {own.node_id} to cluster {own.cluster_id}"
         )
     if other.node_id == own.node_id:
+        # A wrong entry in the configuration, or an address that moved: not a second broker of this
+        # id.
         if other.address and other.address == own.address:  # it dialed itself
             if other.to in (0, own.node_id):
                 return f"this is broker {own.node_id} itself"
@@ -281,12 +285,15 @@ class Session:
         self._on(PhaseEvent.CLOSED)
 
     def _on(self, event: PhaseEvent) -> None:
+        """Follow the transition table. Raises Fatal for an event that is not listed."""
         after = TRANSITIONS.get((self.phase, event))
         if after is None:
             raise Fatal(f"{event.name} cannot happen to a connection that is {self.phase.name}")
         self.phase = after
 
     def _next(self) -> Frame | None:
+        """The next whole frame, if it has arrived. Raises FrameError by its head alone, before its
+        body takes memory."""
         data = self._data
         if len(data) < _HEAD.size:
             return None
@@ -296,6 +303,7 @@ class Session:
                 "the peer speaks TLS, and the raft listener of this broker does not: raft_tls is"
                 " set on one side only"
             )
+        # A stranger gets room for a greeting; what a known peer may send depends on who it is.
         if not _AFTER_LENGTH <= length <= self._bytes_max:
             raise FrameError(f"a frame of {length} bytes: the peer is not a Josefine broker")
         if len(data) < 4 + length:
@@ -311,6 +319,8 @@ class Session:
         return Frame(kind, body)
 
     def _greet(self, frame: Frame) -> None:
+        """Take the peer's introduction, and answer a dialer. Raises FrameError if either side
+        refuses."""
         if frame.kind is Kind.REFUSED and self._awaits is Kind.WELCOME:
             given = _short(str(frame.fields().get("reason", "no reason given")))
             raise FrameError(f"refused: {given}")

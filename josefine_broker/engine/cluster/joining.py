@@ -9,7 +9,7 @@ acknowledged. A broker that only wants to be seen sends DISCOVER to all: the gre
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -79,6 +79,33 @@ ROUND: dict[tuple[Step, Turn], Step] = {
 }
 
 
+class Round:
+    """One round of requests: the addresses still to ask, and what came of the others. Mutable."""
+
+    __slots__ = ("_asked", "address", "failures", "has_answer", "join", "left")
+
+    def __init__(self, join: bytes | None = None, addresses: Iterable[HostPort] = ()) -> None:
+        """`join`: the encoded change for the leader to propose; None: only to be seen."""
+        self.join = join
+        self.left = deque(dict.fromkeys(addresses))
+        self._asked = set(self.left)
+        self.address: HostPort | None = None
+        """That of the open request."""
+        self.failures: list[str] = []
+        self.has_answer = False
+
+    def also_ask(self, address: HostPort) -> None:
+        """Ask this address too, unless the round has had it."""
+        if address not in self._asked:
+            self._asked.add(address)
+            self.left.append(address)
+
+    @property
+    def trouble(self) -> str:
+        """Why the round failed, when no address is left; empty: a broker has seen this one."""
+        return "" if self.has_answer and self.join is None else "; ".join(self.failures)
+
+
 class Asking:
     """The rounds of requests, each started by the owner. At most one request is open. Mutable."""
 
@@ -91,25 +118,16 @@ class Asking:
         self._own_id = own_id
         self._seeds = seeds
         self._book = book
-        self._join: bytes | None = None
-        self._left: deque[HostPort] = deque()
-        self._asked: set[HostPort] = set()
-        self._failures: list[str] = []
-        self._has_answer = False
+        self._round = Round()
         self._number = 0
-        self._address: HostPort | None = None
         self._due_ms: int | None = None
 
     def begin(self, registration: bytes | None, now_ms: int) -> Ask | None:
         """Start a round, with an encoded change for the leader to propose; None: only to be seen.
         Returns the first request; None: there is no address."""
         self._move(Turn.BEGIN)
-        self._join = registration
         others = (each for id_, each in self._book.newest().items() if id_ != self._own_id)
-        self._left = deque(dict.fromkeys((*self._seeds, *others)))
-        self._asked = set(self._left)
-        self._failures = []
-        self._has_answer = False
+        self._round = Round(registration, (*self._seeds, *others))
         return self._ask_next(now_ms, is_first=True)
 
     def answered(self, number: int, said: Said, now_ms: int) -> Ask | None:
@@ -119,23 +137,24 @@ class Asking:
         if self.step is Step.PROPOSING:
             self._taken(said, now_ms)
             return None
-        self._has_answer = True
+        self._round.has_answer = True
         if isinstance(said, Discovered):
             self._learn(said)
-        if self._join is None:
+        join = self._round.join
+        if join is None:
             return self._ask_next(now_ms)
         leader = self._leader_in(said)
         if leader is None:
-            self._failures.append(f"{self._address} knows no leader")
+            self._round.failures.append(f"{self._round.address} knows no leader")
             return self._ask_next(now_ms)
         self._move(Turn.LEADER)
-        return self._ask(*leader, ProposeChange(change=self._join))
+        return self._ask(*leader, ProposeChange(change=join))
 
     def unanswered(self, number: int, reason: str, now_ms: int) -> Ask | None:
         """The next request after a failure, as `answered`."""
         if not self._is_open(number):
             return None
-        self._failures.append(reason)
+        self._round.failures.append(reason)
         if self.step is Step.PROPOSING:
             self._end(reason, now_ms)
             return None
@@ -161,9 +180,8 @@ class Asking:
         for node, address in found.addresses.items():
             if node != self._own_id:
                 self._book.learn(node, address)
-                if self._join is None and address not in self._asked:
-                    self._left.append(address)
-                    self._asked.add(address)
+                if self._round.join is None:
+                    self._round.also_ask(address)
 
     def _leader_in(self, said: Said) -> tuple[HostPort, int] | None:
         """The leader's address and id, if known."""
@@ -178,17 +196,16 @@ class Asking:
         self._end(answer.failed, now_ms)
 
     def _ask_next(self, now_ms: int, *, is_first: bool = False) -> Ask | None:
-        if self._left:
+        if self._round.left:
             if not is_first:
                 self._move(Turn.NEXT)
-            return self._ask(self._left.popleft(), 0, Discover())
-        was_seen = self._has_answer and self._join is None
-        self._end("" if was_seen else "; ".join(self._failures), now_ms)
+            return self._ask(self._round.left.popleft(), 0, Discover())
+        self._end(self._round.trouble, now_ms)
         return None
 
     def _ask(self, address: HostPort, to: int, said: Said) -> Ask:
         self._number += 1
-        self._address = address
+        self._round.address = address
         timeout_ms = ASK_TIMEOUT_MS
         if self.step is Step.PROPOSING:
             timeout_ms = PROPOSE_TIMEOUT_MS + PROPOSE_SLACK_MS

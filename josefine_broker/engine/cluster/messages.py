@@ -75,6 +75,7 @@ def kind_of(said: Said) -> Kind:
 
 
 def _encode_beat(beat: Heartbeat) -> bytes:
+    """Short names: one goes out per broker and interval, for as long as it runs."""
     return encode_body(
         {
             "broker": beat.broker_id,
@@ -86,6 +87,7 @@ def _encode_beat(beat: Heartbeat) -> bytes:
 
 
 def _decode_beat(plain: dict[str, Any]) -> Heartbeat:
+    """Each field is converted, so that a wrong type is found here and not in the controller."""
     return Heartbeat(
         broker_id=int(plain["broker"]),
         broker_epoch=int(plain["epoch"]),
@@ -101,6 +103,8 @@ def _encode_beat_answer(answer: HeartbeatAnswer) -> bytes:
 
 
 def _decode_beat_answer(plain: dict[str, Any]) -> HeartbeatAnswer:
+    """All three are required: a missing `may_stop` read as False would keep a broker from
+    stopping."""
     return HeartbeatAnswer(
         known_epoch=bool(plain["known"]),
         fenced=bool(plain["fenced"]),
@@ -109,6 +113,7 @@ def _decode_beat_answer(plain: dict[str, Any]) -> HeartbeatAnswer:
 
 
 def _encode_discovered(found: Discovered) -> bytes:
+    """JSON has no integer keys, so broker ids are texts."""
     addresses = {str(key): str(each) for key, each in found.addresses.items()}
     return encode_body(
         {"cluster": found.cluster_id, "leader": found.leader, "addresses": addresses}
@@ -116,6 +121,7 @@ def _encode_discovered(found: Discovered) -> bytes:
 
 
 def _decode_discovered(plain: dict[str, Any]) -> Discovered:
+    """Raises ValueError for an address without a port, which closes the connection."""
     return Discovered(
         cluster_id=str(plain["cluster"]),
         leader=int(plain["leader"]),
@@ -124,17 +130,21 @@ def _decode_discovered(plain: dict[str, Any]) -> Discovered:
 
 
 def _encode_propose_answer(answer: ProposeAnswer) -> bytes:
+    """Empty texts are left out: no field at all means that the change is committed."""
     fields = {"refused": answer.refused, "failed": answer.failed}
     return encode_body({key: text for key, text in fields.items() if text})
 
 
 def _decode_propose_answer(plain: dict[str, Any]) -> ProposeAnswer:
+    """Tolerates null for a text, as for one that is missing."""
     return ProposeAnswer(
         refused=str(plain.get("refused") or ""), failed=str(plain.get("failed") or "")
     )
 
 
 def _read_message(frame: Frame) -> Message:
+    """A message of Raft by its own binary codec: appends carry blocks, and JSON would double
+    them."""
     try:
         return decode_message(frame.body)
     except CorruptBlock as error:
@@ -148,6 +158,8 @@ def _fields(read: Callable[[dict[str, Any]], T]) -> Callable[[Frame], T]:
         plain = frame.fields()
         try:
             return read(plain)
+        # All that a JSON value of another shape can raise in `read`. The peer is authenticated by
+        # now, but may be of another version.
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise FrameError(f"a {frame.kind.name} frame without its fields: {error!r}") from error
 

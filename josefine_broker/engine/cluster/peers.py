@@ -29,6 +29,47 @@ from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.image import MetadataImage
 
 
+class Advertised:
+    """The addresses that this broker advertises, and the warnings about them. Mutable."""
+
+    __slots__ = ("_own", "_warned")
+
+    def __init__(self) -> None:
+        self._own: dict[str, HostPort] = {}
+        self._warned: set[str] = set()
+
+    def set(self, registration: RegisterBroker, raft: HostPort) -> None:
+        """Advertise the listeners of a registration, and `raft` to other brokers."""
+        self._own = {
+            f"broker.listeners {each.listener}": HostPort(each.host, each.port)
+            for each in registration.endpoints
+        }
+        self._own["raft.listener"] = raft
+
+    def warnings(self, others: Collection[HostPort]) -> list[str]:
+        """Those that `others` cannot reach: one sentence for operators, once an address."""
+        found = only_on_this_machine(self._own, others)
+        fresh = [each for each in found if each.partition(",")[0] not in self._warned]
+        self._warned.update(each.partition(",")[0] for each in fresh)
+        return fresh
+
+
+class Invitations:
+    """The brokers that greetings named as members, until the image shows them. Mutable."""
+
+    __slots__ = ("_unregistered", "vouched")
+
+    def __init__(self) -> None:
+        self.vouched: frozenset[int] = frozenset()
+        self._unregistered: frozenset[int] = frozenset()
+        """As of the last image: only a removal that is new there revokes an invitation."""
+
+    def revoke_removed(self, unregistered: frozenset[int]) -> None:
+        """Revoke those of brokers that the image shows as removed, and did not before."""
+        self.vouched -= unregistered - self._unregistered
+        self._unregistered = unregistered
+
+
 class Peers:
     """The peers as known from greetings and the image, and the address book. Mutable."""
 
@@ -54,16 +95,14 @@ class Peers:
         """Empty until the block that names this broker's cluster is committed here."""
         self.book = book
         self._own_id = own_id
+        # Functions, not values: a cached image would admit a broker after its removal.
         self._members = members
         self._image = image
         self._height = height
         self._leads = leads
-        # As of the last image: only a removal that is new there revokes an invitation.
-        self._unregistered: frozenset[int] = frozenset()
-        self._vouched: frozenset[int] = frozenset()
-        self._own: dict[str, HostPort] = {}
+        self._invitations = Invitations()
+        self._advertised = Advertised()
         self._seeds = seeds
-        self._warned: set[str] = set()
         self._left_behind: tuple[int, int] | None = None
         """(height of the image, time) when others first refused this broker as removed, while its
         own image does not show the removal."""
@@ -71,9 +110,7 @@ class Peers:
     def learn_from_image(self) -> None:
         """Take addresses from the image, and revoke the invitation of brokers that were removed,
         unless a later greeting names them again."""
-        unregistered = self._image().unregistered
-        self._vouched -= unregistered - self._unregistered
-        self._unregistered = unregistered
+        self._invitations.revoke_removed(self._image().unregistered)
         for broker in self._image().brokers.values():
             if broker.raft is not None and broker.broker_id != self._own_id:
                 self.book.learn(broker.broker_id, HostPort(broker.raft.host, broker.raft.port))
@@ -91,7 +128,7 @@ class Peers:
     def roster(self) -> Roster:
         """The brokers known now. The leader itself knows which brokers were admitted again after a
         removal; for it, a greeting that names another removed one is older than the removal."""
-        vouched = self._vouched
+        vouched = self._invitations.vouched
         if vouched and self._leads():
             vouched -= self._image().unregistered
         return Roster(
@@ -107,7 +144,9 @@ class Peers:
     def greeted(self, peer: Hello, *, was_dialed: bool) -> None:
         """Handle a greeting: invite the members it names, if its sender is trusted. A peer that
         dialed in also reports its own address."""
-        self._vouched = vouched_by(self.roster(), peer.node_id, peer.members, was_dialed=was_dialed)
+        self._invitations.vouched = vouched_by(
+            self.roster(), peer.node_id, peer.members, was_dialed=was_dialed
+        )
         if not was_dialed and peer.address and self.knows(peer.node_id):
             self.book.learn(peer.node_id, parse_host_port(peer.address))
 
@@ -121,7 +160,7 @@ class Peers:
         """Handle a heartbeat of a broker registered at `epoch`. If it was removed since, its
         invitation ends, even if outdated members still name it: it must learn of the removal."""
         if peer in self._image().unregistered and epoch <= self._height():
-            self._vouched -= {peer}
+            self._invitations.vouched -= {peer}
 
     def check(self, peer: int, speech: Speech, speaks_for: int | None) -> None:
         """Raises FrameError for a frame that this peer may not send."""
@@ -186,22 +225,13 @@ class Peers:
 
     def introduce(self, registration: RegisterBroker) -> None:
         """Set the addresses that this broker advertises from now on."""
-        self._own = {
-            f"broker.listeners {each.listener}": HostPort(each.host, each.port)
-            for each in registration.endpoints
-        }
-        self._own["raft.listener"] = self.address
+        self._advertised.set(registration, self.address)
 
     def warnings(self) -> list[str]:
         """Warnings about the advertised addresses, each one once, for operators."""
-        others = [*self._seeds]
-        for broker_id, address in self.book.newest().items():
-            if broker_id != self._own_id:
-                others.append(address)
-        found = only_on_this_machine(self._own, others)
-        fresh = [each for each in found if each.partition(",")[0] not in self._warned]
-        self._warned.update(each.partition(",")[0] for each in fresh)
-        return fresh
+        newest = self.book.newest().items()
+        others = [address for broker_id, address in newest if broker_id != self._own_id]
+        return self._advertised.warnings([*self._seeds, *others])
 
 
 def only_on_this_machine(own: Mapping[str, HostPort], others: Collection[HostPort]) -> list[str]:

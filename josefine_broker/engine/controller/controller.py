@@ -158,6 +158,7 @@ class Controller:
         if self._term is None:
             return None
         timeout_ms = self.config.session_timeout_ms
+        # Sessions of brokers that are fenced already need no timer.
         wakes = [self._contacts[each].heard_at_ms + timeout_ms for each in self._watched]
         wakes.append(self._balance_at_ms)
         if self._look_at_ms is not None:
@@ -200,6 +201,8 @@ class Controller:
             and contact.epoch == broker.epoch
             and now_ms < contact.heard_at_ms + self.config.session_timeout_ms
         )
+        # KIP-966: cleared once no ISR and no ELR counts on it; a replica that joins again has
+        # copied.
         unclean = broker.unclean and _is_trusted(image, broker.broker_id)
         # A broker that may have lost records stays fenced while an ISR counts on it, although
         # another member has the records: unfenced, it could be elected and lose them for all.
@@ -248,6 +251,7 @@ class Controller:
             states += found
             if not found:
                 self._steady[name] = topic
+            # One block has a limit. The image after it makes the controller decide about the rest.
             if len(states) >= DECISION_PARTITIONS_MAX:
                 return tuple(states[:DECISION_PARTITIONS_MAX])
         # Only when nothing is left to balance: a bounded decision continues in the next one.
@@ -305,6 +309,7 @@ def _is_trusted(image: MetadataImage, broker_id: int) -> bool:
 def _may_stop(image: MetadataImage, broker: BrokerEntry) -> bool:
     """Whether no partition is left whose ISR has it and a live broker that could lead instead."""
     live = image.live_brokers()
+    # In the image, not only asked for: from then on it gets no new leadership.
     return broker.shutting_down and not any(
         broker.broker_id in entry.isr and not live.isdisjoint(entry.isr)
         for entry in _all_partitions(image)

@@ -8,16 +8,18 @@ by the coordinator alone; a broker that stops ends it with NOT_COORDINATOR.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.consumer_groups_host import lose
+from josefine_broker.engine.coordinators.effects import execute_effects
 from josefine_broker.engine.coordinators.offsets_topic import append_deletion, append_records
 from josefine_broker.engine.groups.records import encode_key, encode_value
-from josefine_broker.engine.groups.values import JoinAnswer, Lost, Store, SyncAnswer
-from josefine_broker.engine.purgatory.promises import AwaitEach, Promise
+from josefine_broker.engine.groups.values import Effect, JoinAnswer, Lost, Store, SyncAnswer
+from josefine_broker.engine.purgatory.promises import AwaitEach, Translated
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.committing import answer_when_committed
 
@@ -26,12 +28,10 @@ WAIT_MS_MAX = 24 * 3_600_000
 in any case."""
 
 
-class GroupWait(Promise):
-    """A join or sync that waits: the coordinator's ticket and the request's token in one."""
+class GroupWait(Translated):
+    """A join or sync that waits for the coordinator."""
 
-    __slots__ = ("_translate",)
-
-    is_cut_short = True
+    __slots__ = ()
 
     def __init__(
         self,
@@ -39,15 +39,8 @@ class GroupWait(Promise):
         translate: Callable[[Any], object],
         unanswered: JoinAnswer | SyncAnswer,
     ) -> None:
-        """`translate` makes a response from an answer; `unanswered` is the answer of a broker that
-        stops."""
         deadline_ms = ctx.clock.monotonic_ms() + WAIT_MS_MAX
-        super().__init__(ctx.parked, deadline_ms, lambda: translate(unanswered))
-        self._translate = translate
-
-    def answer(self, answer: JoinAnswer | SyncAnswer) -> None:
-        """Answer, if the client still waits."""
-        self.keep(lambda: self._translate(answer))
+        super().__init__(ctx.parked, deadline_ms, translate, unanswered)
 
 
 class _Alarm(Parked):
@@ -62,9 +55,11 @@ class _Alarm(Parked):
         self._ctx = ctx
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        """Nothing but the time completes it."""
         return False
 
     def expire(self, now_ms: int) -> None:
+        """Let the coordinator act on what is due, and execute it."""
         ctx = self._ctx
         ctx.clients.groups.alarm = None
         ctx.clients.groups.coordinator.tick(now_ms)
@@ -78,25 +73,19 @@ def answer_of(ctx: Context, wait: GroupWait) -> object:
 
 
 def do_groups_work(ctx: Context) -> None:
-    """Execute the coordinator's effects until there are none. A nested call returns at once: the
-    outermost one continues with its effects."""
-    groups = ctx.clients.groups
-    if groups.is_working:
-        return
-    groups.is_working = True
-    try:
-        while effects := groups.coordinator.take_effects():
-            for effect in effects:
-                if isinstance(effect, Store):
-                    _store(ctx, effect)
-                elif isinstance(effect, Lost):
-                    lose(ctx, effect)
-                else:
-                    assert isinstance(effect.ticket, GroupWait)
-                    effect.ticket.answer(effect.answer)
-    finally:
-        groups.is_working = False
-    _arm(ctx)
+    """Execute the coordinator's effects until there are none, and set its timer."""
+    if execute_effects(ctx.clients.groups, partial(_execute, ctx)):
+        _arm(ctx)
+
+
+def _execute(ctx: Context, effect: Effect) -> None:
+    if isinstance(effect, Store):
+        _store(ctx, effect)
+    elif isinstance(effect, Lost):
+        lose(ctx, effect)
+    else:
+        assert isinstance(effect.ticket, GroupWait)
+        effect.ticket.answer(effect.answer)
 
 
 def _store(ctx: Context, effect: Store) -> None:
@@ -105,6 +94,7 @@ def _store(ctx: Context, effect: Store) -> None:
     stamped_ms = ctx.clock.now_ms()
 
     def settle(error: KafkaError | None) -> None:
+        """Report the result of the write to the coordinator, whose members wait for it."""
         code = ErrorCode.none if error is None else error.code
         if code is ErrorCode.invalid_commit_offset_size:
             code = ErrorCode.unknown_server_error  # as in Kafka: the group itself is too large
@@ -128,6 +118,7 @@ def _arm(ctx: Context) -> None:
     wake_ms, alarm = groups.coordinator.wake_at_ms(), groups.alarm
     if wake_ms is None or (alarm is not None and alarm.deadline_ms <= wake_ms):
         return
+    # There is one timer for all groups: a heap inside the coordinator knows which are due.
     if alarm is not None:
         ctx.parked.forget(alarm)
     groups.alarm = _Alarm(ctx, wake_ms)

@@ -58,17 +58,20 @@ class Loading(Parked):
         self._begin()
 
     def _begin(self) -> None:
+        """From the start of the log: what an interrupted read has collected may be half a batch."""
         self._offset = self._hosted.log.log_start_offset
         self._end = self._hosted.log.log_end_offset
         self._reader.begin()
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        """The high watermark may have reached the end of what was read."""
         if not self._is_committed:
             return False
         self._reader.finish()
         return True
 
     def expire(self, now_ms: int) -> None:
+        """The pause between two steps is over."""
         self.read_on()
 
     @property
@@ -92,6 +95,7 @@ class Loading(Parked):
             self._go_on_in(RETRY_MS, self._tp)
 
     def _go_on_in(self, ms: int, *news: TopicPartition) -> None:
+        """Park until then, or until there is news of these partitions."""
         self.deadline_ms = self._ctx.clock.monotonic_ms() + ms
         self._ctx.parked.park(self, partitions=news)
 
@@ -105,6 +109,7 @@ class Loading(Parked):
             for pos, header in iter_batches(data):
                 self._reader.take(header, data[pos : pos + header.size_bytes])
                 self._offset = header.end_offset
+        # No bytes below the end: the rest was compacted away.
         return not buffers or self._offset >= self._end
 
 

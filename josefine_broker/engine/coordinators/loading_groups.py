@@ -58,6 +58,7 @@ class _GroupReader:
         self._consumers = ConsumerReplay()
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
+        """Replay one batch. Offsets of a transaction are pending until its marker settles them."""
         if header.is_control:
             marker = read_marker(batch)
             if marker is not None:
@@ -107,6 +108,7 @@ def unload_groups(ctx: Context, tp: TopicPartition) -> None:
     count = 0 if topic is None else len(topic.partitions)
 
     def is_gone(group_id: str) -> bool:
+        """Whether the group belongs to that partition; without the topic, every group does."""
         return not count or coordinator_partition(group_id, count) == tp.partition
 
     groups.coordinator.unload(is_gone)
@@ -147,6 +149,8 @@ def shorten_offsets_log(
     open_writes = 1
 
     def written(error: KafkaError | None) -> None:
+        """Count a committed write; with the last one, the old part of the log is not needed any
+        more."""
         nonlocal open_writes
         open_writes -= error is None  # after a failure it never reaches 0, and nothing is deleted
         if not open_writes:

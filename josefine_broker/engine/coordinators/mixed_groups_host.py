@@ -49,6 +49,7 @@ def join(
             ErrorCode.inconsistent_group_protocol,
             f"group {group_id} has protocol type '{CONSUMER_PROTOCOL_TYPE}'",
         )
+    # The limits of the classic protocol: its clients choose the timeout, those of KIP-848 do not.
     timeout_ms, now_ms = request.session_timeout_ms, ctx.clock.monotonic_ms()
     if not settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms:
         raise KafkaError(ErrorCode.invalid_session_timeout)
@@ -82,6 +83,8 @@ def join(
     answer = JoinAnswer(
         generation=member.epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
+        # The coordinator assigns, so the name matters to nobody; the client wants one that it
+        # offered.
         protocol_name=request.protocols[0].name,
         member_id=member_id,
     )
@@ -181,6 +184,7 @@ def _keep(ctx: Context, before: ConsumerGroup, after: ConsumerGroup) -> None:
     entries = changes(before, after)
     if entries:
         write(ctx, before.group_id, entries)
+        # After the write, which may raise: the group in memory is never ahead of its log.
         coordinator.consumers.keep(after, ctx.clock.monotonic_ms())
         coordinator.counts.rebalances += before.epoch != after.epoch
 
@@ -201,6 +205,8 @@ def _told(
         (error,) = outcome
         return build() if error is None else fail(error)
 
+    # Also without a change of its own: the answer may rest on an earlier one that is not committed,
+    # and that a new coordinator would not know.
     tp, hosted = coordinator_of(ctx, group_id)
     end_offset = ctx.clients.groups.coordinator.consumers.end_offset(group_id)
     written = Appended(ctx, tp, hosted, end_offset, settle)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition, by_topic
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.transactions_host import (
@@ -57,6 +57,8 @@ def must_verify(
     if not (adds or ctx.image.verifies_transactions) or not hosted.partition.is_leader:
         return False
     producer_id, epoch = producer
+    # An earlier batch of it waits: this one must not overtake it, or their sequence numbers arrive
+    # in the wrong order.
     if (tp, producer_id) in ctx.clients.questions:
         return True
     return not hosted.partition.producers.is_in_transaction(producer_id, epoch)
@@ -70,6 +72,7 @@ def must_verify_batch(
     if not header.is_transactional or not must_verify(ctx, tp, hosted, producer, adds=adds):
         return False
     try:
+        # A duplicate is answered from memory: it is in the log, so its partition was verified then.
         return hosted.partition.producers.check(header) is None
     except KafkaError:
         return (tp, producer_id) in ctx.clients.questions
@@ -88,6 +91,7 @@ def go_on_when_verified(
     token: Promise | None = None
 
     def told(then: Then, code: ErrorCode) -> None:
+        """One of the writes has its result; the last one makes the answer."""
         nonlocal left
         then(code)
         left -= 1
@@ -106,6 +110,7 @@ def go_on_when_verified(
     if not left:
         return go_on()
     late = Hangup("the transaction coordinator did not answer")
+    # Beyond all the deadlines of the writes: this one ends only what no other timer has ended.
     token = Promise(ctx.parked, now_ms + verify_ms + timeout_ms + SLACK_MS, lambda: late)
     return token
 
@@ -122,6 +127,7 @@ def _ask(ctx: Context, claim: Claim, tps: Sequence[TopicPartition], deadline_ms:
     """Send one request for these partitions, and another one for those with an outdated answer."""
 
     def heard(codes: Codes) -> None:
+        """Settle what is certain, and ask again for what changed while the answer was under way."""
         is_late = ctx.clock.monotonic_ms() >= deadline_ms
         again = []
         for tp in tps:
@@ -165,6 +171,7 @@ def _ask_here(
     except KafkaError as error:
         heard(dict.fromkeys(tps, error.code))
         return
+    # Only a question: nothing is stored, so the answer is there at once.
     if not claim.adds:
         heard(coordinator.verify(claim.transactional_id, producer, tps))
         return
@@ -182,9 +189,8 @@ def _code(answer: object) -> ErrorCode:
 
 
 def _transaction(claim: Claim, tps: Iterable[TopicPartition]) -> e.AddPartitionsToTxnTransaction:
-    topics: dict[str, list[int]] = {}
-    for tp in tps:
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    """The request of AddPartitionsToTxn v4. `verify_only`: a partition that is missing is not
+    added."""
     return e.AddPartitionsToTxnTransaction(
         transactional_id=claim.transactional_id,
         producer_id=claim.producer_id,
@@ -192,12 +198,14 @@ def _transaction(claim: Claim, tps: Iterable[TopicPartition]) -> e.AddPartitions
         verify_only=not claim.adds,
         topics=tuple(
             e.AddPartitionsToTxnTopic(name=name, partitions=tuple(indexes))
-            for name, indexes in topics.items()
+            for name, indexes in by_topic(tps).items()
         ),
     )
 
 
 def _codes(answer: Any | None) -> Codes:
+    """The result of each partition; empty without an answer, so that all of them count as
+    failed."""
     if answer is None:
         return {}
     return {

@@ -8,17 +8,19 @@ again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicPartition, by_topic
 from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.effects import execute_effects
 from josefine_broker.engine.coordinators.log import append_entries, led_partition
 from josefine_broker.engine.coordinators.transaction_markers import write_markers
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import TRANSACTIONS_TOPIC
-from josefine_broker.engine.purgatory.promises import AwaitEach, Promise
+from josefine_broker.engine.purgatory.promises import AwaitEach, Translated
 from josefine_broker.engine.transactions.records import (
     PLAIN_VERSION,
     TAGGED_VERSION,
@@ -27,6 +29,7 @@ from josefine_broker.engine.transactions.records import (
 )
 from josefine_broker.engine.transactions.values import (
     Answer,
+    Effect,
     Mark,
     Now,
     Store,
@@ -52,22 +55,15 @@ DONE = frozenset(
 """Answers after which a marker is not sent again."""
 
 
-class TransactionWait(Promise):
+class TransactionWait(Translated):
     """A request that waits for the coordinator's answer."""
 
-    __slots__ = ("_translate",)
-
-    is_cut_short = True
+    __slots__ = ()
 
     def __init__(self, ctx: Context, translate: Callable[[TransactionAnswer], object]) -> None:
         deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
         late = TransactionAnswer(ErrorCode.coordinator_not_available)
-        super().__init__(ctx.parked, deadline_ms, lambda: translate(late))
-        self._translate = translate
-
-    def answer(self, answer: TransactionAnswer) -> None:
-        """Answer, if the client still waits."""
-        self.keep(lambda: self._translate(answer))
+        super().__init__(ctx.parked, deadline_ms, translate, late)
 
 
 def now_of(ctx: Context) -> Now:
@@ -93,25 +89,19 @@ def answer_of(ctx: Context, wait: TransactionWait) -> object:
 
 
 def do_transactions_work(ctx: Context) -> None:
-    """Execute the coordinator's effects until there are none. A nested call returns at once: the
-    outermost one continues with its effects."""
-    transactions = ctx.clients.transactions
-    if transactions.is_working:
-        return
-    transactions.is_working = True
-    try:
-        while effects := transactions.coordinator.take_effects():
-            for effect in effects:
-                if isinstance(effect, Store):
-                    _store(ctx, effect)
-                elif isinstance(effect, Mark):
-                    _mark(ctx, effect)
-                else:
-                    assert isinstance(effect, Answer)
-                    assert isinstance(effect.ticket, TransactionWait)
-                    effect.ticket.answer(effect.answer)
-    finally:
-        transactions.is_working = False
+    """Execute the coordinator's effects until there are none."""
+    execute_effects(ctx.clients.transactions, partial(_execute, ctx))
+
+
+def _execute(ctx: Context, effect: Effect) -> None:
+    if isinstance(effect, Store):
+        _store(ctx, effect)
+    elif isinstance(effect, Mark):
+        _mark(ctx, effect)
+    else:
+        assert isinstance(effect, Answer)
+        assert isinstance(effect.ticket, TransactionWait)
+        effect.ticket.answer(effect.answer)
 
 
 def tick_transactions(ctx: Context) -> None:
@@ -141,6 +131,7 @@ def _store(ctx: Context, effect: Store) -> None:
         coordinator = ctx.clients.transactions.coordinator
         coordinator.stored(transactional_id, write_id, code, now_of(ctx))
 
+    # Only when every broker can read it: any of them may load this partition next.
     version = TAGGED_VERSION if ctx.image.tags_transactions else PLAIN_VERSION
     value = None if record is None else encode_value(record, version)
     entry = encode_key(transactional_id), value
@@ -156,6 +147,8 @@ def _store(ctx: Context, effect: Store) -> None:
 
 
 class _AwaitStore(AwaitEach):
+    """The coordinator needs the result of a write, whether the client still waits or not."""
+
     __slots__ = ()
 
     outlives_client = True
@@ -167,6 +160,7 @@ def _mark(ctx: Context, effect: Mark) -> None:
     transactional_id, mark_id = effect.transactional_id, effect.mark_id
 
     def tell(partitions: set[TopicPartition], *, is_written: bool) -> None:
+        """Report a part of the result to the coordinator, which keeps what is missing."""
         if partitions:
             coordinator.marked(
                 transactional_id, mark_id, partitions, now_of(ctx), is_written=is_written
@@ -182,18 +176,21 @@ def _mark(ctx: Context, effect: Mark) -> None:
     marker = Marker(effect.is_commit, hosted.partition.leader_epoch)
     gone: set[TopicPartition] = set()
     by_leader: dict[int, set[TopicPartition]] = {}
+    # Sorted, so that a simulation with the same seed sends the same requests.
     for tp in sorted(effect.partitions):
         entry = ctx.image.partition(tp.topic, tp.partition)
         if entry is None:
             gone.add(tp)
         else:
             by_leader.setdefault(entry.leader, set()).add(tp)
+    # A topic that was deleted meanwhile: nobody reads its records, and waiting would never end.
     tell(gone, is_written=True)
     for leader, tps in by_leader.items():
 
         def answered(
             codes: Mapping[TopicPartition, ErrorCode], tps: set[TopicPartition] = tps
         ) -> None:
+            """Partitions without a code count as not written: their markers are sent again."""
             written = {each for each in tps if codes.get(each) in DONE}
             tell(written, is_written=True)
             tell(tps - written, is_written=False)
@@ -215,11 +212,13 @@ def _ask_for_markers(
         write_markers(ctx, effect.producer, marker, sorted(tps), answered, effect.version)
         return
     ask = ctx.ports.forward
+    # No leader at the moment. The next tick sends the marker again.
     if leader < 0 or ask is None:
         answered({})
         return
 
     def heard(answer: Any | None) -> None:
+        """The codes in the answer; None, without an answer, gives none."""
         codes: dict[TopicPartition, ErrorCode] = {}
         for each in () if answer is None else answer.markers:
             for topic in each.topics:
@@ -232,9 +231,7 @@ def _ask_for_markers(
 
 
 def _request(effect: Mark, marker: Marker, tps: set[TopicPartition]) -> e.WriteTxnMarkersRequest:
-    topics: dict[str, list[int]] = {}
-    for tp in sorted(tps):
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    """WriteTxnMarkers with one marker for all partitions of that leader."""
     return e.WriteTxnMarkersRequest(
         markers=(
             e.WritableTxnMarker(
@@ -243,7 +240,7 @@ def _request(effect: Mark, marker: Marker, tps: set[TopicPartition]) -> e.WriteT
                 transaction_result=marker.is_commit,
                 topics=tuple(
                     e.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
-                    for name, indexes in topics.items()
+                    for name, indexes in by_topic(sorted(tps)).items()
                 ),
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=effect.version,

@@ -316,6 +316,8 @@ class GroupCoordinator:
 
     def wake_at_ms(self) -> int | None:
         """When `tick` is due; None: nothing waits for the time."""
+        # Entries of groups that were armed earlier stay in the heap: to remove one would cost a
+        # search.
         while self._wakes and self._armed.get(self._wakes[0][1]) != self._wakes[0][0]:
             heappop(self._wakes)
         times = [self._wakes[0][0]] if self._wakes else []

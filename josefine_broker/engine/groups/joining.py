@@ -80,13 +80,17 @@ def _has_room(group: Group, member_id: str, settings: GroupSettings) -> bool:
 def _newcomer(
     group: Group, request: Join, ticket: Ticket, settings: GroupSettings, now_ms: int, rng: Rng
 ) -> None:
+    """A join without a member id: a new member, or the next process of a static one (KIP-345)."""
     instance_id = request.instance_id
     named = request.client_id if instance_id is None else instance_id
     member_id = f"{named[:NAME_CHARS_MAX]}-{UUID(int=rng.getrandbits(128), version=4)}"
     if instance_id is not None and instance_id in group.instances:
         before = group.members[group.instances[instance_id]]
         _take_over(group, before, member_id, request, ticket, settings, now_ms)
+    # KIP-394: the id is sent first, and the member counts once it comes back with it. A client that
+    # never got its answer would otherwise remain as a member until its session expires.
     elif request.takes_id_first and instance_id is None:
+        # The oldest id goes. Its client gets UNKNOWN_MEMBER_ID, and asks for another.
         if len(group.reserved) >= RESERVED_MAX:
             del group.reserved[next(iter(group.reserved))]
         group.reserved[member_id] = now_ms + request.session_timeout_ms
@@ -104,6 +108,7 @@ def _add(
     settings: GroupSettings,
     now_ms: int,
 ) -> None:
+    """Add a member that nobody knows, which calls all others to join again."""
     group.reserved.pop(member_id, None)
     if not group.members:
         group.protocol_type = request.protocol_type
@@ -120,6 +125,7 @@ def _add(
         is_new=True,
     )
     group.put(member)
+    # Its own timeout starts with its first answer: while it waits it sends no heartbeat.
     group.sessions[member_id] = now_ms + NEWCOMER_TIMEOUT_MS
     _rebalance(group, settings, now_ms)
 
@@ -144,6 +150,7 @@ def _again(
     answer, it gets the current generation, and its session is renewed: its client counts from this
     join on, and sends its first heartbeat only after it. A join of a stable group's leader asks for
     a rebalance, for example because there are more partitions."""
+    # Byte by byte: a subscription that differs may need another assignment.
     is_same = member.protocols == request.protocols
     wants_rebalance = group.state is GroupState.STABLE and group.leader_id == member.member_id
     if group.has_generation and is_same and not wants_rebalance:
@@ -174,6 +181,7 @@ def _take_over(
 ) -> None:
     """Give a static member's place to a new process: the same member under a new member id."""
     leader_before = group.leader_id
+    # A process that is still there gets this error for its waiting request, and stops.
     group.remove(before.member_id, error=ErrorCode.fenced_instance_id)
     if leader_before == before.member_id:
         group.leader_id = member_id
@@ -205,4 +213,5 @@ def _take_over(
     elif is_leader:
         # It cannot be asked to leave the assignment unchanged, so it must not learn that it leads.
         answer = replace(answer, leader_id=before.member_id, members=())
+    # Stored before the answer: after a failover the new id must be known, or its process is fenced.
     group.store(group.record(), Written(group.generation, taken_over=answer))

@@ -84,6 +84,8 @@ class GroupOffsets:
         self._store(group_id, tp, committed)
 
     def _store(self, group_id: str, tp: TopicPartition, committed: CommittedOffset | None) -> None:
+        """Set or delete one offset. A group without any is dropped, so that it is not listed for
+        ever."""
         offsets = self._groups.get(group_id)
         if committed is not None:
             if committed.metadata or self._holders:
@@ -99,6 +101,7 @@ class GroupOffsets:
                 del self._groups[group_id]
 
     def _note_holder(self, group_id: str, tp: TopicPartition, holder: str) -> None:
+        """Note which subscription of the text protocol holds the partition; empty: none."""
         if holder:
             self._holders.setdefault(group_id, {})[tp] = holder
         elif (held := self._holders.get(group_id)) is not None:
@@ -156,6 +159,7 @@ class GroupOffsets:
         for group_id in [each for each in self._groups if is_gone(each)]:
             del self._groups[group_id]
             self._holders.pop(group_id, None)
+        # Their new coordinator has read them from the log, and will see the marker there.
         for producer_id in tuple(self._pending):
             self.settle(producer_id, is_gone, is_commit=False)
 
@@ -193,15 +197,18 @@ def encode_key(group_id: str, tp: TopicPartition) -> bytes:
 
 @lru_cache(maxsize=COORDINATED_MAX)
 def _key_begin(group_id: str, topic: str) -> bytes:
+    """Cached: a consumer commits the same partitions for as long as it runs."""
     return _SHORT.pack(KEY_VERSION) + _text(group_id) + _text(topic)
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
     """OffsetCommitValue v3, or v1 for an offset with its own expiration time."""
     offset, leader_epoch, metadata, commit_time_ms, expire_ms = committed
+    # Version 2 dropped the field (KIP-211), so that such an offset is written as Kafka did then.
     if expire_ms != NO_EXPIRY_MS:
         head = _SHORT_LONG.pack(EXPIRING_VALUE_VERSION, offset)
         return head + _text(metadata) + _LONG.pack(commit_time_ms) + _LONG.pack(expire_ms)
+    # The usual commit in one call: this is the hot path of every consumer.
     if not metadata:
         return _PLAIN_VALUE.pack(VALUE_VERSION, offset, leader_epoch, 0, commit_time_ms)
     head = _SHORT_LONG.pack(VALUE_VERSION, offset) + _INT.pack(leader_epoch)
@@ -238,11 +245,14 @@ def decode_value(value: bytes) -> CommittedOffset:
 
 
 def _text(text: str) -> bytes:
+    """A STRING of the protocol: two bytes of length, then UTF-8."""
     data = text.encode()
     return _SHORT.pack(len(data)) + data
 
 
 def _read_text(data: bytes, pos: int) -> tuple[str, int]:
+    """A STRING and the position after it. Raises CorruptData: a slice beyond the end is shorter,
+    and the group would be another one."""
     size = _SHORT.unpack_from(data, pos)[0]
     end = pos + 2 + size
     if size < 0 or end > len(data):

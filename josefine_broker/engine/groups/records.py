@@ -70,6 +70,7 @@ def encode_value(record: GroupRecord, stamped_ms: int) -> bytes:
     write_nullable_string(out, record.leader_id)
     write_int64(out, stamped_ms)
     write_count(out, len(record.members))
+    # In the order in which they joined: the first one leads after the leader has left.
     for member in record.members:
         write_string(out, member.member_id)
         write_nullable_string(out, member.instance_id)
@@ -91,13 +92,17 @@ def decode_value(value: bytes) -> StoredGroup:
 
 
 def _decode_value(value: bytes) -> StoredGroup:
+    """Fields in the order of GroupMetadataValue.json; later versions only add some. Raises
+    CorruptData, and what malformed bytes raise."""
     version, pos = read_int16(value, 0)
+    # Version 4 of Kafka is flexible, so that not even its first string can be read like this.
     if not 0 <= version <= VALUE_VERSION:
         raise CorruptData(f"group value of version {version}")
     protocol_type, pos = read_string(value, pos)
     generation, pos = read_int32(value, pos)
     protocol_name, pos = read_nullable_string(value, pos)
     leader_id, pos = read_nullable_string(value, pos)
+    # KIP-211: the time since when the group has been empty, after which its offsets expire.
     stamped_ms = NO_TIMESTAMP_MS
     if version >= 2:
         stamped_ms, pos = read_int64(value, pos)
@@ -119,8 +124,11 @@ def _decode_value(value: bytes) -> StoredGroup:
 def _read_member(
     value: bytes, pos: int, version: int, protocol_name: str | None
 ) -> tuple[Member, int]:
+    """One MemberMetadata, and the position after it. A stored member has one protocol, the selected
+    one: the others died with the rebalance in which they were offered."""
     instance_id, rebalance_timeout_ms = None, -1
     member_id, pos = read_string(value, pos)
+    # Static membership (KIP-345).
     if version >= 3:
         instance_id, pos = read_nullable_string(value, pos)
     client_id, pos = read_string(value, pos)
@@ -146,11 +154,14 @@ def _read_member(
 
 
 def _write_bytes(out: bytearray, data: bytes) -> None:
+    """BYTES of the protocol: a length of four bytes, then so many."""
     write_int32(out, len(data))
     out += data
 
 
 def _read_bytes(value: bytes, pos: int) -> tuple[bytes, int]:
+    """The reverse of `_write_bytes`. Raises CorruptData: a slice beyond the end would be shorter
+    than its length, and a client would get half an assignment."""
     size, pos = read_int32(value, pos)
     end = pos + size
     if size < 0 or end > len(value):

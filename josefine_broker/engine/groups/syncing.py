@@ -48,6 +48,8 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
 
 
 def _may_sync(group: Group, request: Sync) -> ErrorCode:
+    """No error, or why this member gets no assignment. Kafka's order: the identity, the generation,
+    the protocol (KIP-559), and only then the state."""
     code = group.check(request.identity)
     if code is not ErrorCode.none:
         return code
@@ -69,6 +71,7 @@ def _store_assignment(group: Group, request: Sync) -> None:
     # know the assignment that members work by.
     if any(each.generation == group.generation for each in group.writes.values()):
         return
+    # Members that the leader invents are ignored.
     given = dict(request.assignments)
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     members = tuple(
@@ -106,6 +109,7 @@ def leave(
     for member_id, instance_id in leaving:
         if member_id == NO_MEMBER and instance_id is not None:
             member_id = group.instances.get(instance_id, NO_MEMBER)
+        # It never became a member; as in Kafka, to leave is a success then.
         if group.reserved.pop(member_id, None) is not None:
             codes.append(ErrorCode.none)
             continue
@@ -124,11 +128,14 @@ def leave(
 def may_commit(group: Group, identity: Identity, generation: int, now_ms: int) -> ErrorCode:
     """Whether offsets may be committed by a client with this identity. A group without members
     accepts them from clients without a generation: simple consumers and admin clients."""
+    # Also an admin that resets the offsets of a group whose members are all gone.
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.none
     code = _is_of(group, identity, generation)
     if code is not ErrorCode.none:
         return code
+    # The member does not know yet what it owns in this generation, so its offsets are of the last
+    # one.
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     group.heard(group.members[identity.member_id], now_ms)

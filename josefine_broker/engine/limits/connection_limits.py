@@ -82,6 +82,7 @@ class Room(Generic[Guest]):
         return Verdict(refusal, is_address_full)
 
     def enter(self, occupant: Guest, now_ms: int) -> None:
+        """The connection is open. The caller has made room for it."""
         occupant.idle_since_ms = now_ms
         self._all[occupant] = None
         self._by_host.setdefault(occupant.host, {})[occupant] = None
@@ -106,6 +107,7 @@ class Room(Generic[Guest]):
         ]
 
     def _longest_idle(self, among: Collection[Guest], key: str, now_ms: int) -> Guest | None:
+        """The connection to close; None: all are active, or were scanned a moment ago."""
         looked_ms, queue = self._idle.get(key, (now_ms - LOOK_EVERY_MS, deque()))
         found = self._next_idle(queue, now_ms)
         if found is None and now_ms - looked_ms >= LOOK_EVERY_MS:
@@ -116,6 +118,8 @@ class Room(Generic[Guest]):
         return found
 
     def _next_idle(self, queue: deque[Guest], now_ms: int) -> Guest | None:
+        """The next one of the scan that is still idle. They are sorted, so the first that is not
+        idle for long enough ends it."""
         while queue:
             first = queue.popleft()
             if first not in self._all or _is_active(first, now_ms):
@@ -129,6 +133,7 @@ class Room(Generic[Guest]):
 
 def _is_active(occupant: Occupant, now_ms: int) -> bool:
     """Whether it has sent anything since the last check, or waits for an answer."""
+    # Compared here, and not noted per request: the hot path only counts bytes.
     if occupant.received == occupant.received_before and not occupant.waits:
         return False
     occupant.received_before = occupant.received

@@ -123,6 +123,7 @@ def _set_features(image: MetadataImage, levels: tuple[FeatureLevel, ...], at: At
                 ErrorCode.invalid_update_version, f"'{name}' is at {known} now, not at {previous}"
             )
         check_level(image.brokers.values(), wanted, features)
+        # One after another: a level may require that of another feature in the same request.
         features[name] = level
     # Level 0 is the absence of the feature.
     features = {name: level for name, level in features.items() if level}
@@ -150,6 +151,7 @@ def _alter_credentials(image: MetadataImage, change: AlterCredentials) -> Metada
     _check_access(image)
     gone = frozenset(change.remove)
     left = {key: each for key, each in image.credentials.items() if key not in gone}
+    # After the removals: a request may replace a password by removing and setting it.
     left |= {(user, mechanism): credential for user, mechanism, credential in change.put}
     if len(left) > CREDENTIALS_MAX:
         raise KafkaError(
@@ -218,6 +220,7 @@ def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
     image = replace(image, brokers=brokers)
 
     def decided(entry: PartitionEntry, state: PartitionState) -> PartitionEntry:
+        """The partition as the controller wants it, if it is still what the controller saw."""
         if not _decision_fits(image, entry, state):
             return entry
         return PartitionEntry(
@@ -253,6 +256,7 @@ def _unclean_epoch(
     is_new = state.leader != NO_LEADER and state.leader_epoch > entry.leader_epoch
     if not image.keeps_doubts or not is_new:
         return entry.unclean_epoch
+    # KIP-966: a broker that did not stop cleanly may lack the end of its log, in the ISR or not.
     unclean = frozenset(key for key, broker in image.brokers.items() if broker.unclean)
     return entry.unclean_epoch if is_clean(entry, state.leader, unclean) else state.leader_epoch
 
@@ -260,6 +264,8 @@ def _unclean_epoch(
 def _decision_fits(image: MetadataImage, entry: PartitionEntry, state: PartitionState) -> bool:
     """Whether the partition is as the controller saw it: same partition epoch, and the leader
     kept or replaced in the next leader epoch."""
+    # The epoch counts every change of the partition, by a leader too: the ISR may have shrunk since
+    # (KIP-497).
     if state.partition_epoch != entry.partition_epoch:
         return False
     if state.leader_epoch == entry.leader_epoch + 1:
@@ -279,6 +285,8 @@ def _alter_isr(image: MetadataImage, change: AlterIsr) -> MetadataImage:
         )
 
     def altered(entry: PartitionEntry, item: IsrItem) -> PartitionEntry:
+        """The partition with the ISR of its leader. A replica that joins has copied the leader's
+        log, which settles any doubt about its own."""
         if not _isr_fits(image, change.broker_id, entry, item):
             return entry
         joined = {each for each in item.isr if each not in entry.isr}
@@ -298,6 +306,7 @@ def _isr_fits(image: MetadataImage, broker_id: int, entry: PartitionEntry, item:
     sync."""
     if (item.leader_epoch, item.partition_epoch) != (entry.leader_epoch, entry.partition_epoch):
         return False
+    # A leader that leaves its own ISR would have nobody to count its log as committed.
     if entry.leader != broker_id or broker_id not in item.isr:
         return False
     for member in item.isr:
@@ -318,6 +327,8 @@ def _reassign(image: MetadataImage, change: ReassignPartitions) -> MetadataImage
     they are."""
 
     def moved(entry: PartitionEntry, item: ReassignItem) -> PartitionEntry:
+        """The partition on the way to its target. From level 2 on, a replica that is dropped ends
+        the leader epoch: it must not acknowledge anything in it."""
         try:
             if item.target is not None:
                 check_target(item.target, image.brokers)
@@ -355,6 +366,7 @@ def _create_topic(image: MetadataImage, change: CreateTopic) -> MetadataImage:
         name=change.name,
         topic_id=change.topic_id,
         partitions=_new_partitions(image, change.replicas, change.offline),
+        # Sorted, so that images of equal content are equal bytes, which simulations compare.
         config=tuple(sorted(change.config)),
     )
     names = {**image.topic_names, topic.topic_id: topic.name}

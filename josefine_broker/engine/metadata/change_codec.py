@@ -58,11 +58,13 @@ def encode_change(change: Change, origin: Origin) -> bytes:
     # A change without a row in the table is an error of this code, so KeyError.
     kind = _KIND_OF[type(change)]
     plain = {
+        # The oldest version that can express it: an older broker may read this block.
         "version": CHANGE_VERSIONS[isinstance(change, RegisterBroker) and change.logs is not None],
         "kind": kind.name,
         "origin": list(origin),
         "change": kind.to_plain(change),
     }
+    # Canonical: the same change is the same bytes on every broker, and in every test of the chain.
     return canonical_json(plain)
 
 
@@ -114,6 +116,8 @@ def _claims_plain(claims: LogClaims) -> dict[str, Any]:
 
 
 def _claims(p: dict[str, Any]) -> LogClaims:
+    """The reverse of `_claims_plain`. Raises ValueError for a completeness that this broker does
+    not know."""
     return LogClaims(
         default=Completeness(p["default"]),
         logs={
@@ -207,6 +211,7 @@ def _reassign_plain(c: ReassignPartitions) -> dict[str, Any]:
 
 
 def _reassign_change(p: dict[str, Any]) -> ReassignPartitions:
+    """A target is the list of replicas to reach, or null (KIP-455)."""
     return ReassignPartitions(
         items=tuple(
             ReassignItem(UUID(topic_id), partition, None if target is None else tuple(target))
@@ -227,6 +232,8 @@ def _create_topic_plain(c: CreateTopic) -> dict[str, Any]:
 
 
 def _create_topic_change(p: dict[str, Any]) -> CreateTopic:
+    """The topic id comes from the proposer: `apply` has no randomness, or the images would
+    differ."""
     return CreateTopic(
         name=p["name"],
         topic_id=UUID(p["id"]),
@@ -247,6 +254,7 @@ def _create_partitions_plain(c: CreatePartitions) -> dict[str, Any]:
 
 
 def _create_partitions_change(p: dict[str, Any]) -> CreatePartitions:
+    """Replicas of the new partitions alone; that of the index `first` is first."""
     return CreatePartitions(
         topic_id=UUID(p["id"]),
         first_partition=p["first"],
@@ -261,6 +269,7 @@ def _alter_config_plain(c: AlterTopicConfig) -> dict[str, Any]:
 
 
 def _alter_config_change(p: dict[str, Any]) -> AlterTopicConfig:
+    """A key is in one of the two lists; that of `remove` has no value."""
     return AlterTopicConfig(
         topic_id=UUID(p["id"]), assign=_pairs(p["assign"]), remove=tuple(p["remove"])
     )

@@ -41,6 +41,7 @@ def describe_change(change: Change, names: Names) -> str:
 
 
 def _join(parts: Iterable[str]) -> str:
+    """A list for one line: an election may move thousands of partitions."""
     all_parts = list(parts)
     shown = ", ".join(all_parts[:PARTS_MAX])
     more = len(all_parts) - PARTS_MAX
@@ -48,18 +49,22 @@ def _join(parts: Iterable[str]) -> str:
 
 
 def _ids(brokers: Iterable[int]) -> str:
+    """Without spaces, so that a list stays one word for grep."""
     return "[" + ",".join(map(str, brokers)) + "]"
 
 
 def _topic(topic_id: Any, names: Names) -> str:
+    """The topic's name; the start of its id after it was deleted."""
     return names.get(topic_id.hex, topic_id.hex[:8])
 
 
 def _partition(item: PartitionState | IsrItem | ReassignItem, names: Names) -> str:
+    """As in log lines: topic-partition."""
     return f"{_topic(item.topic_id, names)}-{item.partition}"
 
 
 def _register(change: RegisterBroker, _: Names) -> str:
+    """The port identifies a broker on one machine; on several, its id does."""
     where = str(change.endpoints[0].port) if change.endpoints else "no listener"
     return f"register broker {change.broker_id} (port {where}{_found(change)})"
 
@@ -80,21 +85,26 @@ def _unregister(change: UnregisterBroker, _: Names) -> str:
 
 
 def _decision(change: Decision, names: Names) -> str:
+    """The controller's reason first: it is what a reader of the chain looks for."""
     parts = [_partition_state(each, names) for each in change.partitions]
     return f"controller: {change.reason}" + (f": {_join(parts)}" if parts else "")
 
 
 def _partition_state(state: PartitionState, names: Names) -> str:
+    """Leader and ISR after the decision; the chain's earlier lines have those before it."""
     leader = "none" if state.leader == NO_LEADER else str(state.leader)
     return f"{_partition(state, names)} leader {leader} isr {_ids(state.isr)}"
 
 
 def _alter_isr(change: AlterIsr, names: Names) -> str:
+    """The ISRs that a leader asked for: the image may have refused some."""
     items = _join(f"{_partition(each, names)} {_ids(each.isr)}" for each in change.items)
     return f"isr by broker {change.broker_id}: {items}"
 
 
 def _reassign(change: ReassignPartitions, names: Names) -> str:
+    """The target replicas; the moves that follow are the controller's decisions."""
+
     def words(item: ReassignItem) -> str:
         to = "cancel" if item.target is None else f"to {_ids(item.target)}"
         return f"{_partition(item, names)} {to}"
@@ -111,6 +121,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _create(change: CreateTopic, _: Names) -> str:
+    """Partitions times the largest number of replicas."""
     copies = max(map(len, change.replicas), default=0)
     return f"create topic {change.name}, {_count(len(change.replicas), 'partition')} x {copies}"
 
@@ -142,12 +153,14 @@ def _acls(change: AlterAcls, _: Names) -> str:
 
 
 def _credentials(change: AlterCredentials, _: Names) -> str:
+    """Users and mechanisms, never a salt or a key."""
     parts = [f"{each.user} by {each.mechanism}" for each in change.put]
     parts += [f"{user} by {mechanism} removed" for user, mechanism in change.remove]
     return f"passwords: {_join(parts)}"
 
 
 def _quotas(change: AlterQuotas, _: Names) -> str:
+    """Numbers as they were set: 15 digits are all that a double holds."""
     parts = (
         f"{entity}: " + (f"{key} removed" if value is None else f"{key}={value:.15g}")
         for entity, key, value in change.quotas
@@ -156,6 +169,7 @@ def _quotas(change: AlterQuotas, _: Names) -> str:
 
 
 def _acl(acl: Acl) -> str:
+    """In the order of a sentence; a prefix ends in an asterisk."""
     rest = "*" if acl.pattern is PatternType.PREFIXED else ""
     permission, operation = acl.permission.name.lower(), acl.operation.name.lower()
     kind = acl.resource_type.name.lower()

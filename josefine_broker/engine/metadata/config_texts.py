@@ -149,6 +149,7 @@ def throttled_replicas(value: Value) -> None:
 
 
 def _integer(text: str, bits: int, name: str) -> int:
+    """As `Integer.parseInt`, with the range of the type. Raises ValueError."""
     if not _INTEGER.fullmatch(text) or max(text) > _BASIC_PLANE_END:
         raise ValueError(_no_number(name, text))
     digits = text.lstrip("+-").lstrip("0") or "0"
@@ -161,6 +162,7 @@ def _integer(text: str, bits: int, name: str) -> int:
 
 
 def _no_number(name: str, text: str) -> str:
+    """With the unit; for a duration such as 7d, the number of milliseconds that was meant."""
     unit = _UNITS.get(name.rpartition(".")[2], "")
     found = duration_ms(text) if unit == _UNITS["ms"] else None
     return f"must be a whole number{unit}" + ("" if found is None else f": {text} is {found}")
@@ -184,10 +186,12 @@ def _printed_double(value: float) -> str:
     least two of them; with an exponent below 10^-3 and from 10^7 on."""
     if math.isnan(value) or math.isinf(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    # -0.0 too: Java prints its sign, as `repr` does.
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = repr(value).partition("e")
     if not exponent:
+        # From 10^7 on Java has an exponent, where Python has one from 10^16 on.
         digits = len(repr(value).strip("-").replace(".", "").strip("0"))
         mantissa, _, exponent = f"{value:.{max(digits - 1, 1)}e}".partition("e")
     elif "." not in mantissa:

@@ -260,6 +260,7 @@ class MetadataImage:
         return broker is not None and broker.is_live
 
     def live_brokers(self) -> frozenset[int]:
+        """The brokers that may lead partitions."""
         return frozenset(key for key, broker in self.brokers.items() if broker.is_live)
 
     def topic_by_id(self, topic_id: UUID) -> TopicEntry | None:
@@ -267,6 +268,7 @@ class MetadataImage:
         return None if name is None else self.topics[name]
 
     def partition(self, topic: str, index: int) -> PartitionEntry | None:
+        """The partition; None: there is no such topic, or it has fewer."""
         entry = self.topics.get(topic)
         if entry is None or not 0 <= index < len(entry.partitions):
             return None
@@ -275,6 +277,8 @@ class MetadataImage:
     def to_bytes(self) -> bytes:
         """Canonical bytes: the data of a Raft snapshot, and the input of `digest`."""
         plain = {
+            # The oldest version that can hold it, so that an older broker reads it as long as
+            # possible.
             "version": IMAGE_VERSIONS[self.keeps_doubts + self.keeps_access + self.keeps_quotas],
             "cluster_id": self.cluster_id,
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
@@ -284,6 +288,7 @@ class MetadataImage:
             "features_epoch": self.features_epoch,
             "unregistered": sorted(self.unregistered),
         }
+        # Missing when empty, as in version 1.
         if self.acls:
             plain["acls"] = sorted(self.acls)
         if self.credentials:
@@ -298,10 +303,12 @@ class MetadataImage:
         return canonical_json(plain)
 
     def digest(self) -> str:
+        """Equal on all brokers at the same height: simulations and operators compare it."""
         return sha256(self.to_bytes()).hexdigest()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "MetadataImage":
+        """The image in a snapshot. Raises CorruptData, also for one of a newer broker."""
         plain = read_json(data, "metadata image")
         if plain.get("version") not in IMAGE_VERSIONS:
             raise CorruptData(

@@ -47,6 +47,7 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
         broker_id=broker_id,
         endpoints=change.endpoints,
         rack=change.rack,
+        # The height of a block is unique and grows, as KIP-631 demands of broker epochs.
         epoch=at.height,
         incarnation=change.incarnation,
         unclean=was_unclean or (claims is None and not is_clean_disk),
@@ -61,6 +62,8 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
     image = replace(
         image,
         brokers={**image.brokers, broker_id: broker},
+        # A broker that was removed by command is welcome again: the command was about its earlier
+        # self.
         unregistered=image.unregistered - {broker_id},
     )
     return _end_leaderships(image, broker_id, claims or LogClaims())
@@ -80,6 +83,8 @@ def _claims(
 
 
 def _check_features(image: MetadataImage, change: RegisterBroker) -> None:
+    """Raises KafkaError for a level that this broker does not support: it could not read the next
+    block that uses it, and would stop then."""
     for name, level in sorted(image.features.items()):
         if not understands(change.features, name, level):
             raise KafkaError(
@@ -93,6 +98,8 @@ def _end_leaderships(image: MetadataImage, broker_id: int, claims: LogClaims) ->
     """End the broker's leaderships, and note the completeness that its new process reports."""
 
     def ended(topic_id: UUID, index: int, entry: PartitionEntry) -> PartitionEntry:
+        """The partition without the previous process as its leader, and with what the new one
+        reports of its log."""
         if broker_id not in entry.replicas:
             return entry
         doubts = _doubts(entry, broker_id, claims.of((topic_id, index)))

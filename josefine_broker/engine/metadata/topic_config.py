@@ -167,11 +167,13 @@ def _inert_key(inert: Inert) -> ConfigKey:
 
 
 def _gzip_level(value: Value) -> None:
+    """The levels are not one range: -1 is the default, and 0 is no level of gzip in Kafka."""
     if value not in GZIP_LEVELS:
         raise ValueError(f"must be -1, or from 1 to {GZIP_LEVELS[-1]}")
 
 
 def _store_log(settings: TopicSettings, **changed: Any) -> TopicSettings:
+    """The settings with other values in their LogConfig."""
     return replace(settings, log=replace(settings.log, **changed))
 
 

@@ -79,6 +79,7 @@ def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
         ctx.image = apply(ctx.image, change, at)
     except KafkaError as refused:
         error = refused
+    # Also for a refused change: the height counts blocks, and the image after this one is known.
     ctx.metadata.applied_height = at.height
     if error is None:
         reconcile(ctx)
@@ -175,6 +176,8 @@ def to_be_hosted(ctx: Context) -> list[ToHost]:
 def _host_topic(
     ctx: Context, topic: TopicEntry, known: TopicEntry | None, changed: list[TopicPartition]
 ) -> None:
+    """Open, configure or close this broker's partitions of one topic. `known`: as in the image that
+    was reconciled last; None: new."""
     # An entry that is the same object as before has not changed (images share structure), so a
     # change of one partition does not visit the settings and logs of the others.
     unopened = ctx.hosted.unopened
@@ -196,10 +199,12 @@ def _host_topic(
         try:
             hosted = _open(ctx, tp, topic, settings, entry.leader_epoch)
         except (OSError, CorruptData) as error:
+            # The other partitions of this broker must not suffer from one bad log.
             unopened[tp] = Unopened(str(error), isinstance(error, CorruptData))
             continue
         unopened.pop(tp, None)
         hosted.partition.min_insync_replicas = settings.min_insync_replicas
+        # Before the role is taken: the coordinator needs to know whether it led in between.
         led_in = hosted.partition.leader_epoch if hosted.partition.is_leader else None
         is_new = take_role(ctx, tp, hosted, entry)
         changed.append(tp)
@@ -242,6 +247,7 @@ def _open(
 
 
 def _close_topic(ctx: Context, topic: TopicEntry, changed: list[TopicPartition]) -> None:
+    """The topic is gone, or is another one of the same name by now."""
     for index in range(len(topic.partitions)):
         _close_partition(ctx, TopicPartition(topic.name, index), changed)
     ctx.hosted.traffic.forget(topic.name, topic.topic_id)

@@ -71,6 +71,8 @@ class Hearing:
         hear(self, event.peer, event.said, event.reply_to)
 
     def _message(self, peer: Hello, message: Message, _reply_to: object) -> None:
+        """Give a message to Raft. A proposal is decoded here first: in the chain, one that cannot
+        be read would stop every broker."""
         if self._peers.is_of_ours_but_unknown(peer):
             self.met_unknown = True  # the frame is refused; its sender may become known soon
         self._peers.check(peer.node_id, Speech.RAFT, message.sender)
@@ -86,16 +88,21 @@ class Hearing:
             ) from error
 
     def _beat(self, peer: Hello, beat: Heartbeat, reply_to: object) -> None:
+        """As the controller, note that a broker is alive. Its invitation ends first, if it was
+        removed."""
         self._peers.beats(peer.node_id, beat.broker_epoch)
         self._peers.check(peer.node_id, Speech.HEARTBEAT, beat.broker_id)
         self._outbox.reply(reply_to, self._controlling.heard(beat))
 
     def _beat_answer(self, peer: Hello, answer: HeartbeatAnswer, _reply_to: object) -> None:
+        """An answer of a former controller is ignored: it may report as alive what its successor
+        has fenced."""
         self._peers.check(peer.node_id, Speech.HEARTBEAT_ANSWER, None)
         if self.enrolment is not None and peer.node_id == self._ctx.cluster.controller_id:
             self.enrolment.answered(answer)
 
     def _discover(self, peer: Hello, _said: Discover, reply_to: object) -> None:
+        """Any member answers, also one that knows no leader at the moment."""
         self._peers.check(peer.node_id, Speech.DISCOVER, None)
         self._outbox.reply(reply_to, self._peers.discovered(self._quorum.node.leader))
 
@@ -108,6 +115,7 @@ class Hearing:
         def answer(answer: ProposeAnswer) -> None:
             self._outbox.reply(reply_to, answer)
 
+        # Not forwarded: the newcomer asks the next address, and learns the leader there.
         if quorum.node.leader != own_id:
             answer(ProposeAnswer(failed=f"broker {own_id} is not the leader"))
             return
@@ -129,6 +137,7 @@ class Hearing:
             answer(ProposeAnswer(failed=str(error)))
 
     def _unasked(self, peer: Hello, said: Discovered | ProposeAnswer, _reply_to: object) -> None:
+        """Answers belong to a request on a connection of their own. Raises FrameError."""
         kind = kind_of(said).name
         raise FrameError(f"broker {peer.node_id} sent an unexpected {kind} frame")
 

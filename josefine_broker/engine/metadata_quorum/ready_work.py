@@ -82,21 +82,29 @@ class RaftWork:
         """No part of the batch in hand was written."""
         self._lack.goes_on(now_ms, reason)
         self._quorum.lacks_room = reason
+        # Raft allows the delay: to the others this broker is a slow one. It acknowledges nothing
+        # meanwhile.
         self._store_again_ms = now_ms + ROOM_CHECK_MS
 
     # -- the steps
 
     def _in_hand(self) -> Ready:
+        """The host reports on a batch only while one is being stored: anything else is a broken
+        invariant."""
         work = self._quorum.in_hand
         assert work is not None, "nothing is being stored"
         return work
 
     def _put_out(self) -> None:
+        """Give the batch to the host. With blocks to apply or outcomes to report, the sync is a
+        step of its own: these wait for the write alone."""
         work = self._in_hand()
         assert work.batch is not None
         self._outbox.ready.store = e.Store(work.batch, bool(work.committed or work.outcomes))
 
     def _apply(self, work: Ready) -> None:
+        """Snapshot, blocks, then outcomes: a proposal's result may only be reported when its effect
+        is in the image."""
         if work.installed is not None:
             self._install(work.installed)
         for block in work.committed:
@@ -105,16 +113,22 @@ class RaftWork:
             self._quorum.ended(outcome)
 
     def _install(self, snapshot: Snapshot) -> None:
+        """Replace the image by the leader's snapshot. Raises Fatal if this broker cannot read it:
+        it would continue with an image that the others no longer have."""
         try:
             image = MetadataImage.from_bytes(snapshot.data)
         except CorruptData as error:
             raise Fatal(f"a snapshot that this broker cannot read: {error}") from error
+        # The identity comes after the image: a broker that dies in between has bound itself to
+        # nothing.
         replace_image(self._ctx, image, snapshot.last.height)
         self._born(snapshot.cluster_id)
         self._quorum.applied = snapshot.last
         self._on_applied(At(*snapshot.last), None)
 
     def _apply_block(self, block: Block) -> None:
+        """Apply one committed block. Births, member changes and the empty block of a new leader do
+        not change the image."""
         at = At(*block.id)
         if block.kind is BlockKind.DATA:
             apply_block(self._ctx, block.payload, at)
@@ -125,10 +139,13 @@ class RaftWork:
             self._on_applied(at, block.payload)
 
     def _born(self, cluster_id: str) -> None:
+        """The cluster has a name: this broker belongs to it, for good."""
         self._peers.cluster_id = self._outbox.ready.belongs_to = cluster_id
         name_cluster(self._ctx, cluster_id)
 
     def _finish(self, work: Ready) -> None:
+        """The batch is durable: only now may others learn of the vote or the blocks in it (Raft,
+        5.1)."""
         for message in work.messages:
             if message.cluster_id and not self._peers.cluster_id:
                 # The message's sender is beyond the commit that names the cluster. Here that block
@@ -136,5 +153,6 @@ class RaftWork:
                 self._outbox.ready.belongs_to = message.cluster_id
             self._outbox.send(message.to, message)
         self._quorum.done()
+        # Between two batches, when no block of the image is half applied.
         if self._quorum.is_snapshot_due():
             self._quorum.compact(self._ctx.image.to_bytes())

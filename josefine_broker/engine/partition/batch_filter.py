@@ -93,6 +93,7 @@ def note_keys(
     fit."""
     if header.is_control or transactions.is_aborted(header) or not _is_read(header, latest):
         return True
+    # Whole batches only: half of one would make its later records look like the last of their keys.
     if latest.count + header.record_count > latest.count_max:
         return False
     found = _records_of(batch, header, breath)
@@ -162,6 +163,7 @@ class BatchFilter:
         the segment that is written."""
         begins_epoch = header.leader_epoch > self._last_epoch
         self._last_epoch = header.leader_epoch
+        # Beyond what the first pass noted: nothing is known about what follows in there.
         if header.base_offset >= self._end_offset:
             return batch
         must_stay = begins_epoch or is_last or self._is_last_of_producer(header)
@@ -202,6 +204,8 @@ class BatchFilter:
         if horizon_ms is None:
             body = open_body(batch, header, CLEANED_BATCH_BYTES_MAX)
             return with_only(header, body, list(keyed_records(body, header)), self._horizon_ms())
+        # The horizon was set by an earlier pass: readers have had delete.retention.ms to get past
+        # it.
         if fate is Fate.UNUSED and self._now_ms >= horizon_ms and not must_stay:
             return None
         return batch
@@ -226,6 +230,7 @@ class BatchFilter:
             key = record.key
             if key is None:
                 tally.records_without_key += 1
+            # Greater, not equal: the entry may be this record itself.
             elif latest.get(key) > base_offset + record.offset_delta:
                 continue
             elif record.is_tombstone:
@@ -241,4 +246,5 @@ class BatchFilter:
         return kept, horizon_ms
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Kafka keeps it, too: after a restart the next sequence number must be known."""
         return self._producers.get(header.producer_id) == header.base_offset

@@ -97,6 +97,7 @@ class FetchPlan(NamedTuple):
         )  # fmt: skip
 
     def _cached(self, wanted: Wanted) -> _Cached | None:
+        """What the session remembers; None in a full request, which repeats everything."""
         if not self.incremental or self.session is None:
             return None
         key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
@@ -118,6 +119,8 @@ def wanted_of(request: FetchRequest) -> Sequence[Wanted]:
 
 
 def _key(name: str, topic_id: UUID | None, index: int) -> PartitionKey:
+    """By id from Fetch v13 on: a topic that was created again under its name is another
+    partition."""
     return (name if topic_id is None else topic_id, index)
 
 
@@ -156,6 +159,7 @@ class FetchSessions:
             raise KafkaError(
                 ErrorCode.fetch_session_id_not_found, f"no fetch session {request.session_id}"
             )
+        # At the end of the order, which is that of the last use.
         self._sessions[session.session_id] = session
         if session.epoch != request.session_epoch:
             raise KafkaError(
@@ -163,6 +167,7 @@ class FetchSessions:
                 f"fetch session epoch {request.session_epoch}, expected {session.epoch}",
             )
         self._update(session, request)
+        # 0 and -1 have a meaning of their own.
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_ms = now_ms
         if not session.partitions:
@@ -179,6 +184,7 @@ class FetchSessions:
             del self._sessions[oldest.session_id]
         session_id = NO_SESSION_ID
         while session_id == NO_SESSION_ID or session_id in self._sessions:
+            # Random, so that a client cannot guess the session of another one.
             session_id = rng.getrandbits(31)
         by_id = any(each.topic_id is not None for each in wanted)
         session = FetchSession(session_id, by_id, INITIAL_EPOCH + 1, now_ms)
@@ -199,6 +205,8 @@ class FetchSessions:
         for each in wanted_of(request):
             key = _key(each.name, each.topic_id, each.partition.index)
             cached = session.partitions.get(key, _Cached(each))._replace(wanted=each)
+            # Only an answer renews a follower's knowledge of the high watermark, and it may have
+            # thrown the last one away.
             if request.replica_id >= 0:
                 cached = cached._replace(high_watermark=NOTHING_SENT)
             session.partitions[key] = cached

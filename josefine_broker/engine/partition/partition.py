@@ -330,6 +330,18 @@ class Partition:
         else:
             self._uncommitted.append((end_offset, self.appended_bytes))
 
+    def appended_together(self, end_offset: int, size_bytes: int, durable_end_offset: int) -> None:
+        """Note that checked batches without a producer id are in the log of the only replica; they
+        end at `end_offset`."""
+        assert self.is_alone
+        self.appended_bytes += size_bytes
+        if durable_end_offset >= end_offset:
+            self._uncommitted.clear()
+            self.high_watermark = end_offset
+            self.committed_bytes = self.appended_bytes
+        else:
+            self._uncommitted.append((end_offset, self.appended_bytes))
+
     def copied(self, header: BatchHeader, batch: Buffer, now_ms: int) -> bool:
         """Note that a batch of the leader was copied to the same offset; returns whether its epoch
         is new here. Raises CorruptData."""

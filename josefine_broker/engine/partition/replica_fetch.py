@@ -118,6 +118,7 @@ class Copy:
         return max(0, self.leaders_high_watermark - self.fetch_offset)
 
     def on(self, event: CopyEvent) -> None:
+        """Follow the transition table. Raises Fatal: a copy in a wrong state would skip records."""
         next_state = TRANSITIONS.get((self.state, event))
         if next_state is None:
             raise Fatal(f"copy of {self.key} {self.state.value}: unlisted event {event.value}")
@@ -201,6 +202,7 @@ class ReplicaFetcher:
         self._copies[copy.key] = self._changed[copy.key] = copy
 
     def forget(self, key: CopyKey) -> None:
+        """Stop copying the partition; the next request takes it out of the leader's session."""
         copy = self._copies.pop(key, None)
         if copy is not None:
             self._changed.pop(key, None)
@@ -262,6 +264,7 @@ class ReplicaFetcher:
         """Whether `request` has something to send now."""
         if not self._copies:
             return False
+        # An idle fetcher polls even without news: the request is also the follower's sign of life.
         if not self._in_flight:
             left_out = len(self._paused) + len(self._written)
             return left_out < len(self._copies) or self._is_due(now_ms)
@@ -335,6 +338,8 @@ class ReplicaFetcher:
                 if (
                     copy is not None
                     and copy.state is CopyState.ASKED
+                    # An answer to an earlier request is about an earlier position: its records
+                    # would be appended twice, or after a gap.
                     and copy.request_number <= number
                 ):
                     copy.leaders_high_watermark = answer.high_watermark
@@ -353,6 +358,7 @@ class ReplicaFetcher:
         self._session.id = NO_SESSION_ID
 
     def _say_all_again(self) -> None:
+        """The leader knows no position of ours any more. Paused and unsynced copies stay out."""
         for copy in self._copies.values():
             copy.on(CopyEvent.LOST)
             copy.request_number = 0
@@ -371,6 +377,7 @@ SESSION_ERRORS = frozenset(
 
 
 def _topics(copies: list[Copy], bytes_max: int) -> tuple[FetchTopic, ...]:
+    """The partitions by topic id, as Fetch v13 has them (KIP-516)."""
     by_topic: dict[UUID, list[FetchPartition]] = {}
     for copy in copies:
         topic_id, index = copy.key
@@ -388,6 +395,7 @@ def _topics(copies: list[Copy], bytes_max: int) -> tuple[FetchTopic, ...]:
 
 
 def _forgotten_topics(keys: tuple[CopyKey, ...]) -> tuple[ForgottenTopic, ...]:
+    """Partitions that the leader drops from its session (KIP-227)."""
     by_topic: dict[UUID, list[int]] = {}
     for topic_id, index in keys:
         by_topic.setdefault(topic_id, []).append(index)
@@ -420,6 +428,7 @@ class ReplicaFetchers:
         if fetcher is None:
             fetcher = ReplicaFetcher(self._replica_id, leader_id, self._limits)
             self.by_leader[leader_id] = fetcher
+        # From two leaders at once, the log would mix their records.
         if self._leader_of.get(key) is not fetcher:
             self.forget(key)
         self._leader_of[key] = fetcher
@@ -444,5 +453,7 @@ class ReplicaFetchers:
         if rate is None:
             return now_ms
         start_ms = max(self._throttled_until_ms, now_ms)
+        # A debt instead of a bucket: one answer may exceed the rate, and the next ones wait for it
+        # (KIP-73).
         self._throttled_until_ms = start_ms + size_bytes * 1_000 // rate
         return self._throttled_until_ms

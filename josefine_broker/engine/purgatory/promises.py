@@ -6,7 +6,7 @@ any more, changes nothing.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests, PartitionKey
 
@@ -39,6 +39,30 @@ class Promise(Parked):
 
     def expire(self, now_ms: int) -> None:
         self.complete(self._late())
+
+
+class Translated(Promise):
+    """A request that waits for a coordinator: its ticket and the request's token in one."""
+
+    __slots__ = ("_translate",)
+
+    is_cut_short = True
+
+    def __init__(
+        self,
+        parked: ParkedRequests,
+        deadline_ms: int,
+        translate: Callable[[Any], object],
+        unanswered: object,
+    ) -> None:
+        """`translate` makes a response from an answer; `unanswered` is the answer after the
+        deadline, and of a broker that stops."""
+        super().__init__(parked, deadline_ms, lambda: translate(unanswered))
+        self._translate = translate
+
+    def answer(self, answer: object) -> None:
+        """Answer, if the client still waits."""
+        self.keep(lambda: self._translate(answer))
 
 
 class Pending(Protocol):

@@ -87,13 +87,26 @@ def read_for_follower(
     size = 0
     bytes_max = min(part.max_bytes, room)
     if offset < limit and (at_least_one or bytes_max > 0):
-        records = log.read(offset, bytes_max, end_offset=limit, at_least_one=at_least_one)
+        records = read_or_wait(hosted, offset, bytes_max, limit, at_least_one=at_least_one)
         size = sum(map(len, records))
     high_watermark = partition.high_watermark
     answer = FetchPartitionResponse(
         part.index, 0, high_watermark, high_watermark, start, None, -1, records
     )
     return answer, size, has_moved
+
+
+def read_or_wait(
+    hosted: HostedPartition, offset: int, bytes_max: int, end: int, *, at_least_one: bool
+) -> Sequence[Buffer]:
+    """Batches from `offset`. None while a damaged one is repaired from another replica: an error
+    would end many consumers, so their fetch waits as for new records. Raises KafkaError."""
+    try:
+        return hosted.log.read(offset, bytes_max, end_offset=end, at_least_one=at_least_one)
+    except KafkaError as error:
+        if error.code is ErrorCode.corrupt_message and hosted.may_be_repaired(offset):
+            return ()
+        raise
 
 
 def _start_of(partition: Partition, replica_id: int) -> int:

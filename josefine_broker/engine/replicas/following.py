@@ -158,6 +158,8 @@ def _append(
                 verify(data, pos, header)
                 if header.last_offset < its_log.log_end_offset:
                     continue  # fetched twice, or it spans the log start offset of a restarted log
+                # Per batch, from its header alone: a follower never opens records
+                # (ARCHITECTURE.md).
                 _check_place(hosted, header)
                 batch = data[pos : pos + header.size_bytes]
                 its_log.append(batch, header, now_ms)
@@ -182,6 +184,7 @@ def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
     if header.base_offset < end == its_log.log_start_offset:
         # An empty log that restarted at the leader's log start offset, which is within this batch.
         its_log.restart_at(header.base_offset)
+        # The epochs of the records that are gone would make the next fetch diverge.
         epochs.clear()
         return
     if header.base_offset < end or not hosted.settings.log.may_have_holes:
@@ -195,6 +198,7 @@ def _truncate(
     truncate to that offset, or to the end of that epoch here if it is smaller."""
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
+    # Both logs agree up to the smaller of the two ends of that epoch (KIP-101).
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
         raise CorruptData(f"the leader sent end offset {end_offset} for epoch {epoch}")
@@ -207,6 +211,7 @@ def _truncate(
     else:
         ctx.ports.tell("truncated", **event)
     its_log.truncate_to(target)
+    # The log decides where it ends: a cut is at the start of a batch.
     partition.truncated(its_log.log_end_offset)
     _after_cut(ctx, tp, hosted)
 
@@ -271,6 +276,7 @@ def _follow_start(hosted: HostedPartition, leaders_start: int) -> bool:
     """Delete the records that the leader has deleted (retention, DeleteRecords); returns whether
     there were any. The leader must learn of it, because a DeleteRecords request may wait."""
     its_log = hosted.log
+    # Never beyond the end here: offsets in between do not exist on this replica yet.
     start = min(leaders_start, its_log.log_end_offset)
     if start <= its_log.log_start_offset:
         return False

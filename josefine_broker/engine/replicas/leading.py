@@ -61,18 +61,25 @@ def take_role(
         hosted.halt = ""
     if entry.leader == NO_LEADER:
         ctx.hosted.fetchers.forget(key)
-    elif is_new:
-        ctx.hosted.fetchers.follow(
-            key,
-            entry.leader,
-            entry.leader_epoch,
-            log.log_end_offset,
-            partition.epochs.latest,
-            log.log_start_offset,
-        )
-        if log.durable_end_offset < log.log_end_offset:
-            ctx.hosted.fetchers.written(key)
+    elif is_new and not hosted.awaits_repair:
+        begin_to_follow(ctx, tp, hosted)
     return is_new
+
+
+def begin_to_follow(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    """Fetch from the leader that the image names, from the end of our log on."""
+    partition, log = hosted.partition, hosted.log
+    key = (hosted.topic_id, tp.partition)
+    ctx.hosted.fetchers.follow(
+        key,
+        partition.leader,
+        partition.leader_epoch,
+        log.log_end_offset,
+        partition.epochs.latest,
+        log.log_start_offset,
+    )
+    if log.durable_end_offset < log.log_end_offset:
+        ctx.hosted.fetchers.written(key)
 
 
 def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
@@ -137,9 +144,12 @@ def isr_steps(ctx: Context) -> Iterator[object]:
             continue
         tp, hosted = each
         partition = hosted.partition
+        # The common case of small clusters: thousands of partitions cost one comparison each.
         if partition.followers is None or partition.is_alone:
             continue
         before = partition.high_watermark, partition.is_stranded
+        # Both are required: a leader whose controller is down but whose followers still fetch has
+        # not been replaced, for they would follow the new leader.
         partition.is_stranded = not is_heard and partition.followers.are_silent(silent_since_ms)
         if _wanted_isr(ctx, hosted, now_ms) is not None:
             ctx.hosted.isr.due[tp] = None
@@ -187,6 +197,7 @@ def submit_isr_changes(ctx: Context) -> None:
 
 
 def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> IsrItem | None:
+    """The change of one partition, and its beginning here; None: it is not due any more."""
     partition = hosted.partition
     isr = _wanted_isr(ctx, hosted, now_ms)
     followers = partition.followers
@@ -206,6 +217,7 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
 
 
 def _wanted_isr(ctx: Context, hosted: HostedPartition, now_ms: int) -> tuple[int, ...] | None:
+    """The ISR that this leader wants by now; None: the one in the image."""
     log = hosted.log
     return hosted.partition.wanted_isr(
         log.log_end_offset, now_ms, ctx.settings.lag_time_max_ms, log.durable_end_offset

@@ -92,6 +92,8 @@ class Authorizer:
         known = self._remembered.get(key)
         if known is not None:
             return known
+        # Cleared as a whole: names in requests are the clients' choice, so any order of eviction
+        # could be made to miss.
         if len(self._remembered) >= REMEMBERED_MAX:
             self._remembered.clear()
         found = self._remembered[key] = self._decide(*key)
@@ -106,6 +108,8 @@ class Authorizer:
         asked = [acl for acl in self._acls if acl.resource_type is kind]
         mine = [acl for acl in asked if _is_about(acl, principal, host)]
         denied = [acl for acl in mine if _denies(acl, operation)]
+        # KIP-679: an idempotent producer needs WRITE on some topic. An ALLOW counts unless one DENY
+        # covers all names that it matches; several together are not tried, as in Kafka.
         return any(
             _allows(acl, operation) and not any(_covers(no, acl) for no in denied) for acl in mine
         )
@@ -121,8 +125,12 @@ class Authorizer:
     def _decide(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
+        """Without the cache. The first DENY ends the search; an ALLOW does not, as a DENY may
+        follow."""
         if principal in self._super_users:
             return True
+        # `said`: some ACL is about the resource, for any principal. From then on it is closed to
+        # all others, even with allow.everyone.if.no.acl.found.
         said = is_allowed = False
         for acl in self._about(kind, name):
             said = True
@@ -140,6 +148,8 @@ class Authorizer:
             yield from self._literal.get((kind, WILDCARD), ())
         by_prefix = self._prefixed.get(kind)
         if by_prefix:
+            # By each prefix of the name: its length bounds the work, not the number of ACLs
+            # (KIP-290).
             for length in range(1, len(name) + 1):
                 yield from by_prefix.get(name[:length], ())
 
@@ -150,14 +160,18 @@ def host_of(client_address: str) -> str:
 
 
 def _is_about(acl: Acl, principal: str, host: str) -> bool:
+    """Host names are not resolved, in Kafka neither: an ACL has an address or `*`."""
     return acl.principal in (principal, EVERYBODY) and acl.host in (host, WILDCARD)
 
 
 def _denies(acl: Acl, operation: Operation) -> bool:
+    """No implication: a DENY of READ leaves DESCRIBE alone, which an ALLOW of READ would
+    include."""
     return acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL)
 
 
 def _allows(acl: Acl, operation: Operation) -> bool:
+    """Whether it allows the operation, directly or by implication (ALLOWED_BY)."""
     if acl.permission is not Permission.ALLOW:
         return False
     by = ALLOWED_BY.get(operation)

@@ -219,6 +219,7 @@ class Sasl:
             self._fail()
             return Answer(error=ErrorCode.illegal_sasl_state, reason="no token is awaited")
         is_bearer = self._mechanism == OAUTHBEARER
+        # Before any parsing: the client is not authenticated, and may be an attacker.
         if len(token) > (BEARER_BYTES_MAX if is_bearer else TOKEN_BYTES_MAX):
             return self._refused("a token that is too long")
         try:
@@ -247,6 +248,8 @@ class Sasl:
         return self._refused("too many failed attempts from its address", TOO_MANY)
 
     def _bearer(self, token: bytes, judge: Judge) -> Answer:
+        """OAUTHBEARER: one message. After a refusal the client confirms with a single byte (RFC
+        7628, 3.2.3), and only then gets the error."""
         first = parse_bearer(token)
         try:
             holder = judge(first.token)
@@ -260,6 +263,8 @@ class Sasl:
         return self._proved_by(holder.name, holder.lasts_ms)
 
     def _plain(self, token: bytes, users: Users) -> Answer:
+        """PLAIN: authorization id, user and password, separated by zero bytes. Only one's own id
+        may be given."""
         parts = token.split(b"\0")
         if len(parts) != 3:
             return self._refused("not a PLAIN token")
@@ -267,11 +272,14 @@ class Sasl:
             authorized, user, password = (part.decode() for part in parts)
         except UnicodeDecodeError:
             return self._refused("not UTF-8")
+        # The password first, so that a wrong authorization id takes as long as a wrong password.
         if not users.has(user, password) or authorized not in ("", user):
             return self._refused("wrong user or password")
         return self._proved_by(user)
 
     def _challenged(self, token: bytes, users: Users, nonce: str) -> Answer:
+        """SCRAM, first message: salt and iterations, also for a user that does not exist (RFC
+        5802)."""
         first = parse_client_first(token)
         known = users.credential(self._mechanism, first.user)
         self._first, self._credential = first, known
@@ -280,6 +288,8 @@ class Sasl:
         return Answer(self._challenge.encode())
 
     def _proved(self, token: bytes) -> Answer:
+        """SCRAM, second message: the client proves the password, and the answer proves that this
+        broker knows it, too. Raises ScramError."""
         assert self._first is not None
         assert self._credential is not None
         answer = server_final(
@@ -289,6 +299,8 @@ class Sasl:
 
     def _proved_by(self, user: str, token_ms: int | None = None, said: bytes = b"") -> Answer:
         """`token_ms`: how long its token is valid."""
+        # KIP-368: what the connection has open, such as quotas and sessions, belongs to the first
+        # user.
         if self.user not in ("", user):
             return self._refused("a proof of another user than before", ANOTHER)
         self.user = user
@@ -305,9 +317,12 @@ class Sasl:
         return Answer(error=failed, reason=reason, message=message)
 
     def _fail(self) -> None:
+        """From every state this leads to REFUSED, which has no way out."""
         self._step(SaslEvent.FAILED)
 
     def _step(self, event: SaslEvent) -> None:
+        """Follow the transition table. Raises Fatal: an event that is not listed could authenticate
+        a client that has proved nothing."""
         after = TRANSITIONS.get((self.state, event))
         if after is None:
             raise Fatal(f"SASL {self.state.value}: unlisted event {event.value}")

@@ -60,6 +60,7 @@ def holder_of(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Holde
     until_ms = _time_ms(claims, "exp")
     if until_ms is None:
         raise _refused("the token never expires (it has no exp)")
+    # RFC 7519, 4.1.4: not accepted on or after this time.
     if now_ms >= until_ms + skew_ms:
         raise _refused(f"the token expired {(now_ms - until_ms) // 1_000} s ago")
     for claim in ("nbf", "iat"):
@@ -74,8 +75,11 @@ def holder_of(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Holde
 
 
 def _signed_claims(token: str, keys: KeySet) -> dict[str, Any]:
+    """The claims of a token whose signature is good. Raises TokenError, without `is_signed`:
+    nothing of such a token is repeated to the client."""
     from jwt import DecodeError, InvalidTokenError, PyJWS
 
+    # PyJWT would raise UnicodeEncodeError, which is not an InvalidTokenError.
     if not token.isascii():
         raise TokenError("a token with characters that are not ASCII")
     if token.count(".") != 2:
@@ -90,6 +94,8 @@ def _signed_claims(token: str, keys: KeySet) -> dict[str, Any]:
     algorithm, name = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
         raise TokenError(f"a token that is not signed with {' or '.join(ALGORITHMS)}")
+    # RFC 7515, 4.1.11: an extension that is not understood makes the signature invalid. RFC 7797
+    # has b64, with which the signed bytes are others.
     if "crit" in header or "b64" in header:
         raise TokenError("a token with an unsupported header")
     key = keys.find(algorithm, name)
@@ -134,9 +140,11 @@ def _time_ms(claims: dict[str, Any], claim: str) -> int | None:
 
 
 def _shown(claim: object) -> str:
+    """A claim in an error message, cut: its text was chosen by the issuer, its length by nobody."""
     text = json.dumps(claim)
     return text if len(text) <= TOLD_CHARS_MAX else f"{text[:TOLD_CHARS_MAX]}…"
 
 
 def _refused(reason: str) -> TokenError:
+    """For a token with a good signature, whose owner may learn why it is refused."""
     return TokenError(reason, is_signed=True)

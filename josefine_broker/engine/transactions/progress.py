@@ -79,6 +79,7 @@ class Progress:
         found.pending = None
         if error is not ErrorCode.none:
             found.retry_ms = now.monotonic_ms + RETRY_MS
+            # Not even the first record of the id is in the log: there is no such id.
             if was_new:
                 self._forget(transactional_id)
             for ticket in pending.tickets:
@@ -99,6 +100,8 @@ class Progress:
         found.retry_ms = 0
         self._effects += [Answer(ticket, pending.answer) for ticket in pending.tickets]
         if found.record.state in PREPARED:
+            # From here on the transaction cannot end in another way, whatever happens to this
+            # broker: the record in the log decides (KIP-98).
             found.unmarked = found.record.partitions
             found.asked.clear()
             self._mark(found, now)
@@ -121,6 +124,7 @@ class Progress:
         found = self._transactions.get(transactional_id)
         if found is None:
             return
+        # An answer to an earlier `Mark` is no proof: its partitions may have been requested again.
         ours = {each for each in partitions if found.asked.get(each) == mark_id}
         for each in ours:
             del found.asked[each]
@@ -152,6 +156,8 @@ class Progress:
         if found.unmarked or found.pending is not None or found.record.state not in PREPARED:
             return
         after = completed(found.record, now.wall_ms)
+        # A producer that takes the id over needs the completed state, not a transaction of the old
+        # one.
         if found.taking or not self._join(found, after, now):
             self._store(found, after, (), TransactionAnswer())
 
@@ -230,6 +236,8 @@ class Progress:
         *,
         is_takeover: bool = False,
     ) -> None:
+        """Put a change in flight. It takes effect here when `stored` reports that it is in the
+        log."""
         assert found.pending is None, "a change is in flight"
         write_id = next(self._ids)
         before = NOBODY if is_first(record, found) else found.record.producer
@@ -237,6 +245,7 @@ class Progress:
         self._effects.append(Store(found.transactional_id, write_id, record))
 
     def _refuse(self, ticket: Ticket, code: ErrorCode) -> None:
+        """An answer with an error; nothing is stored for it."""
         self._effects.append(Answer(ticket, TransactionAnswer(code)))
 
     def _forget(
@@ -247,6 +256,7 @@ class Progress:
         found = self._transactions.pop(transactional_id)
         for each in found.waiting:
             self._refuse(each.ticket, code)
+        # Otherwise the partition moved to another coordinator, and the id is known there.
         is_ours = code is ErrorCode.invalid_producer_id_mapping
         self._turn_away(found, ErrorCode.concurrent_transactions if is_ours else code)
         self._busy.pop(transactional_id, None)

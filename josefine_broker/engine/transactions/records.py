@@ -8,7 +8,7 @@ value are refused: the decisions of a newer broker must not be forgotten.
 from struct import Struct
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition, by_topic
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.engine.transactions.values import (
     NO_PRODUCER_ID,
@@ -56,6 +56,7 @@ _TAGS = {
 }
 
 STATUS: dict[TransactionState, int] = {
+    # In the order of TransactionState.java. The numbers are on disk: they never change.
     TransactionState.EMPTY: 0,
     TransactionState.ONGOING: 1,
     TransactionState.PREPARE_COMMIT: 2,
@@ -88,10 +89,7 @@ def decode_key(key: bytes) -> str | None:
 def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> bytes:
     """TransactionLogValue of that version; fields that version 0 lacks are omitted."""
     is_flexible = version >= TAGGED_VERSION
-    topics: dict[str, list[int]] = {}
-    # Sorted, so that equal records are equal bytes.
-    for tp in sorted(record.partitions):
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = by_topic(sorted(record.partitions))  # sorted: equal records are equal bytes
     # Flexible versions have compact strings and counts (KIP-482).
     text, length = (
         (write_compact_string, write_compact_count) if is_flexible else (write_string, write_count)
@@ -110,6 +108,8 @@ def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> byt
             write_int32(out, index)
         if is_flexible:
             write_varint(out, 0)
+    # Wall clock: a transactional id expires by it, also on another broker
+    # (transactional.id.expiration.ms).
     write_int64(out, record.updated_ms)
     write_int64(out, record.started_ms)
     if is_flexible:
@@ -199,6 +199,8 @@ def _read_tags(value: bytes, pos: int) -> dict[int, int]:
     for _ in range(count):
         tag, size, pos = read_tag(value, pos)
         packed = _TAGS.get(tag)
+        # A known tag of another size would shift the fields after it: that is damage, not a new
+        # field.
         if packed is not None:
             if size != packed.size:
                 raise CorruptData(f"tag {tag} of a transaction value has {size} bytes")

@@ -73,6 +73,7 @@ class Requests(Progress):
         found = self._transactions.get(transactional_id)
         if found is not None:
             taking = Taking(request, ticket, new_id, now.monotonic_ms + TAKING_MS)
+            # New: the first producer of this id has no answer yet. The client retries after either.
             if is_new(found) or len(found.taking) >= TAKING_MAX:
                 self._refuse(ticket, ErrorCode.concurrent_transactions)
             elif found.is_free:
@@ -103,6 +104,7 @@ class Requests(Progress):
         elif found.record.state is TransactionState.ONGOING and request.keeps:
             self._keep(found, taking, now)
         elif found.record.state is TransactionState.ONGOING:
+            # Before others that wait: they came later, and the last to take the id keeps it.
             found.taking.insert(0, taking)
             self._abort(found, now)
         else:

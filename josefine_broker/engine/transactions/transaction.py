@@ -135,6 +135,7 @@ def check_holder(record: TransactionRecord, producer: Producer) -> ErrorCode:
     """The same check for a record."""
     if producer == record.successor:
         return ErrorCode.none
+    # Kafka's order: first the producer id, then its epoch, each with an error of its own.
     if record.producer.producer_id != producer.producer_id:
         return ErrorCode.invalid_producer_id_mapping
     if record.is_kept or record.producer.epoch != producer.epoch:
@@ -169,6 +170,7 @@ def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Produ
     current = found.record.producer
     if claimed != NOBODY and claimed != current:
         # A retry: the last answer was lost, and no other producer has come in between.
+        # KIP-360: a producer may ask to be bumped, and ask again without knowing that it was.
         is_retry = found.last.epoch != NO_EPOCH and claimed == found.last
         rotated = claimed.producer_id != current.producer_id and was_before(found.record, claimed)
         return current if is_retry or rotated else ErrorCode.producer_fenced
@@ -179,6 +181,7 @@ def timeout_of(request: Init, settings: TransactionSettings) -> int | ErrorCode:
     """The timeout of the caller's transactions; or the error for the request."""
     if (request.two_phase or request.keeps) and not settings.two_phase_enable:
         return ErrorCode.transactional_id_authorization_failed
+    # KIP-939: an external coordinator decides when it ends, so a short timeout must not.
     if request.two_phase:
         return settings.two_phase_timeout_max_ms
     if not 0 < request.timeout_ms <= settings.timeout_max_ms:
@@ -196,6 +199,7 @@ def keeper(record: TransactionRecord, claimed: Producer, new_id: NewId) -> Produ
 
 def _following(producer: Producer, new_id: NewId) -> Producer | ErrorCode:
     """The next epoch, or a new id. If none is available the caller has to retry."""
+    # The epoch has 16 bits. Under a new producer id it starts again (KIP-360).
     if producer.epoch >= EPOCH_LAST:
         next_id = new_id()
         if next_id is None:

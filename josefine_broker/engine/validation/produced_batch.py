@@ -156,6 +156,7 @@ def validate_batch(
 
 
 def _takes_long(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether the check could keep other clients waiting for more than about a millisecond."""
     if header.compression:
         return len(batch) > LOOP_PACKED_BYTES_MAX or not is_compiled
     return len(batch) > (LOOP_BYTES_MAX if is_compiled else LOOP_BYTES_MAX_IN_PYTHON)
@@ -194,6 +195,7 @@ def _judge(
 
 
 def _where(found: Found, count: int) -> str:
+    """The text for a batch whose structure is broken."""
     fault, index, _, _ = found
     if fault == Fault.LEFT_OVER:
         return f"the batch holds more than the {count} records that its header states"
@@ -227,6 +229,7 @@ def _refuse(batch: memoryview, message_bytes_max: int) -> NoReturn:
 
 
 def _incomplete(message: str) -> KafkaError:
+    """INVALID_RECORD, as Kafka answers a batch that ends early: a retry sends the same bytes."""
     return KafkaError(ErrorCode.invalid_record, f"the batch is incomplete: {message}")
 
 
@@ -283,6 +286,8 @@ def _refuse_records(
 def _faults(
     settings: TopicSettings, header: BatchHeader, records: Iterator[RecordKeys], now_ms: int
 ) -> Iterator[tuple[ErrorCode, RecordFault]]:
+    """Each record that the topic refuses, with its code: no key in a compacted topic, a timestamp
+    type that only the broker may set, or a time beyond the limits."""
     stamps_time = settings.log.timestamp_type is _LOG_APPEND_TIME
     says_append_time = header.attributes & TIMESTAMP_TYPE_BIT
     for index, timestamp_ms, has_key in records:

@@ -3,8 +3,8 @@
 Rules: logs are checked every `backoff_ms`, and again right after a pass; the dirtiest log that is
 due goes first. A pass runs on its own thread and asks the broker's thread for each change of the
 log (`log/cleaning_pass.py`). A log without enough disk space, or with a read error, is retried with
-growing delays. A damaged log is left alone until the broker restarts, because its other replicas
-are intact; health and metrics name it.
+growing delays. So is a damaged log, once it has been verified and repaired from its other replicas;
+until then health and metrics name it.
 """
 
 from __future__ import annotations
@@ -61,10 +61,16 @@ class CleanerStats:
     seconds: float = 0.0
     map_bytes: int = 0
     """Memory of the running pass, or of the last one."""
+
+
+@dataclass(slots=True)
+class DirtCheck:
+    """What the last check of all compacted logs found. Written on the broker's thread."""
+
     ratio_max: float = 0.0
-    """Ratio of the dirtiest log at the last check."""
+    """Dirty ratio of the dirtiest log."""
     due: int = 0
-    """Logs that were due at that check."""
+    """Logs that were due."""
 
 
 class Candidate(NamedTuple):
@@ -102,6 +108,16 @@ class _Trouble(NamedTuple):
     wait_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """What the broker allows a pass."""
+
+    may_clean: Callable[[], bool]
+    """Whether one may start now."""
+    room_bytes: Callable[[], int | None]
+    """Bytes that it may write; None: unlimited. Called on the worker's thread."""
+
+
 class Cleaner:
     """See the module. One per broker; mutable, on the broker's thread."""
 
@@ -115,17 +131,19 @@ class Cleaner:
         *,
         may_clean: Callable[[], bool] = lambda: True,
         room_bytes: Callable[[], int | None] = lambda: None,
+        on_damage: Callable[[TopicPartition], None] = lambda tp: None,
     ) -> None:
         """`candidates` yields None where other work may run; `room_bytes` is called on the worker's
         thread."""
         self.stats = CleanerStats()
+        self.check = DirtCheck()
         self._files = files
         self._candidates = candidates
         self._worker = worker
         self._clock = clock
         self._settings = settings
-        self._may_clean = may_clean
-        self._room_bytes = room_bytes
+        self._permits = Permits(may_clean, room_bytes)
+        self._on_damage = on_damage
         self._next_look_ms = 0
         self._under_way: CleaningPass | None = None
         self._troubles: dict[TopicPartition, _Trouble] = {}
@@ -138,12 +156,14 @@ class Cleaner:
     def step(self) -> Iterator[object]:
         """Periodic, in steps: start a pass if one is due."""
         now_ms = self._clock.monotonic_ms()
-        if self._under_way is not None or now_ms < self._next_look_ms or not self._may_clean():
+        if self._under_way is not None or now_ms < self._next_look_ms:
+            return
+        if not self._permits.may_clean():
             return
         self._next_look_ms = now_ms + self._settings.backoff_ms
         found: dict[TopicPartition, tuple[Candidate, Dirt]] = {}
         seen: dict[TopicPartition, PartitionLog] = {}
-        self.stats.ratio_max = 0.0
+        self.check.ratio_max = 0.0
         for candidate in self._candidates():
             if candidate is None:
                 yield None
@@ -152,7 +172,7 @@ class Cleaner:
             dirt = self._dirt_of(candidate)
             if dirt is not None:
                 found[candidate.tp] = candidate, dirt
-        self.stats.due = len(found)
+        self.check.due = len(found)
         self._forget_troubles(seen)
         chosen = filthiest((tp, dirt) for tp, (_, dirt) in found.items())
         if chosen is not None:
@@ -167,7 +187,7 @@ class Cleaner:
     def _dirt_of(self, candidate: Candidate) -> Dirt | None:
         """The dirty part of the log; None: nothing is to be cleaned."""
         its_log, config = candidate.log, candidate.log.config
-        if its_log.failure or self._waits(candidate.tp):
+        if its_log.failure or its_log.damage.found or self._waits(candidate.tp):
             return None
         now_ms = self._clock.now_ms()
         if config.max_compaction_lag_ms is not None:
@@ -196,14 +216,12 @@ class Cleaner:
         )
         if dirt is None:
             return None
-        self.stats.ratio_max = max(self.stats.ratio_max, dirt.ratio)
+        self.check.ratio_max = max(self.check.ratio_max, dirt.ratio)
         return dirt if is_due(dirt, config) else None
 
     def _waits(self, tp: TopicPartition) -> bool:
         trouble = self._troubles.get(tp)
-        return trouble is not None and (
-            trouble.is_damage or self._clock.monotonic_ms() < trouble.again_ms
-        )
+        return trouble is not None and self._clock.monotonic_ms() < trouble.again_ms
 
     def _begin(self, candidate: Candidate, dirt: Dirt) -> None:
         its_log, clock = candidate.log, self._clock
@@ -232,7 +250,7 @@ class Cleaner:
                         on_loop=self._worker.on_loop,
                         breathe=breathe,
                         moved=pace.moved,
-                        room_bytes=self._room_bytes,
+                        room_bytes=self._permits.room_bytes,
                         forget_aborted=producers.transactions.forget_aborted,
                     )
                 )
@@ -275,7 +293,7 @@ class Cleaner:
             self._failed(tp, candidate.log, error)
 
     def _failed(self, tp: TopicPartition, its_log: PartitionLog, error: Exception | None) -> None:
-        """Retry later, except when the log is damaged."""
+        """Retry later; a damaged log is to be verified and repaired until then."""
         before = self._troubles.get(tp)
         wait_ms = TRY_AGAIN_MS_MIN if before is None else 2 * before.wait_ms
         wait_ms = min(wait_ms, TRY_AGAIN_MS_MAX)
@@ -285,6 +303,8 @@ class Cleaner:
             its_log, reason, is_damage, self._clock.monotonic_ms() + wait_ms, wait_ms
         )
         self.stats.passes_failed += 1
+        if is_damage:
+            self._on_damage(tp)
         level = logging.ERROR if is_damage else logging.WARNING
         log.log(level, "log not cleaned", extra={"log": str(tp), "reason": reason})
 

@@ -85,6 +85,20 @@ class PassReport:
     tally: Tally = field(default_factory=Tally)
 
 
+@dataclass(frozen=True, slots=True)
+class LogCopy:
+    """What a pass needs of its log, copied on the log's thread: the log may change meanwhile."""
+
+    directory: str
+    config: LogConfig
+    summaries: Sequence[SegmentSummary]
+    """Of the full segments that it cleans."""
+    cuts: int
+    """How often the log had been cut, or replaced: what was read is compared with that later."""
+    may_lose_markers: bool
+    """Otherwise an older stored snapshot may still depend on them."""
+
+
 class CleaningPass:
     """See the module. Created on the log's thread, run once on another."""
 
@@ -103,17 +117,18 @@ class CleaningPass:
         self.report = PassReport()
         self._files = files
         self._log = log
-        self._directory = log.directory
-        self._config: LogConfig = log.config
+        self._copy = LogCopy(
+            directory=log.directory,
+            config=log.config,
+            summaries=[each.summary() for each in log.cleaning.sealed()[: dirt.segments]],
+            cuts=log.cleaning.cuts,
+            may_lose_markers=not log.awaits_snapshots,
+        )
         self._dirt = dirt
         self._producers = producers
         self._transactions = transactions
-        self._may_lose_markers = not log.awaits_snapshots
-        """Otherwise an older stored snapshot may still depend on them."""
         self._now_ms = now_ms
         self._map_bytes_max = map_bytes_max
-        self._cuts = log.cleaning.cuts
-        self._summaries = [each.summary() for each in log.cleaning.sealed()[: dirt.segments]]
         self._hands = Hands()
         self._breath = Breath()
 
@@ -121,7 +136,7 @@ class CleaningPass:
         """Raises CorruptData for a damaged segment, OSError, and KafkaError from `breathe` or from
         the log. Then each group of segments is either unchanged or replaced."""
         self._hands, self._breath = hands, Breath(hands.breathe)
-        cleaning, cuts = self._log.cleaning, self._cuts
+        cleaning, cuts = self._log.cleaning, self._copy.cuts
         try:
             end_offset = self._clean_all()
         except CorruptData:
@@ -149,12 +164,12 @@ class CleaningPass:
                 self._producers,
                 transactions,
                 now_ms=self._now_ms,
-                delete_retention_ms=self._config.delete_retention_ms,
+                delete_retention_ms=self._copy.config.delete_retention_ms,
                 breath=self._breath,
             )
             report.tally = judge.tally
-            below = [each for each in self._summaries if each.base_offset < end_offset]
-            for group in _grouped(below, self._config):
+            below = [each for each in self._copy.summaries if each.base_offset < end_offset]
+            for group in _grouped(below, self._copy.config):
                 if not self._clean(group, judge):
                     return None
                 self._forget_aborted(transactions.take_emptied())
@@ -164,7 +179,7 @@ class CleaningPass:
 
     def _known_transactions(self) -> CleanedTransactions:
         """Transactions of the stored snapshots included. Raises OSError."""
-        found = CleanedTransactions(self._transactions, may_lose=self._may_lose_markers)
+        found = CleanedTransactions(self._transactions, may_lose=self._copy.may_lose_markers)
         state = self._log.state
         for offset in state.snapshot_offsets():
             snapshot = state.snapshot(offset)
@@ -174,7 +189,7 @@ class CleaningPass:
 
     def _forget_aborted(self, gone: Collection[AbortedRange]) -> None:
         """The cleaned part is in the log now: drop its aborted ranges."""
-        cleaning, cuts, hands = self._log.cleaning, self._cuts, self._hands
+        cleaning, cuts, hands = self._log.cleaning, self._copy.cuts, self._hands
 
         def forget() -> bool:
             if not cleaning.was_cut_since(cuts):
@@ -187,7 +202,7 @@ class CleaningPass:
     def _note_all_keys(self, latest: KeyOffsets, transactions: CleanedTransactions) -> int:
         """Map each key of the dirty part to its last offset; return how far the map sufficed."""
         first_dirty, end_offset, is_full = self._dirt.first_dirty, self._dirt.first_dirty, False
-        for summary in self._summaries:
+        for summary in self._copy.summaries:
             if summary.end_offset <= first_dirty or is_full:
                 continue
             with ExitStack() as stack:
@@ -202,7 +217,7 @@ class CleaningPass:
         return end_offset
 
     def _open(self, summary: SegmentSummary, stack: ExitStack) -> File:
-        path = stem_of(self._directory, summary.base_offset) + LOG_SUFFIX
+        path = stem_of(self._copy.directory, summary.base_offset) + LOG_SUFFIX
         file = self._files.open(path)
         stack.callback(file.close)
         return file
@@ -212,7 +227,7 @@ class CleaningPass:
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Each batch; at the end the segment's checksum is verified. Raises CorruptData."""
         moved, crc, end_offset = self._hands.moved, 0, summary.base_offset
-        path = f"{stem_of(self._directory, summary.base_offset)}{LOG_SUFFIX}"
+        path = f"{stem_of(self._copy.directory, summary.base_offset)}{LOG_SUFFIX}"
         for position, header, batch in walk_batches(file, 0, summary.log_bytes):
             self._breath.step(STEPS_PER_BATCH)
             moved(len(batch))
@@ -233,7 +248,9 @@ class CleaningPass:
         if room is not None and room < size_bytes:
             raise OSError(errno.ENOSPC, f"{size_bytes} bytes to clean, but only {room} are free")
         with ExitStack() as stack:
-            writer = stack.enter_context(_Writer(self._files, self._directory, group, self._config))
+            writer = stack.enter_context(
+                _Writer(self._files, self._copy.directory, group, self._copy.config)
+            )
             for summary in group:
                 self._filter(summary, judge, writer, stack)
                 report.bytes_read += summary.log_bytes
@@ -241,7 +258,7 @@ class CleaningPass:
                 return True
             cleaned = writer.finish()
             report.bytes_written += cleaned.size_bytes
-            cleaning, cuts = self._log.cleaning, self._cuts
+            cleaning, cuts = self._log.cleaning, self._copy.cuts
             if not self._hands.on_loop(lambda: cleaning.take_in(cleaned, group, cuts)):
                 return False
         report.bytes_removed += size_bytes - cleaned.size_bytes

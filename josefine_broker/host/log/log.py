@@ -20,26 +20,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from struct import Struct
-from typing import TypeVar
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.retention import expired_prefix
 from josefine_broker.host.disk.flusher import Job, run_now
+from josefine_broker.host.log.damage import LogDamage
+from josefine_broker.host.log.damaged_start import recover_for_repair
 from josefine_broker.host.log.log_cleaning import LogCleaning
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.host.log.lookup import TimestampSearch, search
-from josefine_broker.host.log.recovery import RecoveryReport, recover, reindex, replay
+from josefine_broker.host.log.plain_append import append_plain
+from josefine_broker.host.log.recovery import RecoveryReport, replay
 from josefine_broker.host.log.segment import Segment, stem_of
 from josefine_broker.host.log.segments import SegmentList
 from josefine_broker.host.log.verify import VerifyReport, verify_segments
 from josefine_broker.records.batch import LENGTH_OVERHEAD_BYTES, BatchHeader, OnBatch, end_if_empty
 from josefine_broker.records.crc import Buffer
+from josefine_broker.records.plain_produce import PlainRequest
 
 _STAMP = Struct(">qii")
-_T = TypeVar("_T")
 
 
 class PartitionLog:
@@ -61,15 +64,13 @@ class PartitionLog:
         self.state = state
         self.snapshot_source: Callable[[], bytes] | None = None
         """Returns the producers' state at a roll, before the batch that causes the roll."""
-        self._snapshots_asked = 0
-        self._snapshots_stored = 0
-        """Snapshots asked for that were stored or abandoned; counted by the flusher."""
         self._files = files
         self._schedule = schedule
         self._segments = SegmentList(segments)
         self._log_start_offset = report.log_start_offset
         durable_end = 0 if report.line else report.log_end_offset
         self._sync = LogSync(files, directory, state, self._segments, durable_end)
+        self.damage = LogDamage(files, self._segments, self._sync)
         self.cleaning = LogCleaning(files, state, self._sync, self._segments, schedule)
 
     @classmethod
@@ -85,22 +86,28 @@ class PartitionLog:
         on_batch: OnBatch | None = None,
         settle: Callable[[], None] | None = None,
         schedule: Callable[[Job], None] = run_now,
+        is_damaged: bool = False,
     ) -> PartitionLog:
         """Open or create the log in `directory`, with recovery if needed. `settle`: see LogState.
+        `is_damaged`: after a refusal, open it for repair (`damaged_start.py`).
 
         `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
         header of every batch after it. Raises CorruptData, OSError.
         """
         files.make_directory(directory)
         state = LogState(files, directory, settle)
-        segments, report = recover(files, directory, config, state, clean_shutdown, now_ms)
+        segments, report, suspects = recover_for_repair(
+            files, directory, config, state, clean_shutdown, now_ms, is_damaged=is_damaged
+        )
         log = cls(files, directory, config, segments, report, state, schedule)
+        log.damage.note_all(suspects)
         if config.flush_messages is not None and report.segments_scanned:
             # Data of a killed process may be only in the page cache: readers must see durable data.
             log._sync.sync(segments[-1], report.log_end_offset)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
-            log.replay(on_snapshot, on_batch)
+            on_damage = log.damage.passed_over if is_damaged else None
+            replay(segments, state, on_snapshot, on_batch, on_damage)
         segments[-1].close()  # thousands of logs may be opened and few used at a time
         return log
 
@@ -129,7 +136,11 @@ class PartitionLog:
     @property
     def awaits_snapshots(self) -> bool:
         """Whether a producer snapshot was made that is not stored yet."""
-        return self._snapshots_stored != self._snapshots_asked
+        return self.state.snapshots_stored != self.state.snapshots_asked
+
+    def is_active(self, base_offset: int) -> bool:
+        """Whether the segment that starts there is the one that is appended to."""
+        return self._segments[-1].base_offset == base_offset
 
     @property
     def segment_count(self) -> int:
@@ -160,7 +171,7 @@ class PartitionLog:
             if is_synced:
                 sync.sync(active, base_offset + header.last_offset_delta + 1)
         except OSError as error:
-            self._cut_back(active, error)
+            sync.cut_back(active, error)
             raise storage_error(f"{self.directory}: append failed: {error}") from error
         active.appended(
             batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
@@ -171,16 +182,12 @@ class PartitionLog:
             sync.appended(config, header.record_count, now_ms)
         return base_offset
 
-    def _cut_back(self, active: Segment, problem: OSError) -> None:
-        """Remove the remains of a failed append; if that fails too, no append may follow."""
-        if not active.is_made:
-            if problem.errno not in PASSING:
-                self._sync.fail("the log could not be created", problem)
-            return
-        try:
-            active.file().truncate(active.size_bytes)
-        except OSError as error:
-            self._sync.fail("the remains of a failed append could not be removed", error)
+    def append_plain(
+        self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> int | None:
+        """See `LogPort`."""
+        where = self._segments[-1], self._sync, self.config
+        return append_plain(*where, requests, size, leader_epoch, now_ms)
 
     def roll(self) -> None:
         """Start a new segment at the log end; does nothing when the last one is empty."""
@@ -207,7 +214,7 @@ class PartitionLog:
         self._schedule(self._sync.seal)
         if self.snapshot_source is not None:
             payload = self.snapshot_source()
-            self._snapshots_asked += 1
+            self.state.snapshots_asked += 1
             self._schedule(lambda: self._store_snapshot(new, payload))
         return new
 
@@ -222,7 +229,7 @@ class PartitionLog:
                     self.state.store_kept_epochs()
                     self.state.store_snapshot(rolled.base_offset, payload)
         finally:
-            self._snapshots_stored += 1
+            self.state.snapshots_stored += 1
 
     def flush(self) -> None:
         """Make every appended batch durable. Raises KafkaError(kafka_storage_error)."""
@@ -288,31 +295,17 @@ class PartitionLog:
     def _read(
         self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
     ) -> memoryview | None:
-        return self._looked_up(
-            segment, lambda segment: segment.read(offset, bytes_max, end_offset, at_least_one)
+        return self.damage.looked_up(
+            segment,
+            offset,
+            self.config,
+            lambda segment: segment.read(offset, bytes_max, end_offset, at_least_one),
         )
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
         """A search for the first record at or past `timestamp_ms`, run outside this log's thread;
         None for the newest one. Returns None if there is no such record."""
         return search(self._files, self._segments, self._log_start_offset, timestamp_ms)
-
-    def _looked_up(self, segment: Segment, lookup: Callable[[Segment], _T]) -> _T:
-        """Do a lookup; a damaged index is rebuilt once. Raises KafkaError."""
-        if segment is not self._segments[-1]:
-            self._segments.keep_warm(segment, self._sync.sealing)
-        try:
-            try:
-                return lookup(segment)
-            except CorruptData:
-                if segment is self._segments[-1] or segment in self._sync.sealing:
-                    raise
-                reindex(segment, self.config)
-                return lookup(segment)
-        except CorruptData as error:
-            raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
-        except OSError as error:
-            raise storage_error(f"{self.directory}: read failed: {error}") from error
 
     def delete_before(self, offset: int) -> None:
         """Move the log start up to `offset`, durably; segments entirely below it are removed.
@@ -332,7 +325,9 @@ class PartitionLog:
     def _remove_below_start(self) -> None:
         segments = self._segments
         while len(segments) > 1 and segments[0].end_offset <= self._log_start_offset:
-            self._schedule(partial(self._unlink, segments.remove_at(0)))
+            removed = segments.remove_at(0)
+            self.damage.forget(removed.base_offset)
+            self._schedule(partial(self._unlink, removed))
 
     def _unlink(self, segment: Segment) -> None:
         """Scheduled. The name may be reused by then: by a restarted log, or by another topic."""
@@ -416,6 +411,7 @@ class PartitionLog:
         with self._cutting("restart failed", min(offset, self._log_start_offset)):
             self._sync.began_anew(offset)
             for segment in reversed(self._segments):
+                self.damage.forget(segment.base_offset)
                 segment.delete()
             begin = partial(self._begin_at, offset)
             first = Segment.create_later(self._files, self.directory, begin, offset)
@@ -455,6 +451,7 @@ class PartitionLog:
     def _drop(self, at: int) -> None:
         """Remove a segment and its files. The flush lock is held."""
         segment = self._segments.remove_at(at)
+        self.damage.forget(segment.base_offset)
         self._forget(segment)
         segment.delete()
 

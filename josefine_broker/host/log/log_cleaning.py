@@ -17,7 +17,7 @@ from josefine_broker.host.log.index import SegmentSummary
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import LogSync, storage_error
 from josefine_broker.host.log.segment import Segment
-from josefine_broker.host.log.segment_swap import begin_swap, end_swap
+from josefine_broker.host.log.segment_swap import CLEANED_SUFFIX, begin_swap, end_swap
 from josefine_broker.host.log.segments import SegmentList
 
 
@@ -83,7 +83,13 @@ class LogCleaning:
         """The full segments, oldest first, that may be cleaned."""
         return list(takewhile(lambda segment: segment.is_sealed, self._segments[:-1]))
 
-    def take_in(self, cleaned: Segment, replaced: Sequence[SegmentSummary], cuts: int) -> bool:
+    def take_in(
+        self,
+        cleaned: Segment,
+        replaced: Sequence[SegmentSummary],
+        cuts: int,
+        suffix: str = CLEANED_SUFFIX,
+    ) -> bool:
         """Replace segments by the cleaned one made from them, in a pass that started at this count.
         False when they changed, when the log was truncated (the newer record of a removed key may
         be gone), or when the disk is full; then nothing has changed.
@@ -95,7 +101,7 @@ class LogCleaning:
             return False
         old = self._segments[place : place + len(replaced)]
         try:
-            if not begin_swap(self._files, cleaned.stem):
+            if not begin_swap(self._files, cleaned.stem, suffix):
                 return False
             for each in old:  # before its name is reused
                 each.is_replaced = True

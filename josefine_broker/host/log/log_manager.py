@@ -229,8 +229,10 @@ class LogManager:
         *,
         on_snapshot: Callable[[bytes], None] | None = None,
         on_batch: OnBatch | None = None,
+        is_damaged: bool = False,
     ) -> PartitionLog:
-        """Like `open_log`, on any thread: to be adopted or abandoned."""
+        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged`: see
+        PartitionLog."""
         directory = str(topic_partition)
         names = self._files.list(directory) if directory in self._directories else []
         known = self._identity(directory) if names else None
@@ -254,6 +256,7 @@ class LogManager:
             on_batch=on_batch,
             settle=settle,
             schedule=self._schedule,
+            is_damaged=is_damaged,
         )
 
     def _create(

@@ -47,6 +47,8 @@ class LogState:
         "_lock",
         "_settle",
         "_stored_epochs",
+        "snapshots_asked",
+        "snapshots_stored",
         "synced",
     )
 
@@ -60,6 +62,9 @@ class LogState:
         self._lock = Lock()
         self._kept_epochs: bytes | None = None
         self._stored_epochs = _NO_EPOCHS
+        self.snapshots_asked = 0
+        self.snapshots_stored = 0
+        """Snapshots asked for that were stored or abandoned; counted by the flusher."""
         self.synced = SyncedMark(files, directory)
 
     def settle(self) -> None:

@@ -105,6 +105,17 @@ class LogSync:
         """Refuse all writes until the log is reopened and verified."""
         self.failure = self.failure or f"{self._directory}: {what}: {error}"
 
+    def cut_back(self, active: Segment, problem: OSError) -> None:
+        """Remove the remains of a failed append; if that fails too, no append may follow."""
+        if not active.is_made:
+            if problem.errno not in PASSING:
+                self.fail("the log could not be created", problem)
+            return
+        try:
+            active.file().truncate(active.size_bytes)
+        except OSError as error:
+            self.fail("the remains of a failed append could not be removed", error)
+
     def rolled(self, full: Segment) -> None:
         """A new segment follows this full one."""
         self._directory_dirty = True

@@ -82,7 +82,7 @@ class RecoveryReport:
         return "; ".join(parts)
 
 
-class _Tally:
+class Tally:
     """The mutable counters of one recovery."""
 
     def __init__(self, state: LogState, config: LogConfig) -> None:
@@ -121,7 +121,7 @@ def recover(
     """
     # First: a swap that a crash interrupted decides which segment files count at all.
     end_swaps(files, directory)
-    tally = _Tally(state, config)
+    tally = Tally(state, config)
     # A previous recovery may have recorded a loss that no fetch has repaired since.
     tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
@@ -175,14 +175,14 @@ def _recover_segments(
     config: LogConfig,
     log_start_offset: int,
     now_ms: int,
-    tally: _Tally,
+    tally: Tally,
 ) -> list[Segment]:
     """The segments up to the first problem, oldest first, and the log cut there. Raises CorruptData
     before anything is removed."""
     segments: list[Segment] = []
     # Before anything is removed, both refusals must pass: no synced segment may follow the
     # problem, and the cut may not be below the synced mark. Then the loss is recorded first.
-    base_offsets = _live_segments(files, directory, log_start_offset)
+    base_offsets = live_segments(files, directory, log_start_offset)
     for at, base_offset in enumerate(base_offsets):
         later = base_offsets[at + 1 :]
         # Two segments that do not meet: a file between them is gone, so the later ones are no
@@ -206,7 +206,7 @@ def _recover_segments(
                 # With segments after it, more than a torn write is lost: they held whole batches.
                 if later:
                     tally.note(Completeness.SHORTENED)
-                _cut(segment, tally, problem)
+                cut(segment, tally, problem)
                 _remove_behind(files, directory, later, tally)
                 segments.append(segment)
                 break
@@ -218,15 +218,15 @@ def _recover_segments(
         segments.append(segment)
     # The summary fits the log's size, but the index entries are damaged: they are rebuilt from the
     # log.
-    if segments and not _has_index(segments[-1]):
+    if segments and not has_index(segments[-1]):
         problem = scan(segments[-1], config, tally, now_ms)
         if problem:
             _refuse_cut(directory, segments[-1].end_offset, problem, tally.synced)
-            _cut(segments[-1], tally, problem)
+            cut(segments[-1], tally, problem)
     return segments
 
 
-def scan(segment: Segment, config: LogConfig, tally: _Tally, now_ms: int) -> str:
+def scan(segment: Segment, config: LogConfig, tally: Tally, now_ms: int) -> str:
     """Read a whole segment again, verify every batch, rebuild its index; returns the problem after
     the last valid batch, empty if there is none.
 
@@ -264,10 +264,13 @@ def replay(
     state: LogState,
     on_snapshot: Callable[[bytes], None] | None,
     on_batch: OnBatch,
+    on_damage: Callable[[Segment, CorruptData | OSError], None] | None = None,
 ) -> None:
     """The newest readable producer snapshot, then each batch header after it. Includes batches
     below the log start while they exist, because an older snapshot would otherwise lack them. A
-    snapshot with a gap between it and the log no longer describes these producers."""
+    snapshot with a gap between it and the log no longer describes these producers.
+
+    A damaged segment raises CorruptData; with `on_damage` what is left of it is passed over."""
     offset = segments[0].base_offset
     # Newest first: it leaves the fewest batches to read.
     for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
@@ -282,14 +285,20 @@ def replay(
         offset = found
         break
     for segment in segments:
-        if segment.end_offset > offset:
+        if segment.end_offset <= offset:
+            continue
+        try:
             for _, header, batch in segment.batches():
                 # A batch that ends before the snapshot is part of it.
                 if header.last_offset >= offset:
                     on_batch(header, batch)
+        except (CorruptData, OSError) as error:
+            if on_damage is None:
+                raise
+            on_damage(segment, error)
 
 
-def _cut(segment: Segment, tally: _Tally, problem: str) -> None:
+def cut(segment: Segment, tally: Tally, problem: str) -> None:
     """End the log before the first invalid byte, durably."""
     file = segment.file()
     tail = file.read_at(segment.size_bytes, file.size() - segment.size_bytes)
@@ -325,36 +334,37 @@ def check_offset(base_offset: int, expected: int, config: LogConfig) -> None:
         raise CorruptData(f"a batch with base offset {base_offset}, expected {expected}")
 
 
-def reindex(segment: Segment, config: LogConfig) -> None:
+def reindex(files: Files, segment: Segment, config: LogConfig) -> None:
     """Rebuild and store the damaged index of a sealed segment, whose log must be valid.
 
     Raises CorruptData, with nothing changed on disk, when the log is damaged too.
     """
-    # The times cannot be read from the log: they are carried over.
-    end, first_ms, last_ms = segment.size_bytes, segment.first_append_ms, segment.last_append_ms
     expected = segment.summary()
-    segment.reset()
-    for _, header, batch in walk_batches(segment.file(), 0, end):
+    # Into a copy: a reader must not see a segment that ends where the damage starts.
+    copy = Segment(files, segment.stem, segment.base_offset)
+    for _, header, batch in walk_batches(segment.file(), 0, segment.size_bytes):
         verify(batch, 0, header)
-        check_follows(segment, header.base_offset, header.leader_epoch, config)
-        segment.account(
+        check_follows(copy, header.base_offset, header.leader_epoch, config)
+        copy.account(
             batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes
         )
-    segment.first_append_ms, segment.last_append_ms = first_ms, last_ms
+    # The times cannot be read from the log: they are carried over.
+    copy.first_append_ms, copy.last_append_ms = expected.first_append_ms, expected.last_append_ms
     # The old summary has a checksum over the whole log: with it, a batch that is valid in itself
     # but was exchanged is found, too.
-    if segment.summary() != expected:
+    if copy.summary() != expected:
         raise CorruptData(f"{segment.stem}{LOG_SUFFIX} does not match the summary of its index")
+    segment.take_index(copy)
     segment.seal()
 
 
 def _remove_behind_lost_start(
-    files: Files, directory: str, log_start_offset: int, tally: _Tally
+    files: Files, directory: str, log_start_offset: int, tally: Tally
 ) -> None:
     """A power loss may remove the name of the first segment and leave those of later ones. If none
     of the rest is known to have been synced, it follows a hole like any other such segment and is
     removed; synced data is kept, in doubt, or refused."""
-    base_offsets = _live_segments(files, directory, log_start_offset)
+    base_offsets = live_segments(files, directory, log_start_offset)
     expected = max(log_start_offset, tally.synced.start)
     if not base_offsets or base_offsets[0] <= expected or tally.synced.end > expected:
         return
@@ -367,7 +377,7 @@ def _remove_behind_lost_start(
     _remove_behind(files, directory, base_offsets, tally)
 
 
-def _live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
+def live_segments(files: Files, directory: str, log_start_offset: int) -> list[int]:
     """Base offsets of the present segments, ascending, from the one with the log start."""
     base_offsets = _segments_found(files.list(directory))
     # The log start may lie within a segment: that one stays.
@@ -386,7 +396,7 @@ def _tidy(files: Files, directory: str, log_start_offset: int) -> None:
     """Remove segments below the log start, whose deletion had started (a power loss may bring any
     of them back), half-written files, and indexes without a log."""
     names = files.list(directory)
-    live = _live_segments(files, directory, log_start_offset)
+    live = live_segments(files, directory, log_start_offset)
     for base_offset in _segments_found(names):
         if live and base_offset < live[0]:
             files.remove(stem_of(directory, base_offset) + LOG_SUFFIX)
@@ -397,7 +407,7 @@ def _tidy(files: Files, directory: str, log_start_offset: int) -> None:
             files.remove(f"{directory}/{name}")
 
 
-def _has_index(segment: Segment) -> bool:
+def has_index(segment: Segment) -> bool:
     """The last segment is appended to, so its index must be in memory."""
     try:
         segment.index()
@@ -463,7 +473,7 @@ def _way_out(directory: str, also: str = "") -> str:
     )
 
 
-def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally: _Tally) -> None:
+def _remove_behind(files: Files, directory: str, base_offsets: list[int], tally: Tally) -> None:
     """Remove segments after a cut, newest first: a crash in between leaves no hole."""
     for base_offset in reversed(base_offsets):
         segment = Segment(files, stem_of(directory, base_offset), base_offset)

@@ -1,4 +1,4 @@
-"""The replacement of segments by a cleaned one, safe against a stop at any step.
+"""The replacement of segments by a cleaned or repaired one, safe against a stop at any step.
 
 The steps, with Kafka's file names; `<base>` is the base offset of the first replaced segment:
 1. `<base>.log.cleaned` is written and synced. It does not count yet; a start removes it.
@@ -22,17 +22,19 @@ from josefine_broker.host.log.segment import LOG_SUFFIX, stem_of, walk_batches
 from josefine_broker.records.batch import verify
 
 CLEANED_SUFFIX = f"{LOG_SUFFIX}.cleaned"
+REPAIRED_SUFFIX = f"{LOG_SUFFIX}.repaired"
+"""In place of `.cleaned` in step 1: a segment that was made intact (`segment_rebuild.py`)."""
 SWAP_SUFFIX = f"{LOG_SUFFIX}.swap"
 
 
-def begin_swap(files: Files, stem: str) -> bool:
+def begin_swap(files: Files, stem: str, suffix: str = CLEANED_SUFFIX) -> bool:
     """Step 2; False if the disk is full, and then nothing has changed. Raises OSError when the
     state is unknown."""
     directory, _, name = stem.rpartition("/")
     try:
-        files.rename(stem + CLEANED_SUFFIX, stem + SWAP_SUFFIX)
+        files.rename(stem + suffix, stem + SWAP_SUFFIX)
     except OSError:
-        if name + CLEANED_SUFFIX in files.list(directory):
+        if name + suffix in files.list(directory):
             return False
         raise
     return True
@@ -57,7 +59,7 @@ def end_swaps(files: Files, directory: str) -> None:
     names = files.list(directory)
     bases = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
     for name in names:
-        if name.endswith(CLEANED_SUFFIX):
+        if name.endswith((CLEANED_SUFFIX, REPAIRED_SUFFIX)):
             files.remove(f"{directory}/{name}")
         elif name.endswith(SWAP_SUFFIX):
             base = name.removesuffix(SWAP_SUFFIX)

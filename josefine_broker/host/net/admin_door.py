@@ -1,4 +1,5 @@
-"""Access control of the admin pages where ACLs are enabled: a client needs DESCRIBE on the cluster.
+"""Access control of the admin pages where ACLs are enabled: a client needs DESCRIBE on the cluster,
+and ALTER for an action.
 It is identified by HTTP Basic authentication (RFC 7617) with a user's password, by a Bearer token
 (RFC 6750) where OAUTHBEARER is served, by its TLS certificate, or else as `User:ANONYMOUS`.
 `/health` is public. A failed login is delayed, and so is the next attempt.
@@ -40,6 +41,8 @@ class Door:
     may_look: Callable[[str, str], bool]
     """(principal, address)"""
     failure_delay_ms: int
+    may_act: Callable[[str, str], bool] = lambda principal, address: False
+    """The same for actions."""
     judge: Judge = no_judge
     """Judges tokens by the current keys."""
     stats: ConnectionStats = field(default_factory=ConnectionStats)
@@ -50,8 +53,8 @@ class Door:
         default_factory=lambda: RateLimitedLog(log, "admin login refused", seconds, logging.WARNING)
     )
 
-    async def refusal(self, request: web.Request) -> web.Response | None:
-        """The refusal; None: access is granted."""
+    async def refusal(self, request: web.Request, *, acts: bool = False) -> web.Response | None:
+        """The refusal of a page, or of an action; None: access is granted."""
         shown = "" if request.transport is None else shown_name(request.transport)
         header, address = request.headers.get("Authorization"), request.remote or ""
         principal: str | None = shown or ANONYMOUS
@@ -65,14 +68,16 @@ class Door:
                 await asyncio.sleep(wait_ms / 1_000)
             principal = self._principal(header)
             self._noted(slot, address, is_right=principal is not None)
-        if principal is not None and self.may_look(principal, address):
+        may = self.may_act if acts else self.may_look
+        if principal is not None and may(principal, address):
             return None
         if principal is None:
             self._wrong(address, "wrong user or password, or a token that does not count")
             await asyncio.sleep(self.failure_delay_ms / 1_000)
         status = 401 if principal in (None, ANONYMOUS) else 403
+        what = "ALTER" if acts else "DESCRIBE"
         return web.json_response(
-            {"error": f"{principal or NOBODY} may not DESCRIBE the cluster"},
+            {"error": f"{principal or NOBODY} may not {what} the cluster"},
             status=status,
             headers={"WWW-Authenticate": REALM} if status == 401 else None,
         )

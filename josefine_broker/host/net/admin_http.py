@@ -1,10 +1,11 @@
-"""The admin listener: `/health`, `/metrics` and the given pages, on aiohttp. Read-only;
-`admin_door.py` decides who may read.
+"""The admin listener: `/health`, `/metrics`, the given pages and actions, on aiohttp.
+`admin_door.py` decides who may read and who may act.
 
 `/health` is 200 only while every check passes, 503 otherwise; the body names each check, so that a
 person and an orchestrator read the same page. `/health/live` answers whether a restart would help,
 and `/health/ready` whether clients are served: each is a subset of the checks, as one sentence. A
-page is JSON or text; an invalid query is 400. Without access control `/debug` is served to this
+page is JSON or text; an invalid query is 400. An action is a POST with a JSON content type, which
+no foreign web page can send unasked. Without access control `/debug` and actions are served to this
 machine only. Clients that open connections here and stay silent take no descriptors from the data
 path.
 """
@@ -12,9 +13,10 @@ path.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,12 +48,18 @@ PRIVATE = (
     "shown on this machine only; with acls.enabled to every user that may DESCRIBE the cluster"
 )
 
+PRIVATE_ACTION = (
+    "done on this machine only; with acls.enabled for every user that may ALTER the cluster"
+)
+ACTION_TYPE = "application/json"
+
 Checks = Mapping[str, Callable[[], Check]]
 LIVE = ("process",)
 """A broker that waits for others is live: a restart would not help."""
 READY = ("process", "listeners", "metadata", "cluster")
 """A damaged log or a full disk is reported by `/health`; the other partitions are served."""
-Page = Callable[[Mapping[str, str]], Mapping[str, Any] | str]
+Body = Mapping[str, Any] | str
+Page = Callable[[Mapping[str, str]], Body | Awaitable[Body]]
 """From the query to a JSON body, or text. Raises ValueError with a sentence about the query."""
 
 
@@ -66,13 +74,16 @@ class AdminServer:
         pages: Mapping[str, Page] | None = None,
         door: Door | None = None,
         private: Mapping[str, Page] | None = None,
+        actions: Mapping[str, Page] | None = None,
     ) -> None:
-        """Without a `door` every client sees `pages`, and only this machine the `private` ones."""
+        """Without a `door` every client sees `pages`, and only this machine the `private` ones and
+        the `actions`."""
         self._metrics = metrics
         self._checks = checks
         self._identity = identity
         self._pages = pages or {}
         self._private = private or {}
+        self._actions = actions or {}
         self._door = door
         self._runner: web.AppRunner | None = None
         self._acceptor: Acceptor | None = None
@@ -93,6 +104,8 @@ class AdminServer:
             app.router.add_get(path, partial(self._page, page))
         for path, page in self._private.items():
             app.router.add_get(path, partial(self._private_page, page))
+        for path, page in self._actions.items():
+            app.router.add_post(path, partial(self._action, page))
         # The broker handles signals itself: aiohttp must not end the process.
         self._runner = web.AppRunner(
             app,
@@ -147,6 +160,17 @@ class AdminServer:
             return web.json_response({"error": PRIVATE}, status=403)
         return await self._page(page, request)
 
+    async def _action(self, page: Page, request: web.Request) -> web.Response:
+        if request.content_type != ACTION_TYPE:
+            error = f"an action needs the header Content-Type: {ACTION_TYPE}"
+            return web.json_response({"error": error}, status=415)
+        if self._door is None:
+            if not is_loopback(request.remote or ""):
+                return web.json_response({"error": PRIVATE_ACTION}, status=403)
+            return await _answer(page, request)
+        refusal = await self._door.refusal(request, acts=True)
+        return refusal or await _answer(page, request)
+
     async def _exposition(self, request: web.Request) -> web.Response:
         refusal = None if self._door is None else await self._door.refusal(request)
         if refusal is not None:
@@ -160,7 +184,8 @@ class AdminServer:
 
 async def _answer(page: Page, request: web.Request) -> web.Response:
     try:
-        found = page(request.query)
+        answer = page(request.query)
+        found = await answer if inspect.isawaitable(answer) else answer
     except ValueError as error:
         return web.json_response({"error": str(error)}, status=400)
     return web.Response(text=found) if isinstance(found, str) else web.json_response(found)

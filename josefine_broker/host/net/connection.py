@@ -11,22 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import cast
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.limits.request_memory import RequestMemory
-from josefine_broker.engine.purgatory.purgatory import Parked
-from josefine_broker.host.metrics import ConnectionStats
+from josefine_broker.host.net.connection_host import Host
 from josefine_broker.host.net.dispatch import (
     Buffer,
     Buffers,
     DisconnectError,
-    Dispatcher,
     LastBuffers,
     Peer,
     Waiting,
@@ -34,65 +29,17 @@ from josefine_broker.host.net.dispatch import (
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import shown_name, write_tls
-from josefine_broker.host.rate_limited_log import RateLimitedLog
-from josefine_broker.wire.frames import ChunkPool, FrameBuffer
+from josefine_broker.wire.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
 
-CLOSED_LINES = 10
-"""Log lines per minute about connections closed for their input; the rest is counted."""
 SEND_BUFFERS_MAX = 64
 """Answers of one read are sent together, but no more buffers than this are held back: large fetch
 answers must reach the transport, whose bound then stops the serving."""
 DRAIN_LOOK_S = 0.05
 """How often a closing connection is checked for unanswered requests."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """Bounds of one connection, and of all together, from the configuration."""
-
-    frame_bytes_max: int
-    in_flight_max: int
-    write_buffer_bytes: int
-    request_bytes_max: int
-    """Bound of all large requests being received."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """State that all connections of a server share."""
-
-    dispatcher: Dispatcher
-    limits: ConnectionLimits
-    stats: ConnectionStats
-    on_parked: Callable[[], None]
-    """Called when a request waits: its deadline may be the earliest one."""
-    forget: Callable[[Parked], None]
-    """Called when no client is left to answer this waiting request."""
-    on_fatal: Callable[[BaseException], None]
-    """Called when an invariant of ours is broken; the broker must stop."""
-    monotonic_ms: Callable[[], int]
-    memory: RequestMemory[Connection] = field(init=False)
-    """Memory for large requests being received."""
-    chunks: ChunkPool = field(default_factory=ChunkPool)
-    """Free receive memory for the next connection that needs it."""
-    log_closed: RateLimitedLog = field(
-        default_factory=lambda: RateLimitedLog(
-            log, "connection closed", time.monotonic, logging.WARNING, lines=CLOSED_LINES
-        )
-    )
-    """Rate limited: clients that send garbage once do so on many connections."""
-
-    def __post_init__(self) -> None:
-        memory = RequestMemory[Connection](self.limits.request_bytes_max)
-        object.__setattr__(self, "memory", memory)  # frozen
-
-    def release(self, connection: Connection) -> None:
-        """Release a connection's memory, so that waiting connections continue."""
-        for each in self.memory.release(connection, self.monotonic_ms()):
-            # In a separate turn: it serves requests, and may release memory for the next one.
-            asyncio.get_running_loop().call_soon(each.has_memory)
+STAGED: Buffers = (b"",)
+"""The place of a staged request's answer: all pending answers are such places, or none is."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -341,6 +288,42 @@ class Connection(asyncio.BufferedProtocol):
         self._work_off()
 
     def _serve(self, frame: memoryview) -> None:
+        """Start a request: stage it if it is plain, serve it otherwise."""
+        turn, pending = self._host.turn, self._pending
+        if turn is not None and self._gate is None:
+            is_staged = bool(pending) and pending[-1] is STAGED
+            if (is_staged or not pending) and turn.stage(frame, self):
+                pending.append(STAGED)
+                if turn.is_full:
+                    turn.run()
+                return
+            if is_staged:
+                turn.run()  # this request must not overtake them
+        self._serve_now(frame)
+
+    def answer_staged(self, frame: memoryview, answer: bytes | None) -> bool:
+        """See `produce_turn.Staging`."""
+        pending = self._pending
+        if self._closed:
+            return False
+        if pending and pending[0] is STAGED:
+            pending.clear()  # all of them are answered now, one after the other
+        if answer is None:
+            self._serve_now(frame)
+        elif pending:
+            pending.append((answer,))
+        elif self._out or self._is_tls:
+            self._out.append(answer)
+        else:
+            self._host.stats.bytes_out += len(answer)
+            self._transport.write(answer)
+        return bool(self._out or self._backlog or self._reading_paused)
+
+    def continue_work(self) -> None:
+        """Serve and send what waits."""
+        self._work_off()
+
+    def _serve_now(self, frame: memoryview) -> None:
         try:
             gate = self._gate
             if gate is None or gate.lets_through(frame):

@@ -22,7 +22,8 @@ from josefine_broker.base.tls_files import reason_of
 from josefine_broker.engine.limits.connection_limits import Room
 from josefine_broker.engine.limits.request_memory import RequestMemory
 from josefine_broker.host.net.acceptor import Acceptor
-from josefine_broker.host.net.connection import Connection, Host
+from josefine_broker.host.net.connection import Connection
+from josefine_broker.host.net.connection_host import Host, MemoryHolder
 from josefine_broker.host.net.sasl_gate import Authentication
 from josefine_broker.host.net.text_connection import TextConnection, TextHost
 from josefine_broker.host.net.tls import Tls
@@ -128,7 +129,7 @@ class Server:
         return sum(each.queued for each in self.clients)
 
     @property
-    def memory(self) -> RequestMemory[Connection]:
+    def memory(self) -> RequestMemory[MemoryHolder]:
         """Memory of large requests being received."""
         return self._host.memory
 

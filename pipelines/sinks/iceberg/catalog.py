@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from josefine_broker.base.install_commands import install_command
 from pipelines.base.errors import SetupError, first_line
 from pipelines.config.iceberg import CREDENTIAL, TABLE, URI, WAREHOUSE
 from pipelines.config.output_paths import local_folder
@@ -180,5 +181,5 @@ def needs_package(sink: Sink) -> None:
     try:
         import pyiceberg.table  # noqa: F401
     except ModuleNotFoundError as error:
-        needs = "PyIceberg writes its table; pip install 'josefine[iceberg]'"
+        needs = f"PyIceberg writes its table; {install_command('iceberg')}"
         raise SetupError(f"sink `{sink.name}`: {needs}") from error

@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.base.errors import RunError, first_line
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import OtherChain
-from pipelines.model.retry_policy import ATTEMPTS_MAX, Retry, retry_of
-from pipelines.sinks.delta_commits import NO_BATCH, Link, StoppedError, hand_over, said_of
+from pipelines.model.retry_policy import Retry, retry_of
+from pipelines.sinks.commits import (
+    NO_BATCH,
+    Attempts,
+    Link,
+    StoppedError,
+    hand_over,
+    is_ours,
+    lost_race,
+    said_of,
+)
 from pipelines.sinks.delta_log import LogEntry, own_entry
 from pipelines.sinks.iceberg import snapshots
 from pipelines.sinks.iceberg.catalog import ConflictError
@@ -57,8 +66,7 @@ class IcebergChain:
         self.query_id = ""
         self._table = table
         self._files = files
-        self._on_retry = on_retry
-        self._pause = pause
+        self._attempts = Attempts(on_retry, pause)
         self._app_id = link.app_id
         self._number = 0
         self._has_swept = False
@@ -72,7 +80,7 @@ class IcebergChain:
     def refresh(self) -> Table:
         """The table as it is now. Raises RunError if the catalog does not answer."""
         try:
-            return self._retried(self.table.refresh, _retry_of, NO_BATCH)
+            return self._attempts.repeat(NO_BATCH, self.table.refresh, _retry_of)
         except Exception as error:
             what = f"sink `{self.link.sink}`: {self.path} cannot be read: {first_line(error)}"
             raise RunError(what) from error
@@ -115,8 +123,9 @@ class IcebergChain:
 
     def take_over(self, other: OtherChain) -> None:
         """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
-        old = Link(pipeline=other.name.pipeline, sink=other.name.sink, run=self.link.run)
-        chain = IcebergChain(self._table, self.path, old, self._files, self._on_retry, self._pause)
+        old = self.link.under(other.name)
+        tried = self._attempts
+        chain = IcebergChain(self._table, self.path, old, self._files, tried.on_retry, tried.pause)
         hand_over(chain, self._app_id)
 
     def follow(self, tip: Tip | None) -> None:
@@ -169,26 +178,11 @@ class IcebergChain:
     def _refuse_lost_race(self) -> None:
         metadata = self.refresh().metadata
         if snapshots.newest_number(metadata, self._app_id) > self._number:
-            raise StoppedError(Stop(verdict=Verdict.LOST_RACE))
+            raise lost_race()
 
     def _written(self, frame: Any, folder: str, batch_id: int) -> Sequence[str]:
         """Write the files. Uncommitted files have no effect, so a retry is safe."""
-        return self._retried(lambda: self._files().write(frame, folder), retry_of, batch_id)
-
-    def _retried(
-        self, do: Callable[[], T], why: Callable[[Exception], Retry | None], batch_id: int
-    ) -> T:
-        """Repeat an idempotent step while `why` names a reason to; raises its last error."""
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                return do()
-            except Exception as error:
-                retry = why(error)
-                if retry is None or attempt == ATTEMPTS_MAX:
-                    raise
-                self._on_retry(batch_id, retry)
-                self._pause(retry.pause_s * attempt)
-        raise AssertionError("unreachable")
+        return self._attempts.repeat(batch_id, lambda: self._files().write(frame, folder), retry_of)
 
     def _data_files(self, paths: Sequence[str]) -> list[DataFile]:
         """The files that have rows, described for a manifest by their footers. Raises RunError if
@@ -212,27 +206,31 @@ class IcebergChain:
     ) -> LogEntry:
         """Commit until the table shows it; raise StoppedError if another run has committed."""
         said = said_of(self.link, self.query_id, commit, batch_id, more)
-        for attempt in range(1, CONFLICTS_MAX + 1):
-            failure: Exception | None = None
-            try:
-                self._attempt(files, commit.txn_version, said)
-            except Exception as error:
-                failure = error
+
+        def look(failure: Exception | None) -> LogEntry | None:
             own = self._own_after(failure)
-            if own is not None and self._is_mine(own, batch_id, commit):
-                # Also after a failure: the commit may have succeeded and only its answer was lost.
+            made = (batch_id, commit.txn_version)
+            if own is not None and is_ours(own.said, own.number, self.link, made):
                 self._number = commit.txn_version
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
                 rows = sum(each.record_count for each in files)
                 return own_entry(own.app_id, own.number, own.said, rows, own.at_ms)
-            if own is not None or failure is None:
-                raise StoppedError(Stop(verdict=Verdict.LOST_RACE)) from failure
-            retry = _retry_of(failure)
-            if retry is None or attempt == CONFLICTS_MAX:
-                raise _failed(self.link.sink, self.path, failure) from failure
-            self._on_retry(batch_id, retry)
-            self._pause(retry.pause_s * attempt)
-        raise AssertionError("unreachable")
+            if own is not None:
+                raise lost_race() from failure
+            return None
+
+        def attempt() -> None:
+            self._attempt(files, commit.txn_version, said)
+
+        try:
+            return self._attempts.commit(
+                batch_id, attempt, look, retry_of=_retry_of, attempts_max=CONFLICTS_MAX
+            )
+        # These have a sentence for the user already.
+        except (StoppedError, RunError):
+            raise
+        except Exception as failure:
+            raise _failed(self.link.sink, self.path, failure) from failure
 
     def _attempt(self, files: Sequence[DataFile], number: int, said: Mapping[str, Any]) -> None:
         """One transaction: the snapshot with its summary, and the table's property."""
@@ -271,10 +269,6 @@ class IcebergChain:
         last = snapshots.kept(metadata, self._app_id)
         found = [*snapshots.everywhere(metadata, self._app_id), *([last] if last else [])]
         return next((entry for entry in found if entry.number > self._number), None)
-
-    def _is_mine(self, entry: Entry, batch_id: int, commit: Commit) -> bool:
-        mark = (entry.said.get("run"), entry.said.get("batch"), entry.number)
-        return mark == (self.link.run, batch_id, commit.txn_version)
 
     def _added_by(self) -> Collection[int]:
         current = self.table.current_snapshot()

@@ -97,6 +97,7 @@ def _type(kind: Any, ids: Iterator[int]) -> IcebergType:
         made: IcebergType = _SIMPLE_CLASSES()[SIMPLE[kind]]
         return made
     if kind["type"] == "array":
+        # Iceberg numbers a field before the fields inside it, so the order of next() matters.
         element = next(ids)
         of = _type(kind["elementType"], ids)
         return ice.ListType(element_id=element, element_type=of, element_required=False)

@@ -14,7 +14,7 @@ from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, Steps, fit, other_rows
 from pipelines.sinks import loss_table
-from pipelines.sinks.delta_commits import Link
+from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_maintenance import Keeper
 from pipelines.sinks.iceberg.catalog import ConflictError, TablePlace, needs_package
 from pipelines.sinks.iceberg.chain import CONFLICTS_MAX, IcebergChain

@@ -21,7 +21,7 @@ DELAY_MS = 40
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[NamespaceCluster]:
+def namespace_cluster(tmp_path: Path) -> Iterator[NamespaceCluster]:
     with Lab(1, 2, 3) as lab, NamespaceCluster(tmp_path, lab, **REPLICATED) as cluster:
         lab.inside(CLIENT, lambda: _create(cluster))
         yield cluster
@@ -48,46 +48,54 @@ def _loaded(cluster: NamespaceCluster) -> Workload:
 
 @pytest.mark.parametrize("victim", ["leader", "controller"])
 def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
-    cluster: NamespaceCluster, victim: str
+    namespace_cluster: NamespaceCluster, victim: str
 ) -> None:
     """Checklist rows 4 and 94."""
-    with _loaded(cluster) as load:
-        who = cluster.controller() if victim == "controller" else cluster.leader_of("load")
-        cluster.lab.cut(who)
+    with _loaded(namespace_cluster) as load:
+        who = (
+            namespace_cluster.controller()
+            if victim == "controller"
+            else namespace_cluster.leader_of("load")
+        )
+        namespace_cluster.lab.cut(who)
         wait_until(
-            lambda: cluster.partition("load", 0).get("leader") not in (who, -1, None),
+            lambda: namespace_cluster.partition("load", 0).get("leader") not in (who, -1, None),
             60,
             "another leader",
         )
         load.wait_acknowledged(200)
-        cluster.lab.mend(who)
-        cluster.wait_settled()
+        namespace_cluster.lab.mend(who)
+        namespace_cluster.wait_settled()
         load.wait_acknowledged(100)
-    _check(cluster, load)
+    _check(namespace_cluster, load)
 
 
 def test_minority_alone_commits_nothing_and_follows_when_it_is_back(
-    cluster: NamespaceCluster,
+    namespace_cluster: NamespaceCluster,
 ) -> None:
     """Checklist rows 4 and 94. A change asked of the minority is refused, and applied nowhere when
     it is back: where its block was appended, that is on a dead branch."""
-    cluster.wait_settled()
-    who = cluster.controller()
-    left = [id_ for id_ in cluster.voters if id_ != who]
-    cluster.lab.cut(who)
-    before = cluster.raft_seen_from(who)["commit"]
+    namespace_cluster.wait_settled()
+    who = namespace_cluster.controller()
+    left = [id_ for id_ in namespace_cluster.voters if id_ != who]
+    namespace_cluster.lab.cut(who)
+    before = namespace_cluster.raft_seen_from(who)["commit"]
     with pytest.raises(KafkaError, match=r"request_timed_out.*no controller"):  # its own word
-        cluster.lab.inside(who, lambda: _create_at(cluster, "never", [who], timeout_ms=4_000))
-    assert cluster.raft_seen_from(who)["commit"] == before
+        namespace_cluster.lab.inside(
+            who, lambda: _create_at(namespace_cluster, "never", [who], timeout_ms=4_000)
+        )
+    assert namespace_cluster.raft_seen_from(who)["commit"] == before
     wait_until(
-        lambda: any(cluster.view(id_).get("raft", {}).get("role") == "leader" for id_ in left),
+        lambda: any(
+            namespace_cluster.view(id_).get("raft", {}).get("role") == "leader" for id_ in left
+        ),
         60,
         "a leader of the majority",
     )
-    cluster.lab.inside(CLIENT, lambda: _create_at(cluster, "another", left))
-    cluster.lab.mend(who)
+    namespace_cluster.lab.inside(CLIENT, lambda: _create_at(namespace_cluster, "another", left))
+    namespace_cluster.lab.mend(who)
 
-    views = cluster.wait_settled()
+    views = namespace_cluster.wait_settled()
 
     assert all(view["raft"]["commit"] > before for view in views)
     assert len({view["image"]["digest"] for view in views}) == 1
@@ -103,18 +111,18 @@ def _create_at(
 
 
 def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
-    cluster: NamespaceCluster,
+    namespace_cluster: NamespaceCluster,
 ) -> None:
-    with _loaded(cluster) as load:
-        who = cluster.leader_of("load")
-        others = [id_ for id_ in cluster.voters if id_ != who]
+    with _loaded(namespace_cluster) as load:
+        who = namespace_cluster.leader_of("load")
+        others = [id_ for id_ in namespace_cluster.voters if id_ != who]
         for other in others:
-            cluster.lab.deafen(who, other)
+            namespace_cluster.lab.deafen(who, other)
         wait_until(
             lambda: any(
                 each.get("leader") not in (who, -1, None)
                 for id_ in others
-                for each in cluster.view(id_).get("partitions", ())
+                for each in namespace_cluster.view(id_).get("partitions", ())
                 if each["topic"] == "load"
             ),
             60,
@@ -122,10 +130,10 @@ def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
         )
         load.wait_acknowledged(100)
         for other in others:
-            cluster.lab.undeafen(who, other)
-        cluster.wait_settled()
+            namespace_cluster.lab.undeafen(who, other)
+        namespace_cluster.wait_settled()
         load.wait_acknowledged(100)
-    _check(cluster, load)
+    _check(namespace_cluster, load)
 
 
 def test_slow_network_only_slows(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from josefine_broker.engine.coordinators.transactions_host import (
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata_quorum.apply_committed import to_be_hosted
+from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
+from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
@@ -81,8 +83,8 @@ class Process:
         group.on_synced = self._synced
         self.server = Server(self)
         self._forwarder = Forwarder(self)
-        if world.transfers is not None:
-            self.ctx.ports.forward = self._forwarder.ask
+        self.ctx.ports.forward = self._forwarder.ask
+        self.repairs = Repairs(self.ctx, self.hosting.damaged, work_at_once)
 
     def start(self) -> None:
         """Begin to work: what is known to be committed is applied first."""
@@ -278,6 +280,7 @@ class Process:
 
     def _duties(self) -> None:
         self._look_at_storage()
+        self.repairs.step()
         check_isrs(self.ctx)
         tick_transactions(self.ctx)
         now_ms = self.clock.monotonic_ms()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import MetadataImage, PartitionEntry, TopicEntry
 from josefine_broker.engine.metadata.leader_election import trusted
@@ -130,7 +131,7 @@ class PartitionFacts:
         committed and acknowledged. How many acknowledgements are."""
         log = hosted.log
         owed = self.owed(hosted, len(self.batches))
-        found = set(batches_of(hosted, log.log_start_offset, log.log_end_offset))
+        found = set(batches_of(hosted, log.log_start_offset, log.log_end_offset, self))
         missing = next((at for at, each in enumerate(owed) if each not in found), len(owed))
         kept = len(self.batches) - len(owed) + missing
         lost = self.batches[kept:]
@@ -302,12 +303,23 @@ class View:
         return True
 
 
-def batches_of(hosted: HostedPartition, start: int, end: int) -> list[Batch]:
-    """The batches of a log from `start`, below `end`."""
+def batches_of(
+    hosted: HostedPartition, start: int, end: int, facts: PartitionFacts | None = None
+) -> list[Batch]:
+    """The batches of a log from `start`, below `end`. With `facts` a committed batch that is damaged
+    there counts as present: it is repaired, or the end of the world shows that it was not."""
     found: list[Batch] = []
     offset = start
     while offset < end:
-        buffers = hosted.log.read(offset, 1 << 20, end_offset=end)
+        try:
+            buffers = hosted.log.read(offset, 1 << 20, end_offset=end)
+        except KafkaError as error:
+            batch = None if facts is None else facts.batch_at(offset)
+            if error.code is not ErrorCode.corrupt_message or batch is None:
+                raise
+            found.append(batch)
+            offset = batch.end_offset
+            continue
         assert buffers, f"nothing to read at {offset} below {end}"
         for buffer in buffers:
             for _, header in iter_batches(buffer):

@@ -107,9 +107,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of an environment that the package is installed in; nothing of these sources is in reach."""
     directory = tmp_path_factory.mktemp("shipped")
     (directory / "tree").mkdir()
-    (wheel,) = build(directory / "tree").glob("*.whl")
+    wheels = build(directory / "tree").glob("*.whl")
     made = linked_environment(directory / "environment")
-    install(wheel, directory / "environment")
+    install(directory / "environment", *map(str, wheels))
     return made
 
 

@@ -24,7 +24,7 @@ from josefine_broker.client.io_blocking import LATEST, BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
 from tests.support.broker import BrokerProcess
 from tests.support.fixtures import broker_fixture
-from tests.support.shipping import build, install, linked_environment
+from tests.support.shipping import build, install, linked_environment, wheel_of
 from tests.support.spark_cluster import SparkCluster, kill, parent_of, submit
 from tests.support.waiting import wait_until
 
@@ -43,8 +43,8 @@ class Shipped:
 
     bare: Path
     """A Python with all packages that we need, and without us."""
-    zipped: Path
-    """Our packages, for --py-files."""
+    zips: list[Path]
+    """Our packages, for --py-files: the client's, and last the connector's."""
     environment: Path
     """The folder of an environment that we are installed in."""
     archive: Path
@@ -55,24 +55,27 @@ class Shipped:
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     directory = tmp_path_factory.mktemp("shipped")
     (directory / "tree").mkdir()
-    (wheel,) = build(directory / "tree").glob("*.whl")
+    built = build(directory / "tree")
+    wheels = [wheel_of(built, name) for name in ("josefine-client", "josefine-spark")]
     bare = linked_environment(directory / "bare")
-    zipped = directory / "josefine.zip"  # Spark takes .zip, .egg and .jar, and no .whl
-    shutil.copy(wheel, zipped)
+    # Spark takes .zip, .egg and .jar, and no .whl
+    zips = [directory / "client.zip", directory / "josefine.zip"]
+    for wheel, zipped in zip(wheels, zips, strict=True):
+        shutil.copy(wheel, zipped)
     environment = directory / "environment"
     linked_environment(environment)
-    install(wheel, environment)
+    install(environment, *map(str, wheels))
     archive = directory / "environment.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         tar.add(environment, ".")
-    return Shipped(bare=bare, zipped=zipped, environment=environment, archive=archive)
+    return Shipped(bare=bare, zips=zips, environment=environment, archive=archive)
 
 
 broker = broker_fixture()
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with SparkCluster(tmp_path_factory.mktemp("spark")) as cluster:
         yield cluster
 
@@ -114,7 +117,7 @@ def run_with_zip(master: str, shipped: Shipped, topics: list[str], directory: Pa
     python = str(shipped.bare)
     job = submit(
         JOB, [*topics, str(directory), "--session=registered"], conf={}, cwd=directory,
-        master=master, py_files=str(shipped.zipped),
+        master=master, py_files=",".join(map(str, shipped.zips)),
         env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
     )  # fmt: skip
 
@@ -123,14 +126,14 @@ def run_with_zip(master: str, shipped: Shipped, topics: list[str], directory: Pa
     assert_all_rows(facts, topics)
     # Each executor has a copy of its own.
     assert all(Path(file).parents[1].name == "josefine.zip" for _, file in facts["seen"])
-    assert all(not file.startswith(str(shipped.zipped)) for _, file in facts["seen"])
+    assert all(not file.startswith(str(shipped.zips[-1])) for _, file in facts["seen"])
     assert len(facts["seen"]) == 2
 
 
 def test_zip_of_the_package_reaches_the_executors_of_a_standalone_cluster(
-    cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
+    spark_cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
 ) -> None:
-    run_with_zip(cluster.url, shipped, topics, tmp_path)
+    run_with_zip(spark_cluster.url, shipped, topics, tmp_path)
 
 
 def test_zip_of_the_package_reaches_the_executors_of_a_local_cluster(
@@ -140,13 +143,13 @@ def test_zip_of_the_package_reaches_the_executors_of_a_local_cluster(
 
 
 def test_packed_environment_runs_on_the_executors(
-    cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
+    spark_cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
 ) -> None:
     """The driver has it unpacked beside the job, under the name that the executors have it by."""
     (tmp_path / "environment").symlink_to(shipped.environment)
     python = "./environment/bin/python"
     job = submit(
-        JOB, [*topics, str(tmp_path)], conf={}, cwd=tmp_path, master=cluster.url,
+        JOB, [*topics, str(tmp_path)], conf={}, cwd=tmp_path, master=spark_cluster.url,
         archives=f"{shipped.archive}#environment",
         env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
     )  # fmt: skip
@@ -154,19 +157,19 @@ def test_packed_environment_runs_on_the_executors(
     facts = facts_of(job)
 
     assert_all_rows(facts, topics)
-    work = str(cluster.directory)
+    work = str(spark_cluster.directory)
     assert len(facts["seen"]) == 2
     assert all(python.startswith(work) for python, _ in facts["seen"])
 
 
 def test_death_of_an_executor_in_the_middle_of_a_task_costs_no_row_and_doubles_none(
-    cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
+    spark_cluster: SparkCluster, shipped: Shipped, topics: list[str], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "go")
     python = str(shipped.environment / "bin" / "python")
     job = submit(
         JOB, [*topics, str(tmp_path), f"--hold={tmp_path}"], conf={}, cwd=tmp_path,
-        master=cluster.url, env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
+        master=spark_cluster.url, env_PYSPARK_PYTHON=python, env_PYSPARK_DRIVER_PYTHON=python,
     )  # fmt: skip
 
     try:

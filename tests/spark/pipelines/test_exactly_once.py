@@ -15,7 +15,8 @@ from pipelines.config.validate import read_pipeline
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
 from pipelines.run.run import run_pipeline
-from pipelines.sinks.delta_commits import DeltaChain, Link, StoppedError
+from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.delta_commits import DeltaChain
 from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -20,7 +20,7 @@ from pipelines.transforms import dataframes
 from pipelines.transforms.decoders import reading_of
 from tests.support.schema_registry import serving
 from tests.unit.josefine_arrow.formats.debezium.test_envelope import envelope
-from tests.unit.pipelines.formats.test_protobuf import descriptors
+from tests.unit.josefine_arrow.formats.protobuf.test_decoder import descriptors
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

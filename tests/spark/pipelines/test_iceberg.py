@@ -21,7 +21,7 @@ from pipelines.inspect.offset_moves import Move, setting
 from pipelines.inspect.offset_writer import put
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.inspect.status import status
-from pipelines.sinks.delta_commits import Link, StoppedError
+from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.iceberg.catalog import TablePlace
 from pipelines.sinks.iceberg.chain import IcebergChain
 from pipelines.sinks.iceberg.columns import schema_of

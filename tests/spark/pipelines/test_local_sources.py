@@ -36,7 +36,7 @@ trigger: { available_now: true }
 SUMS = PIPELINE[PIPELINE.index("  sums:") : PIPELINE.index("dead_letter: {")]
 
 
-def run(spark, lab: Path, words: str) -> RunResult:
+def run_local(spark, lab: Path, words: str) -> RunResult:
     file = lab / "local.yaml"
     file.write_text(PIPELINE % words)
     return run_pipeline(spark, read_pipeline(file, {"LAB": str(lab)}), Quiet())
@@ -44,7 +44,7 @@ def run(spark, lab: Path, words: str) -> RunResult:
 
 def die(spark, lab: Path, words: str, fail: str) -> None:
     with dying(fail), pytest.raises(RunError, match="it died at"):
-        run(spark, lab, words)
+        run_local(spark, lab, words)
 
 
 def numbers(spark, lab: Path) -> list[int]:
@@ -65,7 +65,7 @@ def test_lines_of_files_are_read_once_however_they_grow_and_whatever_dies(spark,
     other.write_text('{"n": 11}\n{"n": 12}\n')
     shutil.rmtree(tmp_path / "ck")
     die(spark, tmp_path, words, "mid_commit:1@2")
-    run(spark, tmp_path, words)
+    run_local(spark, tmp_path, words)
 
     assert numbers(spark, tmp_path) == list(range(13))
     (dead,) = spark.read.format("delta").load(f"{tmp_path}/dead").collect()
@@ -75,7 +75,7 @@ def test_lines_of_files_are_read_once_however_they_grow_and_whatever_dies(spark,
 
     one.write_text('{"n": 99}\n')
     with pytest.raises(ChainError):
-        run(spark, tmp_path, words)
+        run_local(spark, tmp_path, words)
 
 
 def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_path, monkeypatch):
@@ -91,7 +91,7 @@ def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_p
     stricter = alone.replace("on_error:", "strict: true, on_error:")
     monkeypatch.setattr("tests.spark.pipelines.test_local_sources.PIPELINE", stricter)
     die(spark, tmp_path, words, "mid_commit:1")
-    run(spark, tmp_path, words)
+    run_local(spark, tmp_path, words)
 
     assert numbers(spark, tmp_path) == [1]
     dead = spark.read.format("delta").load(f"{tmp_path}/dead").collect()
@@ -110,7 +110,7 @@ def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out
     stricter = PIPELINE.replace("on_error:", "strict: true, on_error:")
     for text in (PIPELINE.replace(SUMS, ""), stricter, stricter):
         monkeypatch.setattr("tests.spark.pipelines.test_local_sources.PIPELINE", text)
-        run(spark, tmp_path, words)
+        run_local(spark, tmp_path, words)
 
     (total,) = spark.read.format("delta").load(f"{tmp_path}/sums").collect()
     assert total.n == 1
@@ -124,9 +124,9 @@ def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
         "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"
     )
 
-    first = run(spark, tmp_path, words)
+    first = run_local(spark, tmp_path, words)
     shutil.rmtree(tmp_path / "ck")
-    run(spark, tmp_path, words)
+    run_local(spark, tmp_path, words)
 
     found = numbers(spark, tmp_path)
     assert first.sinks["rows"].batches >= 3
@@ -135,8 +135,8 @@ def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
 
 def test_records_of_the_file_are_read_as_they_come(spark, tmp_path):
     words = "    type: memory\n    records:\n      - { value: { n: 1 } }\n      - { value: no }"
-    run(spark, tmp_path, words)
-    result = run(spark, tmp_path, words + "\n      - { value: { n: 2 }, partition: 1 }")
+    run_local(spark, tmp_path, words)
+    result = run_local(spark, tmp_path, words + "\n      - { value: { n: 2 }, partition: 1 }")
 
     assert numbers(spark, tmp_path) == [1, 2]
     assert spark.read.format("delta").load(f"{tmp_path}/dead").count() == 1

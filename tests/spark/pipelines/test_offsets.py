@@ -11,7 +11,8 @@ from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.inspect.offset_moves import Move, setting
 from pipelines.inspect.offset_writer import put
 from pipelines.inspect.sink_status import Sides, all_sides
-from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.commits import Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table
 from tests.unit.pipelines.inspect.test_status import IDS, TOPICS, A, Lake
 

@@ -8,7 +8,8 @@ from pipelines.base import failpoints
 from pipelines.base.errors import RunError
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.model.retry_policy import ATTEMPTS_MAX, RETRIES
-from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.commits import Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sources.josefine import JosefineKind
 from tests.spark.pipelines.conftest import ONE_SINK
 

@@ -15,7 +15,8 @@ from pipelines.exactly_once.offset_chain import Commit
 from pipelines.inspect.file_tests import run_cases
 from pipelines.inspect.plan import plan
 from pipelines.model.pipeline import Latest, Mode, Placed, Sink
-from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.commits import Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table
 from pipelines.transforms.scd2 import history, versions
 

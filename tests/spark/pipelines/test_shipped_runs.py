@@ -59,27 +59,31 @@ class World:
 
 
 @pytest.fixture
-def world(spark, tmp_path, request):
+def shipped_world(spark, tmp_path, request):
     with BrokerProcess(tmp_path / "broker") as broker:
         yield World(spark, broker, tmp_path / "lake", request.param)
 
 
-@pytest.mark.parametrize("world", SHIPPED, indirect=True)
-def test_a_shipped_pipeline_makes_of_topics_what_its_test_expects(world):
-    pipeline = world.read()
-    world.send()
+@pytest.mark.parametrize("shipped_world", SHIPPED, indirect=True)
+def test_a_shipped_pipeline_makes_of_topics_what_its_test_expects(shipped_world):
+    pipeline = shipped_world.read()
+    shipped_world.send()
 
-    world.run()
-    world.run()
+    shipped_world.run()
+    shipped_world.run()
 
     looked = 0
     for each in pipeline.cases[0].expected:
         many = each.count if each.rows is None else len(each.rows)
         sink = pipeline.sinks.get(each.node)
         if sink is not None:
-            found = world.topic_rows(sink.topic.topic) if sink.topic else world.rows(sink.path)
+            found = (
+                shipped_world.topic_rows(sink.topic.topic)
+                if sink.topic
+                else shipped_world.rows(sink.path)
+            )
         elif each.node == "dead_letter":
-            found = world.rows(pipeline.dead_letters)
+            found = shipped_world.rows(pipeline.dead_letters)
         else:
             continue
         looked += 1
@@ -87,21 +91,21 @@ def test_a_shipped_pipeline_makes_of_topics_what_its_test_expects(world):
     assert looked >= 1
 
 
-@pytest.mark.parametrize("world", ["currencies"], indirect=True)
-def test_letters_of_the_shipped_pipeline_come_back_once_when_its_check_is_mended(world):
-    world.send()
-    world.run()
-    mended = world.folder / "currencies.yaml"
-    text = world.file.read_text(encoding="utf-8")
+@pytest.mark.parametrize("shipped_world", ["currencies"], indirect=True)
+def test_letters_of_the_shipped_pipeline_come_back_once_when_its_check_is_mended(shipped_world):
+    shipped_world.send()
+    shipped_world.run()
+    mended = shipped_world.folder / "currencies.yaml"
+    text = shipped_world.file.read_text(encoding="utf-8")
     assert "('EUR', 'USD')" in text
     mended.write_text(text.replace("('EUR', 'USD')", "('EUR', 'USD', 'CHF')"), encoding="utf-8")
-    world.file = mended
+    shipped_world.file = mended
 
     for _ in range(2):
-        replays(world.spark, world.read(), (), lambda replay: replay.run())
-    world.run()
+        replays(shipped_world.spark, shipped_world.read(), (), lambda replay: replay.run())
+    shipped_world.run()
 
-    pipeline = world.read()
-    assert world.rows(pipeline.sinks["invoices"].path) == 4
-    owed = world.spark.read.format("delta").load(pipeline.sinks["owed"].path).collect()
+    pipeline = shipped_world.read()
+    assert shipped_world.rows(pipeline.sinks["invoices"].path) == 4
+    owed = shipped_world.spark.read.format("delta").load(pipeline.sinks["owed"].path).collect()
     assert {row.currency: row.invoices for row in owed} == {"EUR": 2, "USD": 1, "CHF": 1}

@@ -24,7 +24,7 @@ from pipelines.inspect.offset_writer import put
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.model.pipeline import Sink
 from pipelines.model.topic import SinkTopic, sink_id
-from pipelines.sinks.delta_commits import Link, StoppedError
+from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.topic_commits import TopicChain
 from pipelines.sinks.topic_records import RowWriter, TopicLedger, topic_id_of
 from pipelines.sources.kinds import ANY_KIND

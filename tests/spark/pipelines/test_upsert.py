@@ -14,7 +14,8 @@ from pipelines.config.validate import read_pipeline
 from pipelines.exactly_once.offset_chain import Commit
 from pipelines.inspect.plan import plan
 from pipelines.model.pipeline import Latest, Mode, Placed, Sink
-from pipelines.sinks.delta_commits import DeltaChain, Link
+from pipelines.sinks.commits import Link
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import ensure_table
 from pipelines.transforms.dataframes import stored
 from pipelines.transforms.upsert import latest_rows, upsert

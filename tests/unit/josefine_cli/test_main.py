@@ -121,7 +121,11 @@ def test_an_unreachable_broker_is_one_sentence_with_its_address(
         (OSError(errno.ENOENT, "No such file or directory", "x.txt"),
          "x.txt: no such file or directory", 1),
         (ModuleNotFoundError("No module named 'pyspark'", name="pyspark"),
-         "'pyspark' is not installed: pip install 'josefine[spark]'", 1),
+         "'pyspark' is not installed: pip install 'pyspark>=4.1,<4.3' 'delta-spark>=4.0,<4.5' "
+         "'pyarrow>=18' 'pandas>=2.2,<3' 'numba>=0.60' 'numpy>=1.26'", 1),
+        (ModuleNotFoundError("No module named 'josefine_pipelines'", name="josefine_pipelines.run"),
+         "'josefine_pipelines' is not installed: "
+         "pip install --find-links FOLDER_OF_WHEELS josefine-pipelines", 1),
         (errors.UsageError("wrong"), "wrong", 2),
         (ZeroDivisionError("division by zero"),
          "unexpected ZeroDivisionError: division by zero (JOSEFINE_DEBUG=1 shows where)", 1),
@@ -219,3 +223,14 @@ def test_ctrl_c_while_a_verb_is_loaded_is_silent(
             patched.setattr(where, interrupted)
             code, _, err = outcome(capsys, "topics", "list")
             assert (code, err) == (130, "")
+
+
+def test_an_option_that_wants_a_number_asks_for_a_whole_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, err = outcome(capsys, "topics", "create", "t", "--partitions", "abc")
+
+    assert code == errors.EXIT_USAGE
+    assert err.startswith(
+        "error: invalid value for '--partitions' / '-p': 'abc' is not a whole number"
+    )

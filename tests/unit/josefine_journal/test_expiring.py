@@ -9,6 +9,7 @@ from josefine_broker.records.builder import Record
 from josefine_journal.actions import Append, Purge, decode_action, encode_action
 from josefine_journal.describing import described
 from josefine_journal.events import Binary, Event, Json, PayloadMetadata, SeqNr
+from josefine_journal.expiring import expire
 from josefine_journal.journals import Journals
 from josefine_journal.records import (
     ActionRecord,
@@ -145,3 +146,21 @@ def test_pointer_stays_where_a_duplicate_is_the_last_append_that_is_kept() -> No
         return before, await fresh.journal("id").pointer()
 
     assert asyncio.run(run()) == (5, 5)
+
+
+def test_the_job_purges_each_partitions_expired_journals_and_none_that_was_appended_to() -> None:
+    async def run() -> tuple[int, list[list[int]]]:
+        log, store = MemoryLog(2), MemoryStore()
+        journals = Journals(None, "t", log=log, store=store)
+        first, alive = Event(seq_nr=SeqNr(1), payload=Json(1)), journals.journal("alive")
+        ends = {key: await journals.journal(key).append([first]) for key in ("a", "b", "alive")}
+        await alive.append([Event(seq_nr=SeqNr(2), payload=Json(2))])
+
+        def over(partition: int):
+            return iter([(key, at.offset) for key, at in ends.items() if at.partition == partition])
+
+        count = await expire(journals, over, (0, 1))
+        read = [[each.event.seq_nr async for each in journals.journal(key).read()] for key in ends]
+        return count, read
+
+    assert asyncio.run(run()) == (3, [[], [], [1, 2]])

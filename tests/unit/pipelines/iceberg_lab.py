@@ -16,7 +16,7 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import Place
 from pipelines.exactly_once.offset_chain import Batch, Commit, Skip, Tip, decide
 from pipelines.model.pipeline import Sink
-from pipelines.sinks.delta_commits import Link
+from pipelines.sinks.commits import Link
 from pipelines.sinks.iceberg.catalog import TablePlace
 from pipelines.sinks.iceberg.chain import IcebergChain
 from pipelines.sinks.iceberg.columns import schema_of

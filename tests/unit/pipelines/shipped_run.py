@@ -32,7 +32,7 @@ from pipelines.run.prepared_sink import PreparedSink
 from pipelines.run.read_range import begun_at, ways_of
 from pipelines.run.settle_start import OfSource, Settling
 from pipelines.run.sink_handle import SinkHandle
-from pipelines.sinks.delta_commits import Link
+from pipelines.sinks.commits import Link
 from pipelines.sinks.memory import MemoryChain, MemoryPlace, MemoryTarget
 from pipelines.sinks.target import TargetRun
 from pipelines.sources.josefine import Topics

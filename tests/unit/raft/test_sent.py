@@ -5,6 +5,8 @@ a deadline so far away that only the chain can end it.
 """
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raft import (
     GENESIS,
@@ -21,6 +23,7 @@ from raft import (
 )
 from raft.block import make_block
 from raft.messages import Propose, ProposeAnswer, SnapshotChunk
+from raft.sent import Sent
 from tests.unit.raft.test_node_among_others import ALL, PEER, THIRD, One
 
 FAR_MS = 1_000_000
@@ -341,3 +344,58 @@ def test_attempt_of_an_earlier_term_is_not_sent_to_the_next_leader() -> None:
     node.at(node.now_ms + 1_000)
 
     assert _asked(node) == []
+
+
+# -- the record of what was sent, by itself
+
+
+@given(st.lists(st.integers(0, 40), max_size=12), st.data())
+def test_each_open_proposal_is_sent_again_once_when_it_is_due(steps, data) -> None:
+    sent, now_ms, open_ = Sent(), 0, {}
+    for number, wait_ms in enumerate(steps):
+        now_ms += wait_ms
+        sent.add(number, b"p", Term(1), now_ms + 50)
+        open_[number] = now_ms + 50
+        if data.draw(st.booleans()):
+            gone = data.draw(st.sampled_from(sorted(open_)))
+            sent.remove(gone)
+            del open_[gone]
+        due = [each for each in sorted(open_) if open_[each] <= now_ms]
+        assert sorted(n for n, _ in sent.take_due(now_ms, now_ms + 50, Term(1))) == due
+        open_ |= dict.fromkeys(due, now_ms + 50)
+
+    assert len(sent) == len(open_)
+    assert sent.next_due_ms() == min(open_.values(), default=None)
+
+
+def test_a_block_of_a_later_term_ends_the_attempts_of_earlier_ones() -> None:
+    sent = Sent()
+    sent.add(1, b"a", Term(1), 50)
+    sent.add(2, b"b", Term(1), 50)
+    sent.add(3, b"a", Term(2), 50)
+    first = make_block(GENESIS, Term(1), BlockKind.DATA, b"a")
+
+    assert sent.applied(first) == []
+    assert sent.applied(make_block(first.id, Term(2), BlockKind.EMPTY, b"")) == [
+        (1, True), (2, False),
+    ]  # fmt: skip
+
+
+def test_after_a_snapshot_each_attempt_up_to_its_term_may_be_committed() -> None:
+    sent = Sent()
+    sent.add(1, b"a", Term(1), 50)
+    sent.add(2, b"b", Term(2), 50)
+
+    assert sent.hidden(BlockId(Term(2), Height(9))) == [(1, True)]
+    assert sent.applied(make_block(BlockId(Term(2), Height(9)), Term(3), BlockKind.EMPTY, b"")) == [
+        (1, True), (2, True),
+    ]  # fmt: skip
+
+
+def test_a_proposal_of_an_earlier_term_has_no_leader_to_ask() -> None:
+    sent = Sent()
+    sent.add(1, b"a", Term(1), 50)
+
+    assert sent.take_due(50, 90, Term(2)) == []
+    assert sent.was_sent_in(1, Term(1))
+    assert not sent.was_sent_in(1, Term(2))

@@ -36,6 +36,7 @@ def in_order(members: Mapping[str, ConsumerMember]) -> list[str]:
     """Static members first, by instance id: their next process keeps the position."""
 
     def place(member_id: str) -> tuple[bool, str]:
+        """Sorting key: (is dynamic, instance or member id)."""
         instance_id = members[member_id].instance_id
         return instance_id is None, instance_id or member_id
 
@@ -80,6 +81,7 @@ def _among_equals(wish: Wish, every: list[Part]) -> dict[str, Parts]:
     left = set(every)
     for member_id in wish.members:
         had = sorted(wish.before.get(member_id, NO_PARTS) & left)
+        # Those that had more keep the extra one: it would move for nothing otherwise.
         keeps = quota + (len(had) > quota and more > 0)
         more -= keeps > quota
         given[member_id].update(had[:keeps])
@@ -113,7 +115,11 @@ def _among_different(wish: Wish, every: list[Part]) -> dict[str, Parts]:
                 load[member_id] += 1
 
     def give_rest(topic_id: UUID) -> None:
+        """Give the unowned partitions of a topic to its readers, each to the one with the
+        fewest."""
         rest = [each for each in every if each.topic_id == topic_id and each not in owner]
+        # A heap by load; the place in the order breaks ties, so that every coordinator assigns
+        # alike.
         line = [(load[each], at, each) for at, each in enumerate(readers[topic_id])]
         heapify(line)
         for part in rest:

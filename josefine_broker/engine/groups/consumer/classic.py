@@ -82,6 +82,8 @@ def join(
 
 
 def _said(group: ConsumerGroup, request: ClassicJoin) -> Subscription:
+    """The subscription in the join. Raises KafkaError(inconsistent_group_protocol): without a
+    common assignor no member could read the others' assignments after a downgrade."""
     said = read_subscription(request.side.protocols[0][1]) if request.side.protocols else None
     if said is None:
         raise _inconsistent("the member's subscription cannot be parsed")
@@ -95,6 +97,7 @@ def _said(group: ConsumerGroup, request: ClassicJoin) -> Subscription:
 
 
 def _inconsistent(message: str) -> KafkaError:
+    """The error after which a classic client gives up: a retry would offer the same."""
     return KafkaError(ErrorCode.inconsistent_group_protocol, message)
 
 
@@ -136,6 +139,7 @@ def must_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
         return True
     if member.state is ConsumerMemberState.STABLE:
         return False
+    # Called as soon as something that it is to get is free; earlier it would join for nothing.
     wants = group.target_of(member.member_id) - member.assigned
     return not wants or bool(wants - group.held_by_others(member.member_id))
 
@@ -177,6 +181,8 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Cons
 
 
 def _check_generation(member: ConsumerMember, generation: int) -> None:
+    """Raises KafkaError(illegal_generation): the client then joins again, and loses nothing by
+    it."""
     if generation != member.epoch:
         message = f"member {member.member_id} is in epoch {member.epoch}, not in {generation}"
         raise KafkaError(ErrorCode.illegal_generation, message)

@@ -86,6 +86,7 @@ def write_subscription(topics: frozenset[str]) -> bytes:
 
 
 def _parts(found: tuple[tuple[str, int], ...], topics: Mapping[str, TopicEntry]) -> Parts:
+    """Partitions that do not exist are left out: a client may know topics that were deleted."""
     return frozenset(
         Part(topics[name].topic_id, index)
         for name, index in found
@@ -94,11 +95,13 @@ def _parts(found: tuple[tuple[str, int], ...], topics: Mapping[str, TopicEntry])
 
 
 def _after_bytes(data: bytes, pos: int) -> int:
+    """The position after a nullable BYTES, whose length of null is -1."""
     size: int = _INT.unpack_from(data, pos)[0]
     return pos + _INT.size + max(size, 0)
 
 
 def _read_text(data: bytes, pos: int) -> tuple[str, int]:
+    """Raises ValueError, as everything here: the caller turns it into None."""
     end = pos + _SHORT.size + _SHORT.unpack_from(data, pos)[0]
     if not pos + _SHORT.size <= end <= len(data):
         raise ValueError(end)
@@ -111,6 +114,7 @@ def _read_number(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _read_topic(data: bytes, pos: int) -> tuple[list[tuple[str, int]], int]:
+    """One topic with its partitions."""
     name, pos = _read_text(data, pos)
     numbers, pos = _read_array(data, pos, _read_number)
     return [(name, number) for number in numbers], pos
@@ -119,8 +123,10 @@ def _read_topic(data: bytes, pos: int) -> tuple[list[tuple[str, int]], int]:
 def _read_array(
     data: bytes, pos: int, read: Callable[[bytes, int], tuple[T, int]]
 ) -> tuple[list[T], int]:
+    """A count of four bytes and so many elements."""
     (count,) = _INT.unpack_from(data, pos)
     pos += _INT.size
+    # Each element has a byte at least: a count from a broken client must not allocate gigabytes.
     if not 0 <= count <= len(data) - pos:
         raise ValueError(count)
     found = []

@@ -59,6 +59,8 @@ def heartbeat(
 
 def _answer(before: ConsumerMember, member: ConsumerMember, beat: Beat, size: int) -> BeatAnswer:
     """The answer, with the assignment if it changed or may be unknown. `size`: of the group."""
+    # A full heartbeat is the first one after a lost answer or a new connection: the client then
+    # does not know its assignment.
     is_unsure = beat.is_full or beat.epoch != before.epoch
     is_told = is_unsure or member.assigned != before.assigned
     return BeatAnswer(
@@ -86,6 +88,8 @@ def check(beat: Beat) -> None:
     if beat.epoch == JOINING_EPOCH:
         if beat.rebalance_timeout_ms < 0:
             raise _invalid("RebalanceTimeoutMs must be provided in the first request.")
+        # A member that joins has to start from nothing: its old partitions may belong to others by
+        # now.
         if beat.owned is None or beat.owned:
             raise _invalid("TopicPartitions must be empty when (re-)joining.")
         if beat.topics is None and beat.regex is None:
@@ -117,10 +121,13 @@ def _found(
 def _joining(
     group: ConsumerGroup, beat: Beat, settings: Settings
 ) -> tuple[ConsumerMember, ConsumerGroup]:
+    """The member that joins at epoch 0, as it was or new, and the group. Raises KafkaError."""
     known = group.members.get(beat.member_id)
     if beat.instance_id is not None:
         holder = group.static_member(beat.instance_id)
         if holder is not None and holder.member_id != beat.member_id:
+            # KIP-848 does not fence the first process as KIP-345 does: the second one has to wait
+            # for it.
             if not holder.is_away and holder.classic is None:
                 message = f"member {holder.member_id} has the instance id {beat.instance_id}"
                 raise KafkaError(ErrorCode.unreleased_instance_id, message)
@@ -151,6 +158,9 @@ def take_place(
 
 
 def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
+    """Raises KafkaError(fenced_member_epoch), unless the epoch is the current one, or the previous
+    one of a member whose answer was lost: it then owns nothing beyond what it was assigned
+    (KIP-848)."""
     if beat.epoch == member.epoch:
         return
     has_only_its_own = beat.owned is not None and beat.owned <= member.assigned
@@ -175,6 +185,7 @@ def _renewed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms < 0 else timeout_ms,
         client_id=beat.client_id if is_joining else member.client_id,
         client_host=beat.client_host if is_joining else member.client_host,
+        # A heartbeat of the new protocol ends the classic side of a member (online upgrade).
         classic=None,
     )
     return member if renewed == member else renewed
@@ -197,6 +208,7 @@ def of_its_epoch(
     elif not is_due:
         return group
     read = reads(group.members, topics)
+    # Only topics that some member reads: an assignor must not see the others.
     every = frozenset().union(*read.values())
     wish = Wish(
         members=in_order(group.members),

@@ -79,6 +79,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[E
 
 
 def _current(member: ConsumerMember) -> tuple[object, ...]:
+    """What the current assignment record has of a member; equal values need no record."""
     return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
 
 
@@ -86,6 +87,7 @@ def _current(member: ConsumerMember) -> tuple[object, ...]:
 
 
 def _key(kind: int, group_id: str, member_id: str | None = None) -> bytes:
+    """Keys are of fixed versions, which name the kind of record, and so have no compact strings."""
     out = bytearray()
     write_int16(out, kind)
     write_string(out, group_id)
@@ -95,6 +97,7 @@ def _key(kind: int, group_id: str, member_id: str | None = None) -> bytes:
 
 
 def _begun() -> bytearray:
+    """The start of every value: its version."""
     out = bytearray()
     write_int16(out, VALUE_VERSION)
     return out
@@ -109,6 +112,7 @@ def _epoch_value(epoch: int, metadata_hash: int = 0) -> bytes:
     """ConsumerGroupMetadataValue, and ConsumerGroupTargetAssignmentMetadataValue."""
     out = _begun()
     write_int32(out, epoch)
+    # Without the field, as brokers before KIP-1101 wrote it.
     if not metadata_hash:
         return _ended(out)
     for number in (1, HASH_TAG, 8):  # one field: its tag, its size
@@ -154,6 +158,7 @@ def _classic_side(side: ClassicSide) -> bytes:
 
 
 def _write_parts(out: bytearray, parts: Parts) -> None:
+    """Partitions by topic id, sorted, so that equal assignments are equal bytes."""
     topics = by_topic(parts)
     write_compact_count(out, len(topics))
     for topic_id, indexes in topics:

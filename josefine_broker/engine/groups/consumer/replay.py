@@ -161,6 +161,7 @@ def state_of(group: ConsumerGroup) -> ConsumerGroupState:
     """The state of a group, derived from its epochs and members."""
     if not group.members:
         return ConsumerGroupState.EMPTY
+    # A member left: that raises the epoch, and the next heartbeat brings the assignment of it.
     if group.target_epoch != group.epoch:
         return ConsumerGroupState.ASSIGNING
     return ConsumerGroupState.STABLE if group.is_converged else ConsumerGroupState.RECONCILING
@@ -173,6 +174,7 @@ def _read_epoch_value(value: bytes) -> tuple[int, int]:
     metadata_hash = 0
     for _ in range(count):
         tag, size, pos = read_tag(value, pos)
+        # Written by brokers with KIP-1101; without it the next heartbeat computes it again.
         if tag == HASH_TAG and size == 8:
             metadata_hash = read_int64(value, pos)[0]
         pos += size
@@ -224,6 +226,7 @@ def _read_classic_side(value: bytes, pos: int) -> ClassicSide:
         name, pos = read_compact_string(value, pos)
         size, pos = read_compact_count(value, pos)
         protocols.append((name, bytes(value[pos : pos + size])))
+        # Each protocol is a structure of its own, with tagged fields at its end.
         pos = skip_tags(value, pos + size)
     return ClassicSide(session_timeout_ms, tuple(protocols))
 
@@ -254,6 +257,7 @@ def _read_current(member_id: str, value: bytes) -> ConsumerMember:
         member_id=member_id,
         epoch=epoch,
         previous_epoch=previous_epoch,
+        # A number of a newer Kafka raises ValueError, which `take` reports as damage.
         state=ConsumerMemberState(state),
         assigned=assigned,
         revoking=revoking,

@@ -68,7 +68,7 @@ class IsrIsComplete(Invariant):
         count = bisect_left(facts.committed_in, sight.leader_epoch)
         owed, log = facts.owed(sight.hosted, count), sight.hosted.log
         end = min(owed[-1].end_offset if owed else 0, log.log_end_offset)
-        found = set(batches_of(sight.hosted, log.log_start_offset, end))
+        found = set(batches_of(sight.hosted, log.log_start_offset, end, facts))
         missing = next((each for each in owed if each not in found), None)
         assert missing is None, (
             f"{tp}: broker {process.machine.id} leads in epoch {sight.leader_epoch} "

@@ -24,7 +24,7 @@ REFUSED = ErrorCode.cluster_authorization_failed
 
 
 @pytest.fixture
-def cluster() -> Replicas:
+def listener_replicas() -> Replicas:
     """Brokers 1 to 3, of which 1 leads, and clients have a listener of their own."""
     cluster = Replicas(3)
     for ctx in cluster.ctx.values():
@@ -43,31 +43,35 @@ def pretend(cluster: Replicas, follower: int, listener: str) -> ErrorCode:
     return ErrorCode.none if isinstance(answer, Parked) else ErrorCode(answer.error_code)
 
 
-def test_stranger_cannot_say_that_followers_have_what_they_have_not(cluster: Replicas) -> None:
+def test_stranger_cannot_say_that_followers_have_what_they_have_not(
+    listener_replicas: Replicas,
+) -> None:
     """With acks=all a record was acknowledged that no other broker had."""
-    produced = cluster.produce(1, b"precious", timeout_ms=60_000)
+    produced = listener_replicas.produce(1, b"precious", timeout_ms=60_000)
     assert isinstance(produced, Parked)
 
-    assert [pretend(cluster, each, CLIENTS) for each in (2, 3)] == [REFUSED, REFUSED]
-    assert (cluster.high_watermark(1), produced.done) == (0, False)
+    assert [pretend(listener_replicas, each, CLIENTS) for each in (2, 3)] == [REFUSED, REFUSED]
+    assert (listener_replicas.high_watermark(1), produced.done) == (0, False)
 
-    assert [pretend(cluster, each, LISTENER) for each in (2, 3)] == [ErrorCode.none] * 2
-    assert (cluster.high_watermark(1), result_of(produced).error_code) == (1, 0)
+    assert [pretend(listener_replicas, each, LISTENER) for each in (2, 3)] == [ErrorCode.none] * 2
+    assert (listener_replicas.high_watermark(1), result_of(produced).error_code) == (1, 0)
 
 
-def test_stranger_reads_nothing_above_the_high_watermark_as_a_follower(cluster: Replicas) -> None:
-    cluster.produce(1, b"not committed", timeout_ms=60_000)
+def test_stranger_reads_nothing_above_the_high_watermark_as_a_follower(
+    listener_replicas: Replicas,
+) -> None:
+    listener_replicas.produce(1, b"not committed", timeout_ms=60_000)
     request = fetch_request(0, replica_id=2, max_wait_ms=0)
-    request = request._replace(replica_epoch=cluster.image.brokers[2].epoch)
+    request = request._replace(replica_epoch=listener_replicas.image.brokers[2].epoch)
 
-    refused = cluster.ask(1, apis.FETCH, request, 12, CLIENTS)
+    refused = listener_replicas.ask(1, apis.FETCH, request, 12, CLIENTS)
 
     assert (refused.error_code, refused.topics) == (REFUSED.value, ())
-    (told,) = cluster.ask(1, apis.FETCH, request, 12).topics[0].partitions
+    (told,) = listener_replicas.ask(1, apis.FETCH, request, 12).topics[0].partitions
     assert told.records
 
 
-def test_stranger_writes_no_marker(cluster: Replicas) -> None:
+def test_stranger_writes_no_marker(listener_replicas: Replicas) -> None:
     marker = e.write_txn_markers.WritableTxnMarker(
         producer_id=7,
         producer_epoch=0,
@@ -77,12 +81,12 @@ def test_stranger_writes_no_marker(cluster: Replicas) -> None:
     )
     request = e.write_txn_markers.WriteTxnMarkersRequest(markers=(marker,))
 
-    answer = cluster.ask(1, apis.WRITE_TXN_MARKERS, request, listener=CLIENTS)
+    answer = listener_replicas.ask(1, apis.WRITE_TXN_MARKERS, request, listener=CLIENTS)
 
     (part,) = answer.markers[0].topics[0].partitions
-    assert (part.error_code, cluster.log_end(1)) == (REFUSED, 0)
-    cluster.ask(1, apis.WRITE_TXN_MARKERS, request)
-    assert cluster.log_end(1) == 1
+    assert (part.error_code, listener_replicas.log_end(1)) == (REFUSED, 0)
+    listener_replicas.ask(1, apis.WRITE_TXN_MARKERS, request)
+    assert listener_replicas.log_end(1) == 1
 
 
 def asked(case: Case, listener: str, *, acls: bool) -> Any:

@@ -36,7 +36,7 @@ def starts(cluster: Replicas, index: int = 0) -> list[int]:
 
 
 @pytest.fixture
-def cluster() -> Replicas:
+def filled_replicas() -> Replicas:
     """Six records in each of two partitions of brokers 1, 2 and 3; broker 1 leads."""
     cluster = Replicas()
     cluster.create(replicas=((1, 2, 3), (1, 2, 3)))
@@ -47,148 +47,160 @@ def cluster() -> Replicas:
     return cluster
 
 
-def test_deletion_is_answered_when_every_replica_has_deleted(cluster: Replicas) -> None:
-    answer = delete(cluster, 4)
+def test_deletion_is_answered_when_every_replica_has_deleted(filled_replicas: Replicas) -> None:
+    answer = delete(filled_replicas, 4)
 
     assert not answer.done
-    assert starts(cluster) == [4, 0, 0]
-    cluster.run()
+    assert starts(filled_replicas) == [4, 0, 0]
+    filled_replicas.run()
     assert outcome(answer) == (ErrorCode.none, 4)
-    assert starts(cluster) == [4, 4, 4]
+    assert starts(filled_replicas) == [4, 4, 4]
 
 
-def test_deletion_waits_for_the_slowest_replica(cluster: Replicas) -> None:
-    answer = delete(cluster, 4)
-    for waiting in [each for each in cluster.waiting if each.follower.broker_id == 2]:
-        cluster.receive(waiting)
-    cluster.send(2, 1)
+def test_deletion_waits_for_the_slowest_replica(filled_replicas: Replicas) -> None:
+    answer = delete(filled_replicas, 4)
+    for waiting in [each for each in filled_replicas.waiting if each.follower.broker_id == 2]:
+        filled_replicas.receive(waiting)
+    filled_replicas.send(2, 1)
 
-    assert starts(cluster) == [4, 4, 0]
+    assert starts(filled_replicas) == [4, 4, 0]
     assert not answer.done
 
 
-def test_waiting_fetches_of_followers_are_answered_with_the_new_start(cluster: Replicas) -> None:
-    cluster.run()
-    assert cluster.waiting
-    assert not any(each.answer.done for each in cluster.waiting)
+def test_waiting_fetches_of_followers_are_answered_with_the_new_start(
+    filled_replicas: Replicas,
+) -> None:
+    filled_replicas.run()
+    assert filled_replicas.waiting
+    assert not any(each.answer.done for each in filled_replicas.waiting)
 
-    delete(cluster, 4)
+    delete(filled_replicas, 4)
 
-    assert all(each.answer.done for each in cluster.waiting)
+    assert all(each.answer.done for each in filled_replicas.waiting)
 
 
-def test_deletion_up_to_the_high_watermark_answers_where_that_was(cluster: Replicas) -> None:
-    answer = delete(cluster, -1)
-    cluster.run()
+def test_deletion_up_to_the_high_watermark_answers_where_that_was(
+    filled_replicas: Replicas,
+) -> None:
+    answer = delete(filled_replicas, -1)
+    filled_replicas.run()
 
     assert outcome(answer) == (ErrorCode.none, RECORDS)
 
 
-def test_deletion_below_the_low_watermark_is_answered_at_once(cluster: Replicas) -> None:
-    delete(cluster, 4)
-    cluster.run()
+def test_deletion_below_the_low_watermark_is_answered_at_once(filled_replicas: Replicas) -> None:
+    delete(filled_replicas, 4)
+    filled_replicas.run()
 
-    assert outcome(delete(cluster, 2)) == (ErrorCode.none, 4)
+    assert outcome(delete(filled_replicas, 2)) == (ErrorCode.none, 4)
 
 
-def test_replica_that_is_not_live_is_not_waited_for(cluster: Replicas) -> None:
-    cluster.kill(3)
+def test_replica_that_is_not_live_is_not_waited_for(filled_replicas: Replicas) -> None:
+    filled_replicas.kill(3)
 
-    answer = delete(cluster, 4)
-    cluster.run()
+    answer = delete(filled_replicas, 4)
+    filled_replicas.run()
 
     assert outcome(answer) == (ErrorCode.none, 4)
 
 
-def test_replica_that_is_fenced_meanwhile_is_waited_for_no_longer(cluster: Replicas) -> None:
-    cluster.kill(3, fenced=False)
-    answer = delete(cluster, 4)
-    cluster.run()
+def test_replica_that_is_fenced_meanwhile_is_waited_for_no_longer(
+    filled_replicas: Replicas,
+) -> None:
+    filled_replicas.kill(3, fenced=False)
+    answer = delete(filled_replicas, 4)
+    filled_replicas.run()
     assert not answer.done
 
-    cluster.fence(3)
+    filled_replicas.fence(3)
 
     assert outcome(answer) == (ErrorCode.none, 4)
 
 
-def test_replica_out_of_sync_is_waited_for_until_it_is_fenced(cluster: Replicas) -> None:
+def test_replica_out_of_sync_is_waited_for_until_it_is_fenced(filled_replicas: Replicas) -> None:
     """Its fencing changes no partition, only who is live."""
-    cluster.kill(3, fenced=False)
-    cluster.produce(1, b"more")
+    filled_replicas.kill(3, fenced=False)
+    filled_replicas.produce(1, b"more")
     for _ in range(5):
-        cluster.advance(400)
-        cluster.run()
-        cluster.check_isrs()
-    assert cluster.entry().isr == (1, 2)
-    answer = delete(cluster, 4)
-    cluster.run()
+        filled_replicas.advance(400)
+        filled_replicas.run()
+        filled_replicas.check_isrs()
+    assert filled_replicas.entry().isr == (1, 2)
+    answer = delete(filled_replicas, 4)
+    filled_replicas.run()
     assert not answer.done
 
-    cluster.fence(3)
+    filled_replicas.fence(3)
 
     assert outcome(answer) == (ErrorCode.none, 4)
 
 
-def test_replica_that_does_not_delete_in_time_is_a_timeout(cluster: Replicas) -> None:
-    cluster.kill(3, fenced=False)
-    answer = delete(cluster, 4, indexes=(0, 1))
-    cluster.advance(TIMEOUT_MS - 1)
+def test_replica_that_does_not_delete_in_time_is_a_timeout(filled_replicas: Replicas) -> None:
+    filled_replicas.kill(3, fenced=False)
+    answer = delete(filled_replicas, 4, indexes=(0, 1))
+    filled_replicas.advance(TIMEOUT_MS - 1)
     assert not answer.done
 
-    cluster.advance(1)
+    filled_replicas.advance(1)
 
     assert outcome(answer, 0) == (ErrorCode.request_timed_out, -1)
     assert outcome(answer, 1) == (ErrorCode.request_timed_out, -1)
-    assert starts(cluster)[0] == 4
+    assert starts(filled_replicas)[0] == 4
 
 
-def test_leadership_that_goes_while_waiting_is_told(cluster: Replicas) -> None:
-    answer = delete(cluster, 4, indexes=(0, 1))
+def test_leadership_that_goes_while_waiting_is_told(filled_replicas: Replicas) -> None:
+    answer = delete(filled_replicas, 4, indexes=(0, 1))
 
-    cluster.lead(2)
+    filled_replicas.lead(2)
 
     assert not answer.done
-    cluster.run()
+    filled_replicas.run()
     assert outcome(answer, 0) == (ErrorCode.not_leader_or_follower, -1)
     assert outcome(answer, 1) == (ErrorCode.none, 4)
 
 
-def test_wrong_partition_does_not_hold_up_the_others_nor_is_it_lost(cluster: Replicas) -> None:
-    answer = delete(cluster, 4, indexes=(7, 0))
-    cluster.run()
+def test_wrong_partition_does_not_hold_up_the_others_nor_is_it_lost(
+    filled_replicas: Replicas,
+) -> None:
+    answer = delete(filled_replicas, 4, indexes=(7, 0))
+    filled_replicas.run()
 
     assert outcome(answer, 0) == (ErrorCode.unknown_topic_or_partition, -1)
     assert outcome(answer, 1) == (ErrorCode.none, 4)
 
 
-def test_follower_that_asks_after_the_deletion_is_told_at_once(cluster: Replicas) -> None:
-    cluster.kill(3)  # ends the wait of broker 2's fetch, which comes again after the deletion
-    (waiting,) = cluster.waiting
-    answer = delete(cluster, 4)
-    cluster.receive(waiting)
-    cluster.send(2, 1)
+def test_follower_that_asks_after_the_deletion_is_told_at_once(filled_replicas: Replicas) -> None:
+    filled_replicas.kill(
+        3
+    )  # ends the wait of broker 2's fetch, which comes again after the deletion
+    (waiting,) = filled_replicas.waiting
+    answer = delete(filled_replicas, 4)
+    filled_replicas.receive(waiting)
+    filled_replicas.send(2, 1)
 
-    (waiting,) = cluster.waiting
-    cluster.receive(waiting)
-    cluster.send(2, 1)
+    (waiting,) = filled_replicas.waiting
+    filled_replicas.receive(waiting)
+    filled_replicas.send(2, 1)
 
-    assert starts(cluster) == [4, 4]
+    assert starts(filled_replicas) == [4, 4]
     assert outcome(answer) == (ErrorCode.none, 4)
 
 
-def test_replica_that_lacks_what_is_deleted_begins_anew_and_counts(cluster: Replicas) -> None:
-    cluster.kill(3)
+def test_replica_that_lacks_what_is_deleted_begins_anew_and_counts(
+    filled_replicas: Replicas,
+) -> None:
+    filled_replicas.kill(3)
     for _ in range(2):
-        cluster.produce(1, b"later")
-    cluster.run()
-    cluster.start(3)
+        filled_replicas.produce(1, b"later")
+    filled_replicas.run()
+    filled_replicas.start(3)
 
-    answer = delete(cluster, -1)
+    answer = delete(filled_replicas, -1)
     assert not answer.done
-    cluster.run()
+    filled_replicas.run()
 
     assert outcome(answer) == (ErrorCode.none, RECORDS + 2)
-    assert starts(cluster) == [RECORDS + 2] * 3
+    assert starts(filled_replicas) == [RECORDS + 2] * 3
 
 
 def test_records_of_the_brokers_own_topic_are_not_deleted() -> None:

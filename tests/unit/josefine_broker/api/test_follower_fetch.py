@@ -16,7 +16,7 @@ from tests.unit.josefine_broker.api.world import TERM, batch_of, fetch_request
 
 
 @pytest.fixture
-def cluster() -> Replicas:
+def settled_replicas() -> Replicas:
     """Brokers 1 (leads), 2 and 3 at rest, every follower's session known to the leader."""
     cluster = Replicas(3, racks=True)
     cluster.create()
@@ -38,69 +38,73 @@ def told_at_rest(cluster: Replicas, follower: int = 2) -> list[FetchPartitionRes
     return [part for topic in response.topics for part in topic.partitions]
 
 
-def test_a_follower_at_rest_is_told_nothing(cluster: Replicas) -> None:
-    assert told_at_rest(cluster) == []
+def test_a_follower_at_rest_is_told_nothing(settled_replicas: Replicas) -> None:
+    assert told_at_rest(settled_replicas) == []
 
 
-def test_a_follower_at_rest_in_an_older_epoch_is_told_so(cluster: Replicas) -> None:
+def test_a_follower_at_rest_in_an_older_epoch_is_told_so(settled_replicas: Replicas) -> None:
     """KIP-320: at the epoch before it may hold what no leader has; silence would leave it there."""
-    cluster.held.add(2)
-    cluster.lead(1)
+    settled_replicas.held.add(2)
+    settled_replicas.lead(1)
 
-    (told,) = told_at_rest(cluster)
+    (told,) = told_at_rest(settled_replicas)
 
     assert told.error_code == ErrorCode.fenced_leader_epoch
 
 
-def test_a_follower_at_rest_is_told_that_the_broker_leads_no_more(cluster: Replicas) -> None:
-    cluster.held.add(2)
-    cluster.lead(3)
+def test_a_follower_at_rest_is_told_that_the_broker_leads_no_more(
+    settled_replicas: Replicas,
+) -> None:
+    settled_replicas.held.add(2)
+    settled_replicas.lead(3)
 
-    (told,) = told_at_rest(cluster)
+    (told,) = told_at_rest(settled_replicas)
 
     assert told.error_code == ErrorCode.not_leader_or_follower
 
 
 def test_a_follower_at_rest_out_of_sync_joins_again_by_asking_for_nothing_new(
-    cluster: Replicas,
+    settled_replicas: Replicas,
 ) -> None:
     """Fenced, it may not join; it copies on. Its next fetch after that must not be passed over."""
-    cluster.fence(3)
-    cluster.advance(500)
-    cluster.run()
-    assert cluster.entry().isr == (1, 2)
+    settled_replicas.fence(3)
+    settled_replicas.advance(500)
+    settled_replicas.run()
+    assert settled_replicas.entry().isr == (1, 2)
 
-    cluster.fence(3, fenced=False)
-    cluster.advance(500)
-    cluster.run()
+    settled_replicas.fence(3, fenced=False)
+    settled_replicas.advance(500)
+    settled_replicas.run()
 
-    assert cluster.entry().isr == (1, 2, 3)
+    assert settled_replicas.entry().isr == (1, 2, 3)
 
 
-def test_a_request_that_waited_says_nothing_new_of_its_follower(cluster: Replicas) -> None:
+def test_a_request_that_waited_says_nothing_new_of_its_follower(settled_replicas: Replicas) -> None:
     """It was sent before the append that answers it: a follower that hangs would look alive."""
-    follower = cluster.hosted(1).partition.followers.get(2)  # type: ignore[union-attr]
+    follower = settled_replicas.hosted(1).partition.followers.get(2)  # type: ignore[union-attr]
     assert follower is not None
-    (waiting,) = [each for each in cluster.waiting if each.follower.broker_id == 2]
+    (waiting,) = [each for each in settled_replicas.waiting if each.follower.broker_id == 2]
     before = (follower.fetched_ms, follower.leader_end_then, follower.end_offset)
-    cluster.held.add(2)
-    cluster.advance(100)
+    settled_replicas.held.add(2)
+    settled_replicas.advance(100)
 
-    cluster.produce(1, b"c", acks=1)
+    settled_replicas.produce(1, b"c", acks=1)
 
     assert waiting.answer.done  # type: ignore[union-attr]
     assert (follower.fetched_ms, follower.leader_end_then, follower.end_offset) == before
 
 
-def test_a_follower_is_not_woken_by_a_topic_that_is_called_follower(cluster: Replicas) -> None:
+def test_a_follower_is_not_woken_by_a_topic_that_is_called_follower(
+    settled_replicas: Replicas,
+) -> None:
     """What wakes broker 2's fetch was once known by a name that a partition may have, too."""
-    cluster.create("follower", ((1,),) * 3)
+    settled_replicas.create("follower", ((1,),) * 3)
     batch = memoryview(bytearray(batch_of(b"v")))
     topics = (ProduceTopic("follower", None, (ProducePartition(2, batch),)),)
 
-    cluster.ask(1, PRODUCE, ProduceRequest(None, -1, 500, topics), 12)
+    settled_replicas.ask(1, PRODUCE, ProduceRequest(None, -1, 500, topics), 12)
 
-    assert [each.answer.done for each in cluster.waiting] == [False, False]
+    assert [each.answer.done for each in settled_replicas.waiting] == [False, False]
 
 
 def as_follower(
@@ -128,14 +132,14 @@ def preferred(cluster: Replicas, offset: int) -> int:
 
 
 def test_a_consumer_is_not_sent_to_a_follower_whose_log_begins_behind_its_offset(
-    cluster: Replicas,
+    settled_replicas: Replicas,
 ) -> None:
     """KIP-392: it would be told OFFSET_OUT_OF_RANGE there, and start over, though we have it."""
-    assert [preferred(cluster, offset) for offset in (0, 1, 2)] == [3, 3, 3]
+    assert [preferred(settled_replicas, offset) for offset in (0, 1, 2)] == [3, 3, 3]
 
-    as_follower(cluster, 3, 2, log_start_offset=1)
+    as_follower(settled_replicas, 3, 2, log_start_offset=1)
 
-    assert [preferred(cluster, offset) for offset in (0, 1, 2)] == [-1, 3, 3]
+    assert [preferred(settled_replicas, offset) for offset in (0, 1, 2)] == [-1, 3, 3]
 
 
 def test_a_consumer_is_sent_to_the_follower_of_its_rack_that_is_furthest() -> None:
@@ -162,13 +166,13 @@ def test_a_consumer_is_sent_to_the_follower_of_its_rack_that_is_furthest() -> No
 
 @pytest.mark.parametrize(("version", "is_told"), [(10, True), (12, False)])
 def test_consumer_that_waits_is_told_when_the_leader_goes_unless_it_may_read_from_followers(
-    cluster: Replicas, version: int, is_told: bool
+    settled_replicas: Replicas, version: int, is_told: bool
 ) -> None:
     """KIP-392, since version 11; an older one would wait for records that others get."""
-    waiting = cluster.fetch(1, 2, max_wait_ms=60_000, version=version)
+    waiting = settled_replicas.fetch(1, 2, max_wait_ms=60_000, version=version)
     assert not waiting.done
 
-    cluster.lead(2)
+    settled_replicas.lead(2)
 
     assert waiting.done is is_told
     if is_told:
@@ -177,13 +181,13 @@ def test_consumer_that_waits_is_told_when_the_leader_goes_unless_it_may_read_fro
 
 @pytest.mark.parametrize("ahead", [-1, 1])
 def test_a_follower_of_another_incarnation_than_the_known_one_is_refused(
-    cluster: Replicas, ahead: int
+    settled_replicas: Replicas, ahead: int
 ) -> None:
     """KIP-903: an older process, or one of whose registration this leader has not heard yet."""
     request = fetch_request(2, replica_id=3, leader_epoch=0)
-    known = cluster.ctx[1].image.brokers[3].epoch
+    known = settled_replicas.ctx[1].image.brokers[3].epoch
 
-    answer: Any = cluster.ask(
+    answer: Any = settled_replicas.ask(
         1, FETCH, request._replace(replica_epoch=known + ahead), FETCH_VERSION
     )
 

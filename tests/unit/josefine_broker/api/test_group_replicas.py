@@ -27,7 +27,7 @@ OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 
 
 @pytest.fixture
-def cluster() -> Replicas:
+def group_replicas() -> Replicas:
     """Group `g` has committed offset 5 of orders-0; broker 1 coordinates it."""
     cluster = Replicas(3)
     cluster.create()
@@ -55,22 +55,24 @@ def fetch(cluster: Replicas, broker_id: int) -> tuple[ErrorCode, list[int]]:
     return found.error_code, [p.committed_offset for t in found.topics for p in t.partitions]
 
 
-def test_a_replica_that_does_not_lead_knows_of_no_offset_and_says_so(cluster: Replicas) -> None:
+def test_a_replica_that_does_not_lead_knows_of_no_offset_and_says_so(
+    group_replicas: Replicas,
+) -> None:
     """-1 without an error would send the group's consumers back to the beginning."""
-    assert fetch(cluster, 1) == (ErrorCode.none, [5])
+    assert fetch(group_replicas, 1) == (ErrorCode.none, [5])
 
     for follower in (2, 3):
-        assert fetch(cluster, follower)[0] is ErrorCode.not_coordinator
+        assert fetch(group_replicas, follower)[0] is ErrorCode.not_coordinator
 
 
 def test_offsets_stay_where_they_are_until_what_replaces_them_is_committed(
-    cluster: Replicas,
+    group_replicas: Replicas,
 ) -> None:
     """A shortened log whose new records nobody copied would leave the group with nothing."""
-    tp, hosted = coordinator_of(cluster.ctx[1], "g")
+    tp, hosted = coordinator_of(group_replicas.ctx[1], "g")
 
-    shorten_offsets_log(cluster.ctx[1], tp, hosted, 0)
-    cluster.advance(60_000)  # no follower asks in time: the write is given up
+    shorten_offsets_log(group_replicas.ctx[1], tp, hosted, 0)
+    group_replicas.advance(60_000)  # no follower asks in time: the write is given up
 
     assert hosted.log.log_start_offset == 0
     assert hosted.partition.high_watermark == 1
@@ -144,43 +146,45 @@ def test_assignment_that_no_replica_has_is_not_told(stable_cluster: tuple[Replic
     assert beat(At(cluster, 2), again, group_instance_id="i") is ErrorCode.illegal_generation
 
 
-def test_deletion_counts_when_it_is_on_every_replica(cluster: Replicas) -> None:
+def test_deletion_counts_when_it_is_on_every_replica(group_replicas: Replicas) -> None:
     request = delete_groups.DeleteGroupsRequest(groups_names=("g",))
-    waiting = cluster.ask(1, apis.DELETE_GROUPS, request)
+    waiting = group_replicas.ask(1, apis.DELETE_GROUPS, request)
     assert not waiting.done
-    assert fetch(cluster, 1) == (ErrorCode.none, [5])
+    assert fetch(group_replicas, 1) == (ErrorCode.none, [5])
 
-    cluster.run()
+    group_replicas.run()
 
     assert [each.error_code for each in said(waiting).results] == [ErrorCode.none]
-    assert fetch(cluster, 1) == (ErrorCode.none, [-1])
-    cluster.kill(1)
-    cluster.run()
-    assert fetch(cluster, 2) == (ErrorCode.none, [-1])
+    assert fetch(group_replicas, 1) == (ErrorCode.none, [-1])
+    group_replicas.kill(1)
+    group_replicas.run()
+    assert fetch(group_replicas, 2) == (ErrorCode.none, [-1])
 
 
-def test_new_coordinator_serves_what_it_read_once_every_replica_has_it(cluster: Replicas) -> None:
+def test_new_coordinator_serves_what_it_read_once_every_replica_has_it(
+    group_replicas: Replicas,
+) -> None:
     """Else an offset that was told could be gone with the next one."""
-    cluster.kill(1)
+    group_replicas.kill(1)
 
-    assert fetch(cluster, 2)[0] is ErrorCode.coordinator_load_in_progress
-    cluster.run()
+    assert fetch(group_replicas, 2)[0] is ErrorCode.coordinator_load_in_progress
+    group_replicas.run()
 
-    assert fetch(cluster, 2) == (ErrorCode.none, [5])
+    assert fetch(group_replicas, 2) == (ErrorCode.none, [5])
 
 
-def test_deletion_that_is_not_committed_in_time_is_no_success(cluster: Replicas) -> None:
+def test_deletion_that_is_not_committed_in_time_is_no_success(group_replicas: Replicas) -> None:
     request = delete_groups.DeleteGroupsRequest(groups_names=("g",))
-    waiting = cluster.ask(1, apis.DELETE_GROUPS, request)
+    waiting = group_replicas.ask(1, apis.DELETE_GROUPS, request)
 
-    cluster.advance(5_000)
+    group_replicas.advance(5_000)
 
     (result,) = said(waiting).results
     assert result.error_code is ErrorCode.coordinator_not_available
-    assert fetch(cluster, 1) == (ErrorCode.none, [5])
+    assert fetch(group_replicas, 1) == (ErrorCode.none, [5])
 
-    cluster.run()  # it is written all the same, and the next coordinator would know of no offset
-    assert fetch(cluster, 1) == (ErrorCode.none, [-1])
+    group_replicas.run()  # it is written all the same: the next coordinator would know of no offset
+    assert fetch(group_replicas, 1) == (ErrorCode.none, [-1])
 
 
 def test_commit_that_is_late_is_known_when_it_is_committed(

@@ -47,7 +47,7 @@ def epoch_end(world: World, leader_epoch: int, current: int = -1) -> Any:
 
 
 @pytest.fixture
-def world() -> World:
+def timed_world() -> World:
     """Offsets 0 to 5 at 100, 300, 200, 400, 250, 400 ms, three to a batch."""
     world = World()
     world.create()
@@ -57,15 +57,15 @@ def world() -> World:
     return world
 
 
-def test_earliest_and_latest_are_the_ends_of_the_log(world: World) -> None:
+def test_earliest_and_latest_are_the_ends_of_the_log(timed_world: World) -> None:
     """Checklist row 22."""
     for version in (1, 11):
-        assert listed(world, -2, version=version).offset == 0
-        latest = listed(world, -1, version=version)
+        assert listed(timed_world, -2, version=version).offset == 0
+        latest = listed(timed_world, -1, version=version)
         assert (latest.offset, latest.timestamp, latest.leader_epoch) == (6, -1, 0)
-    assert listed(world, -1, isolation_level=1).offset == 6
-    assert listed(world, -4).offset == 0
-    assert listed(world, -5).offset == -1
+    assert listed(timed_world, -1, isolation_level=1).offset == 6
+    assert listed(timed_world, -4).offset == 0
+    assert listed(timed_world, -5).offset == -1
 
 
 @pytest.mark.parametrize(
@@ -73,17 +73,17 @@ def test_earliest_and_latest_are_the_ends_of_the_log(world: World) -> None:
     [(0, 0, 100), (100, 0, 100), (101, 1, 300), (300, 1, 300), (301, 3, 400), (401, -1, -1)],
 )
 def test_timestamp_finds_the_first_record_not_older(
-    world: World, asked_ms: int, offset: int, found_ms: int
+    timed_world: World, asked_ms: int, offset: int, found_ms: int
 ) -> None:
     """Checklist row 22."""
-    found = listed(world, asked_ms)
+    found = listed(timed_world, asked_ms)
 
     assert (found.error_code, found.offset, found.timestamp) == (0, offset, found_ms)
 
 
-def test_max_timestamp_is_a_record_with_the_newest_timestamp(world: World) -> None:
+def test_max_timestamp_is_a_record_with_the_newest_timestamp(timed_world: World) -> None:
     """KIP-734."""
-    newest = listed(world, -3)
+    newest = listed(timed_world, -3)
 
     assert newest.timestamp == 400
     assert newest.offset in (3, 5)
@@ -98,22 +98,26 @@ def test_empty_partition_has_no_timestamps() -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-9, 11)])
-def test_special_timestamp_needs_its_version(world: World, timestamp: int, version: int) -> None:
-    assert listed(world, timestamp, version=version).error_code == ErrorCode.unsupported_version
+def test_special_timestamp_needs_its_version(
+    timed_world: World, timestamp: int, version: int
+) -> None:
+    assert (
+        listed(timed_world, timestamp, version=version).error_code == ErrorCode.unsupported_version
+    )
 
 
-def test_unknown_partition_and_epoch_have_their_errors(world: World) -> None:
-    assert listed(world, -1, partition=5).error_code == ErrorCode.unknown_topic_or_partition
-    assert listed(world, -1, topic="no").error_code == ErrorCode.unknown_topic_or_partition
-    assert listed(world, -1, leader_epoch=7).error_code == ErrorCode.unknown_leader_epoch
+def test_unknown_partition_and_epoch_have_their_errors(timed_world: World) -> None:
+    assert listed(timed_world, -1, partition=5).error_code == ErrorCode.unknown_topic_or_partition
+    assert listed(timed_world, -1, topic="no").error_code == ErrorCode.unknown_topic_or_partition
+    assert listed(timed_world, -1, leader_epoch=7).error_code == ErrorCode.unknown_leader_epoch
 
 
 @pytest.mark.parametrize("fields", [{"topic": "no"}, {"partition": 5}, {"leader_epoch": 7}])
 def test_special_timestamp_is_checked_before_the_partition(
-    world: World, fields: dict[str, Any]
+    timed_world: World, fields: dict[str, Any]
 ) -> None:
     """As in Kafka's ReplicaManager.fetchOffset."""
-    assert listed(world, -9, **fields).error_code == ErrorCode.unsupported_version
+    assert listed(timed_world, -9, **fields).error_code == ErrorCode.unsupported_version
 
 
 def test_partition_that_is_named_twice_is_refused_once_and_the_others_are_answered() -> None:
@@ -163,13 +167,13 @@ def test_minus_one_deletes_up_to_the_high_watermark_and_offsets_go_on() -> None:
 
 
 @pytest.mark.parametrize("offset", [7, -2])
-def test_deleting_outside_the_log_is_out_of_range(world: World, offset: int) -> None:
-    result = delete_before(world, offset)
+def test_deleting_outside_the_log_is_out_of_range(timed_world: World, offset: int) -> None:
+    result = delete_before(timed_world, offset)
 
     assert (result.error_code, result.low_watermark) == (ErrorCode.offset_out_of_range, -1)
 
 
-def test_last_offset_counts_of_a_partition_that_is_named_twice(world: World) -> None:
+def test_last_offset_counts_of_a_partition_that_is_named_twice(timed_world: World) -> None:
     """As in KafkaApis.handleDeleteRecordsRequest, also where the topic is named twice."""
     e = delete_records
     topics = tuple(
@@ -183,7 +187,7 @@ def test_last_offset_counts_of_a_partition_that_is_named_twice(world: World) -> 
         for parts in (((0, 1_000), (0, 4), (7, 0)), ((0, 2),))
     )
 
-    answer = world.ask(21, e.DeleteRecordsRequest(topics=topics, timeout_ms=1000))
+    answer = timed_world.ask(21, e.DeleteRecordsRequest(topics=topics, timeout_ms=1000))
 
     (topic,) = answer.topics
     assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
@@ -193,20 +197,20 @@ def test_last_offset_counts_of_a_partition_that_is_named_twice(world: World) -> 
     assert topic.partitions[0].low_watermark == 2
 
 
-def test_deleting_below_the_start_again_changes_nothing(world: World) -> None:
-    delete_before(world, 4)
+def test_deleting_below_the_start_again_changes_nothing(timed_world: World) -> None:
+    delete_before(timed_world, 4)
 
-    assert delete_before(world, 1).low_watermark == 4
-    assert world.ctx.hosted.partitions["orders", 0].partition.epochs.starts == ((0, 4),)
+    assert delete_before(timed_world, 1).low_watermark == 4
+    assert timed_world.ctx.hosted.partitions["orders", 0].partition.epochs.starts == ((0, 4),)
 
 
-def test_record_past_the_high_watermark_is_not_found(world: World) -> None:
+def test_record_past_the_high_watermark_is_not_found(timed_world: World) -> None:
     """Followers may still lose it."""
-    world.ctx.hosted.partitions["orders", 0].partition.high_watermark = 3
+    timed_world.ctx.hosted.partitions["orders", 0].partition.high_watermark = 3
 
-    assert listed(world, 300).offset == 1
-    assert listed(world, 400).offset == -1
-    assert listed(world, -1).offset == 3
+    assert listed(timed_world, 300).offset == 1
+    assert listed(timed_world, 400).offset == -1
+    assert listed(timed_world, -1).offset == 3
 
 
 def test_compacted_topic_keeps_its_records() -> None:
@@ -224,13 +228,16 @@ def test_topic_that_is_not_only_compacted_lets_records_be_deleted(policy: str) -
     assert delete_before(world, -1).error_code == ErrorCode.none
 
 
-def test_leader_epoch_ends_at_the_high_watermark(world: World) -> None:
+def test_leader_epoch_ends_at_the_high_watermark(timed_world: World) -> None:
     """KIP-320."""
-    answer = epoch_end(world, 0)
+    answer = epoch_end(timed_world, 0)
 
     assert (answer.leader_epoch, answer.end_offset) == (0, 6)
-    assert (epoch_end(world, 4).leader_epoch, epoch_end(world, 4).end_offset) == (-1, -1)
-    assert epoch_end(world, 0, current=3).error_code == ErrorCode.unknown_leader_epoch
+    assert (epoch_end(timed_world, 4).leader_epoch, epoch_end(timed_world, 4).end_offset) == (
+        -1,
+        -1,
+    )
+    assert epoch_end(timed_world, 0, current=3).error_code == ErrorCode.unknown_leader_epoch
 
 
 class Later:
@@ -267,29 +274,29 @@ def answered(token: Any) -> tuple[int, int]:
     return part.error_code, part.offset
 
 
-def test_records_are_looked_at_beside_the_loop(world: World) -> None:
+def test_records_are_looked_at_beside_the_loop(timed_world: World) -> None:
     """What needs no look at them is answered at once."""
-    later = Later(world.ctx)
+    later = Later(timed_world.ctx)
 
-    assert asked(world, -1).topics[0].partitions[0].offset == 6
-    assert asked(world, 500).topics[0].partitions[0].offset == -1
+    assert asked(timed_world, -1).topics[0].partitions[0].offset == 6
+    assert asked(timed_world, 500).topics[0].partitions[0].offset == -1
     assert later.jobs == []
-    waiting = [asked(world, 260), asked(world, -3)]
+    waiting = [asked(timed_world, 260), asked(timed_world, -3)]
     assert len(later.jobs) == 2
     assert not any(each.done for each in waiting)
     later.run()
     later.run()
 
     assert [answered(each) for each in waiting] == [(0, 1), (0, 3)]
-    assert len(world.ctx.parked) == 0
+    assert len(timed_world.ctx.parked) == 0
 
 
-def test_lookup_whose_client_is_gone_or_whose_time_is_over_is_not_done(world: World) -> None:
-    later = Later(world.ctx)
-    gone, late = asked(world, 260), asked(world, 260)
+def test_lookup_whose_client_is_gone_or_whose_time_is_over_is_not_done(timed_world: World) -> None:
+    later = Later(timed_world.ctx)
+    gone, late = asked(timed_world, 260), asked(timed_world, 260)
 
-    world.ctx.parked.forget(gone)
-    world.advance(LOOKUP_TIMEOUT_MS)
+    timed_world.ctx.parked.forget(gone)
+    timed_world.advance(LOOKUP_TIMEOUT_MS)
     assert answered(late) == (ErrorCode.request_timed_out, -1)
     later.run()
     later.run()
@@ -297,10 +304,10 @@ def test_lookup_whose_client_is_gone_or_whose_time_is_over_is_not_done(world: Wo
     assert not gone.done
 
 
-def test_records_deleted_while_they_were_looked_for_are_not_found(world: World) -> None:
-    later = Later(world.ctx)
-    token = asked(world, 260)
-    delete_before(world, 3)
+def test_records_deleted_while_they_were_looked_for_are_not_found(timed_world: World) -> None:
+    later = Later(timed_world.ctx)
+    token = asked(timed_world, 260)
+    delete_before(timed_world, 3)
 
     later.run()
     assert not token.done, "looked for once more"
@@ -323,15 +330,15 @@ def test_replica_that_no_longer_leads_does_not_answer_a_lookup() -> None:
     assert answered(token) == (ErrorCode.not_leader_or_follower, -1)
 
 
-def test_batch_that_expands_too_far_is_refused_for_good(world: World) -> None:
+def test_batch_that_expands_too_far_is_refused_for_good(timed_world: World) -> None:
     value = bytes(LOOKUP_BYTES_MAX)
-    world.produce(bytes(build_batch([Record(None, value, (), 500), Record(None, b"", (), 600)],
-                                    compression=1)))  # fmt: skip
+    records = [Record(None, value, (), 500), Record(None, b"", (), 600)]
+    timed_world.produce(bytes(build_batch(records, compression=1)))
 
-    found = listed(world, 550)
+    found = listed(timed_world, 550)
 
     assert found.error_code == ErrorCode.message_too_large
-    assert listed(world, 260).offset == 1
+    assert listed(timed_world, 260).offset == 1
 
 
 def asked_at(cluster: Replicas, timestamp: int) -> Any:

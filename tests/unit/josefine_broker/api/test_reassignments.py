@@ -18,7 +18,7 @@ NONE = ErrorCode.none
 INVALID = ErrorCode.invalid_replica_assignment
 
 
-def cluster(*replicas: tuple[int, ...]) -> World:
+def four_brokers(*replicas: tuple[int, ...]) -> World:
     world = World(brokers=4)
     change = CreateTopic(name="orders", topic_id=world.topic_id(), replicas=replicas or ((1, 2),))
     world.propose(change)
@@ -65,7 +65,7 @@ def ongoing(world: World, *indexes: int, topic: str | None = "orders") -> Any:
 
 
 def test_partition_begins_to_move() -> None:
-    world = cluster((1, 2), (2, 1))
+    world = four_brokers((1, 2), (2, 1))
     before = len(world.raft.committed)
 
     answer = move(world, (1, 3), (4, 2))
@@ -78,7 +78,7 @@ def test_partition_begins_to_move() -> None:
 
 
 def test_moves_are_listed_until_they_end() -> None:
-    world = cluster((1, 2), (1, 2))
+    world = four_brokers((1, 2), (1, 2))
     move(world, (1, 3))
 
     moving = {("orders", 0): ((1, 3, 2), (3,), (2,))}
@@ -93,7 +93,7 @@ def test_moves_are_listed_until_they_end() -> None:
 
 
 def test_null_cancels_a_move() -> None:
-    world = cluster()
+    world = four_brokers()
     move(world, (3, 4))
 
     assert codes(move(world, None)) == [NONE]
@@ -102,11 +102,11 @@ def test_null_cancels_a_move() -> None:
 
 
 def test_nothing_to_cancel_is_an_error() -> None:
-    assert codes(move(cluster(), None)) == [ErrorCode.no_reassignment_in_progress]
+    assert codes(move(four_brokers(), None)) == [ErrorCode.no_reassignment_in_progress]
 
 
 def test_later_target_replaces_an_earlier_one() -> None:
-    world = cluster()
+    world = four_brokers()
     move(world, (3, 1))
 
     assert codes(move(world, (4, 1))) == [NONE]
@@ -115,7 +115,7 @@ def test_later_target_replaces_an_earlier_one() -> None:
 
 
 def test_partition_that_is_there_already_is_no_error() -> None:
-    world = cluster()
+    world = four_brokers()
 
     assert codes(move(world, (1, 2))) == [NONE]
     assert entry(world).partition_epoch == 0
@@ -133,7 +133,7 @@ def test_partition_that_is_there_already_is_no_error() -> None:
 def test_target_that_no_partition_can_have_is_refused(
     target: tuple[int, ...], message: str
 ) -> None:
-    world = cluster()
+    world = four_brokers()
     before = len(world.raft.committed)
 
     (result,) = move(world, target).responses[0].partitions
@@ -143,7 +143,7 @@ def test_target_that_no_partition_can_have_is_refused(
 
 
 def test_wrong_partition_does_not_hold_back_the_others() -> None:
-    world = cluster((1, 2), (1, 2))
+    world = four_brokers((1, 2), (1, 2))
 
     assert codes(move(world, (9,), (1, 3), (1, 3))) == [
         INVALID,
@@ -154,7 +154,7 @@ def test_wrong_partition_does_not_hold_back_the_others() -> None:
 
 
 def test_unknown_topic_is_told_as_such() -> None:
-    answer = ask(cluster(), "nope", e.ReassignablePartition(partition_index=0, replicas=(1,)))
+    answer = ask(four_brokers(), "nope", e.ReassignablePartition(partition_index=0, replicas=(1,)))
 
     assert codes(answer) == [ErrorCode.unknown_topic_or_partition]
 
@@ -162,12 +162,12 @@ def test_unknown_topic_is_told_as_such() -> None:
 def test_partition_named_twice_is_refused() -> None:
     part = e.ReassignablePartition(partition_index=0, replicas=(3, 1))
 
-    assert codes(ask(cluster(), "orders", part, part)) == [ErrorCode.invalid_request] * 2
+    assert codes(ask(four_brokers(), "orders", part, part)) == [ErrorCode.invalid_request] * 2
 
 
 def test_replication_factor_is_kept_when_the_client_says_so() -> None:
     """KIP-860."""
-    world = cluster()
+    world = four_brokers()
     more = (1, 2, 3)
 
     refused = move(world, more, allow_replication_factor_change=False)
@@ -179,7 +179,7 @@ def test_replication_factor_is_kept_when_the_client_says_so() -> None:
 
 
 def test_isr_keeps_its_members_until_the_new_replicas_are_in_sync() -> None:
-    world = cluster((1,))
+    world = four_brokers((1,))
     move(world, (1, 2))
     move(world, (2, 3))
 
@@ -188,7 +188,7 @@ def test_isr_keeps_its_members_until_the_new_replicas_are_in_sync() -> None:
 
 
 def test_answer_waits_for_the_block_and_tells_what_came_of_it() -> None:
-    world = cluster()
+    world = four_brokers()
     world.raft.at_once = False
     first, second = move(world, (3, 1)), move(world, (4, 1))
     assert isinstance(first, Parked)
@@ -203,7 +203,7 @@ def test_answer_waits_for_the_block_and_tells_what_came_of_it() -> None:
 
 
 def test_move_of_a_topic_deleted_meanwhile_is_told() -> None:
-    world = cluster()
+    world = four_brokers()
     world.raft.at_once = False
     waiting = move(world, (3, 1))
     moving = world.raft.waiting.pop()
@@ -217,7 +217,7 @@ def test_move_of_a_topic_deleted_meanwhile_is_told() -> None:
 
 
 def test_move_that_is_not_committed_in_time_is_a_timeout() -> None:
-    world = cluster()
+    world = four_brokers()
     world.raft.at_once = False
 
     waiting = move(world, (3, 1), timeout_ms=100)
@@ -228,7 +228,7 @@ def test_move_that_is_not_committed_in_time_is_a_timeout() -> None:
 
 def test_move_that_no_longer_fitted_its_block_is_told() -> None:
     """Its target left the cluster between the question and the block."""
-    world = cluster()
+    world = four_brokers()
     world.raft.at_once = False
     waiting = move(world, (4, 1))
     moving = world.raft.waiting.pop()
@@ -244,7 +244,7 @@ def test_move_that_no_longer_fitted_its_block_is_told() -> None:
 
 def test_replication_factor_of_a_moving_partition_is_that_of_its_target() -> None:
     """KIP-860: the replicas that go are among its replicas until they are gone."""
-    world = cluster()
+    world = four_brokers()
     assert codes(move(world, (3, 4))) == [NONE]
     assert len(entry(world).replicas) == 4
 

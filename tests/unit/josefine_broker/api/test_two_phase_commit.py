@@ -21,7 +21,7 @@ ALLOWED = TransactionSettings(two_phase_enable=True)
 
 
 @pytest.fixture
-def world() -> World:
+def two_phase_world() -> World:
     found = World()
     found.create("orders")
     find(found.ask, TXN, 1)
@@ -50,8 +50,13 @@ def state(world: World) -> TransactionState:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_prepared_transaction_is_ended_by_the_next_process(world: World, is_commit: bool) -> None:
-    wrote, ends = Client(world.ask, speaks=VERSION_2), Client(world.ask, speaks=VERSION_2)
+def test_prepared_transaction_is_ended_by_the_next_process(
+    two_phase_world: World, is_commit: bool
+) -> None:
+    wrote, ends = (
+        Client(two_phase_world.ask, speaks=VERSION_2),
+        Client(two_phase_world.ask, speaks=VERSION_2),
+    )
     assert take(wrote).error_code is ErrorCode.none
     assert wrote.produce(b"prepared") == ErrorCode.none
 
@@ -61,19 +66,24 @@ def test_prepared_transaction_is_ended_by_the_next_process(world: World, is_comm
         wrote.producer_id,
         wrote.epoch,
     )
-    assert stable(world.ctx) == 0, "nobody has decided"
+    assert stable(two_phase_world.ctx) == 0, "nobody has decided"
     assert ends.end(is_commit=is_commit) is ErrorCode.none
-    assert stable(world.ctx) == 2, "the record and its marker"
-    transactions = world.ctx.hosted.partitions["orders", 0].partition.producers.transactions
+    assert stable(two_phase_world.ctx) == 2, "the record and its marker"
+    transactions = two_phase_world.ctx.hosted.partitions[
+        "orders", 0
+    ].partition.producers.transactions
     assert transactions.has_aborted is not is_commit
     assert wrote.produce(b"late") == ErrorCode.invalid_producer_epoch
     assert ends.produce(b"next") == ErrorCode.none
     assert ends.end() is ErrorCode.none
-    assert state(world) is TransactionState.COMPLETE_COMMIT
+    assert state(two_phase_world) is TransactionState.COMPLETE_COMMIT
 
 
-def test_nobody_writes_into_what_is_kept(world: World) -> None:
-    wrote, ends = Client(world.ask, speaks=VERSION_2), Client(world.ask, speaks=VERSION_2)
+def test_nobody_writes_into_what_is_kept(two_phase_world: World) -> None:
+    wrote, ends = (
+        Client(two_phase_world.ask, speaks=VERSION_2),
+        Client(two_phase_world.ask, speaks=VERSION_2),
+    )
     take(wrote)
     assert wrote.produce() == ErrorCode.none
     take(ends, keeps=True)
@@ -82,27 +92,29 @@ def test_nobody_writes_into_what_is_kept(world: World) -> None:
     assert wrote.end() is ErrorCode.producer_fenced
 
     assert ends.end() is ErrorCode.none
-    assert stable(world.ctx) == 2
+    assert stable(two_phase_world.ctx) == 2
 
 
-def test_nothing_prepared_is_told_as_nobody(world: World) -> None:
-    answer = take(Client(world.ask), keeps=True)
+def test_nothing_prepared_is_told_as_nobody(two_phase_world: World) -> None:
+    answer = take(Client(two_phase_world.ask), keeps=True)
 
     assert answer.error_code is ErrorCode.none
     assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == (-1, -1)
 
 
-def test_broker_that_does_not_allow_it_says_so(world: World) -> None:
-    world.ctx.clients.transactions.coordinator.settings = TransactionSettings()
+def test_broker_that_does_not_allow_it_says_so(two_phase_world: World) -> None:
+    two_phase_world.ctx.clients.transactions.coordinator.settings = TransactionSettings()
 
-    answer = take(Client(world.ask))
+    answer = take(Client(two_phase_world.ask))
 
     assert answer.error_code is ErrorCode.transactional_id_authorization_failed
 
 
-def test_cluster_that_may_have_brokers_of_before_does_not_begin_with_it(world: World) -> None:
+def test_cluster_that_may_have_brokers_of_before_does_not_begin_with_it(
+    two_phase_world: World,
+) -> None:
     """They would not know who is to end what is kept."""
-    features = {**world.ctx.image.features, TRANSACTION_VERSION: 0}
-    world.ctx.image = replace(world.ctx.image, features=features)
+    features = {**two_phase_world.ctx.image.features, TRANSACTION_VERSION: 0}
+    two_phase_world.ctx.image = replace(two_phase_world.ctx.image, features=features)
 
-    assert take(Client(world.ask)).error_code is ErrorCode.unsupported_version
+    assert take(Client(two_phase_world.ask)).error_code is ErrorCode.unsupported_version

@@ -45,12 +45,12 @@ def polled(driver: Driver, positions: dict[TopicPartition, int], timeout_ms: int
     )
 
 
-def cluster(answer: Callable[[Call], Any]) -> Driver:
+def two_leaders(answer: Callable[[Call], Any]) -> Driver:
     return Driver(lambda c: metadata({"t": [1, 2]}) if is_metadata(c) else answer(c))
 
 
 def test_each_leader_is_asked_for_its_partitions_at_their_offsets() -> None:
-    driver = cluster(lambda c: fetched(part(c.node - 1, records=b"x" * c.node)))
+    driver = two_leaders(lambda c: fetched(part(c.node - 1, records=b"x" * c.node)))
 
     found = polled(driver, {T0: 7, T1: 9})
 
@@ -66,20 +66,20 @@ def test_each_leader_is_asked_for_its_partitions_at_their_offsets() -> None:
 
 
 def test_a_response_by_topic_id_is_understood() -> None:
-    driver = cluster(lambda c: fetched(part(c.node - 1), name="", topic_id=TOPIC_ID))
+    driver = two_leaders(lambda c: fetched(part(c.node - 1), name="", topic_id=TOPIC_ID))
 
     assert set(polled(driver, {T0: 0, T1: 0})) == {T0, T1}
 
 
 def test_an_offset_out_of_range_is_the_callers_to_decide() -> None:
-    driver = cluster(lambda c: fetched(part(0, ErrorCode.offset_out_of_range)))
+    driver = two_leaders(lambda c: fetched(part(0, ErrorCode.offset_out_of_range)))
 
     assert polled(driver, {T0: 99})[T0].error_code is ErrorCode.offset_out_of_range
 
 
 def test_a_passing_error_is_left_out_when_others_can_be_read_and_metadata_is_asked_next() -> None:
     codes = {1: ErrorCode.none, 2: ErrorCode.not_leader_or_follower}
-    driver = cluster(lambda c: fetched(part(c.node - 1, codes[c.node])))
+    driver = two_leaders(lambda c: fetched(part(c.node - 1, codes[c.node])))
 
     found = polled(driver, {T0: 0, T1: 0})
     polled(driver, {T0: 0})
@@ -89,7 +89,7 @@ def test_a_passing_error_is_left_out_when_others_can_be_read_and_metadata_is_ask
 
 
 def test_a_passing_error_of_all_is_retried_until_the_deadline() -> None:
-    driver = cluster(lambda c: unreachable())
+    driver = two_leaders(lambda c: unreachable())
 
     with pytest.raises(KafkaError, match="fetch: cannot reach a broker"):
         polled(driver, {T0: 0}, timeout_ms=2_000)
@@ -100,7 +100,7 @@ def test_a_passing_error_of_all_is_retried_until_the_deadline() -> None:
 def test_a_final_error_of_one_ends_the_fetch_though_others_may_pass() -> None:
     """It would be asked for again, for as long as the others fail."""
     refused = wire.FetchResponse(error_code=ErrorCode.cluster_authorization_failed.value)
-    driver = cluster(lambda c: unreachable() if c.node == 1 else refused)
+    driver = two_leaders(lambda c: unreachable() if c.node == 1 else refused)
 
     with pytest.raises(KafkaError) as raised:
         polled(driver, {T0: 0, T1: 0})

@@ -254,3 +254,21 @@ def test_two_tasks_share_one_connection_and_a_cancelled_one_harms_nobody() -> No
         assert asyncio.run(scenario(address)) == "c"
 
     assert len(connections) == 1
+
+
+def close_at_the_first_request(connection: socket.socket) -> None:
+    """As a listener that wants a login does with a client that has none."""
+    greet(connection)
+    read_frame(connection)
+    connection.close()
+
+
+@pytest.mark.parametrize("describe", [describe_blocking, describe_asyncio])
+def test_a_listener_that_wants_a_login_is_found_after_a_few_tries(describe: Describe) -> None:
+    with server(close_at_the_first_request) as address, pytest.raises(KafkaError) as refused:
+        describe(address, request_timeout_ms=60_000)
+
+    message = refused.value.message or ""
+    assert f"{address} closes the connection at its first request" in message
+    assert "set security.protocol to SASL_SSL or SASL_PLAINTEXT" in message
+    assert "tried 6 times" in message

@@ -7,7 +7,8 @@ from random import Random
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.session import Policy, Session
-from josefine_broker.client.watching import ASKED_MS, Doing
+from josefine_broker.client.watching import ASKED_MS, Doing, wait_for
+from josefine_broker.wire import apis
 
 
 class Watched:
@@ -51,3 +52,8 @@ def test_next_operation_does_not_inherit_the_trouble_of_the_last() -> None:
     client.session.start(0, 30_000, "fetch")
 
     assert client.said() == "fetch"
+
+
+def test_a_join_that_waits_for_members_is_not_called_a_silent_broker() -> None:
+    assert "group.initial_rebalance_delay_ms" in wait_for(apis.JOIN_GROUP, "127.0.0.1:9092")
+    assert wait_for(apis.METADATA, "127.0.0.1:9092") == "127.0.0.1:9092 has not answered"

@@ -12,13 +12,15 @@ from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.connection import ConnectionLimits, Host
+from josefine_broker.host.net.connection_host import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
+from josefine_broker.host.net.produce_turn import Append, ProduceTurn
 from josefine_broker.host.net.server import Server, bind
 from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
+from josefine_broker.records.plain_produce import compiled
 from josefine_broker.wire import entities as e
-from josefine_broker.wire.apis import APIS
+from josefine_broker.wire.apis import APIS, PRODUCE
 from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
 from tests.support.waiting import wait_until_async
 
@@ -56,8 +58,13 @@ class Serving:
     """What a test holds: the server, its parts, and how to talk to it."""
 
     def __init__(
-        self, routes: Mapping[int, Handle], quotas: Quotas | None = None, **limits: int
+        self,
+        routes: Mapping[int, Handle],
+        quotas: Quotas | None = None,
+        append: Append | None = None,
+        **limits: int,
     ) -> None:
+        """`append` serves plain produce requests, all of a turn together."""
         self.metrics = Metrics()
         self.parked = ParkedRequests()
         self.clock = RealClock()
@@ -84,10 +91,23 @@ class Serving:
             forget=self.parked.cancel,
             on_fatal=self.fatal.append,
             monotonic_ms=self.clock.monotonic_ms,
+            turn=None if append is None else self._turn(append),
         )
         self.server = Server(host, connections_max=connections_max, idle_timeout_ms=idle_timeout_ms)
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
+
+    def _turn(self, append: Append) -> ProduceTurn:
+        assert compiled is not None
+        return ProduceTurn(
+            compiled,
+            append,
+            lambda: True,
+            self.metrics.api("Produce"),
+            self.metrics.connections,
+            self.fatal.append,
+            asyncio.get_running_loop().call_soon,
+        )
 
     def _route(self, key: int, handle: Handle) -> Route:
         spec = APIS[key]
@@ -156,10 +176,17 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    handle: Handle, *, key: int = GROUPS, quotas: Quotas | None = None, **limits: int
+    handle: Handle,
+    *,
+    key: int = GROUPS,
+    quotas: Quotas | None = None,
+    append: Append | None = None,
+    **limits: int,
 ) -> AsyncIterator[Serving]:
-    """A running server whose ListGroups (or what has that key) is `handle`."""
-    serving = Serving({key: handle}, quotas, **limits)
+    """A running server whose ListGroups (or what has that key) is `handle`; with `append`, Produce
+    is `handle`, too."""
+    routes = {key: handle} if append is None else {key: handle, PRODUCE: handle}
+    serving = Serving(routes, quotas, append, **limits)
     bound = bind("TEST", "127.0.0.1", 0)
     await serving.server.start([bound])
     serving.ticker.start()

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import tomllib
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from distributions.table import DISTRIBUTIONS
 from josefine_broker.config.broker_config import BrokerConfig, load_config
 from josefine_cli.verbs import VERBS
 from pipelines.config.validate import read_pipeline
@@ -90,16 +90,16 @@ def test_composed_pipeline_is_one_that_there_is_and_reaches_the_brokers_among_th
     assert {pipeline.sinks["flights"].path.startswith(each) for each in kept} == {True}
 
 
-def test_image_is_built_of_what_a_wheel_is_made_of_and_of_nothing_else() -> None:
+def test_image_is_built_of_what_wheels_are_made_of_and_of_nothing_else() -> None:
     """Docker's rules: the last line that fits decides."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     rules = [each for each in lines if each and not each.startswith("#")]
     assert rules[0] == "*"
     taken = {each[1:] for each in rules if each.startswith("!")}
 
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    wanted = {each.rstrip("*") for each in packages["packages"]["find"]["include"]}
-    assert taken == wanted | {"pyproject.toml", "setup.py", "README.md", "LICENSE", "conf"}
+    wanted = {source.split("/")[0] for each in DISTRIBUTIONS for source in each.sources}
+    documents = {"pyproject.toml", "README.md", "LICENSE"}
+    assert taken == wanted | documents | {"distributions", "conf"}
     assert [each for each in sorted(taken) if not (ROOT / each).exists()] == []
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.install_commands import not_installed
 from josefine_broker.config.broker_config import load_config
 from josefine_broker.engine.limits.descriptors import divide
 from josefine_broker.host.metrics import Metrics
@@ -254,6 +255,6 @@ def test_package_that_is_not_installed_is_named_with_the_command(
     with pytest.raises(CannotRunError) as caught:
         asyncio.run(_serve(load_config(None, {}, keys), divide(4_096, 100)))
 
-    expected = "telemetry.traces: 'opentelemetry' is not installed: pip install 'josefine[otel]'"
+    expected = f"telemetry.traces: {not_installed('opentelemetry')}"
     assert str(caught.value) == expected
     assert not (tmp_path / "data").exists()

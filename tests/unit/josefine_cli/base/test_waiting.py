@@ -85,7 +85,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("josefine_broker.client.watching.ASKED_MS", 0)
     policy = Policy(request_timeout_ms=600, connect_timeout_ms=400, bootstrap_timeout_ms=150)
     monkeypatch.setattr(output, "PATIENCE", policy)
-    monkeypatch.setattr("josefine_cli.cluster.view.ASK_TIMEOUT_S", 0.4)
+    monkeypatch.setattr("josefine_cli.base.admin.ASK_TIMEOUT_S", 0.4)
 
 
 @pytest.fixture

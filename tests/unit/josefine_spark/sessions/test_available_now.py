@@ -36,7 +36,7 @@ def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     return request.param
 
 
-def run(*queries: Query) -> tuple[list[Any], int]:
+def run_queries(*queries: Query) -> tuple[list[Any], int]:
     """(what is returned, how many were started)."""
     left = list(queries)
     ran: list[Any] = run_available_now(lambda: left.pop(0))  # type: ignore[arg-type, return-value]
@@ -46,7 +46,7 @@ def run(*queries: Query) -> tuple[list[Any], int]:
 def test_pyspark_4_1_is_begun_again_until_a_run_reads_nothing(limits: bool) -> None:
     queries = Query(0, 2), Query(2, 4), Query(4, 4), Query(4, 4)
 
-    ran, started = run(*queries)
+    ran, started = run_queries(*queries)
 
     assert started == (1 if limits else 3)
     assert ran == list(queries[:started])
@@ -56,11 +56,11 @@ def test_a_python_process_that_does_not_come_is_waited_for_again(limits: bool) -
     late = Query(raises=f"[STREAM_FAILED] {NO_WORKER}.")
     good = Query(4, 4)
 
-    assert run(late, late, good) == ([good], 3)
+    assert run_queries(late, late, good) == ([good], 3)
     with pytest.raises(StreamingQueryException, match=NO_WORKER):
-        run(late, late, late, good)
+        run_queries(late, late, late, good)
 
 
 def test_another_failure_is_raised_at_once(limits: bool) -> None:
     with pytest.raises(StreamingQueryException, match="records are lost"):
-        run(Query(raises="DataLossError: records are lost"), Query(4, 4))
+        run_queries(Query(raises="DataLossError: records are lost"), Query(4, 4))

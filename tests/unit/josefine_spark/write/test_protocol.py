@@ -33,7 +33,7 @@ from tests.unit.josefine_spark.sink_model import EXPECTED, QUERY, SINK, TIMEOUT_
 SEEDS = 120
 
 
-def world(
+def seeded_world(
     seed: int, steps: ModuleType = protocol, trouble: float = 0.0, *, fences: bool = True
 ) -> World:
     rng = Random(seed)
@@ -57,7 +57,7 @@ def check(one: World, what: object) -> None:
 def killed_at(kill: int, seed: int, steps: ModuleType) -> bool:
     """A driver that ends after `kill` steps, and the next that runs to the end. False: the first
     was over before that."""
-    one = world(seed, steps)
+    one = seeded_world(seed, steps)
     life = one.life()
     for _ in range(kill):
         if not advance(life, one.broker):
@@ -79,7 +79,7 @@ def swarm(
     seed: int, steps: ModuleType = protocol, *, fences: bool = True, open_ms: int = 0
 ) -> None:
     """Several drivers at once: who is new, who goes on and who ends is drawn; answers get lost."""
-    one = world(seed, steps, trouble=0.05, fences=fences)
+    one = seeded_world(seed, steps, trouble=0.05, fences=fences)
     one.broker.open_ms = open_ms
     lives = [one.life()]
     for _ in range(one.rng.randint(20, 250)):
@@ -254,8 +254,8 @@ def test_a_decisions_note_stays_with_it_until_the_next() -> None:
 def test_who_begins_behind_a_killed_driver_finds_its_decision_settled(kill: int) -> None:
     """Wherever it ended: what is decided is in the topic when `begin` has returned it, and what is
     not decided then never is."""
-    one = world(kill)
-    planned = run(one, protocol.plan(SINK, NUMBERED, 0, TIMEOUT_MS))
+    one = seeded_world(kill)
+    planned = run_to_end(one, protocol.plan(SINK, NUMBERED, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     epoch = one.broker.begin(name)
     one.broker.write(name, epoch, 1)
@@ -266,7 +266,7 @@ def test_who_begins_behind_a_killed_driver_finds_its_decision_settled(kill: int)
     for _ in range(kill):
         advance(dying, one.broker)
 
-    found = run(one, protocol.begin(SINK))
+    found = run_to_end(one, protocol.begin(SINK))
     visible = list(one.broker.visible)
     while advance(dying, one.broker):
         pass
@@ -274,7 +274,7 @@ def test_who_begins_behind_a_killed_driver_finds_its_decision_settled(kill: int)
     assert found.phase is not Phase.DECIDED
     assert visible == ([1] if found.decided else [])
     assert one.broker.visible == visible
-    assert run(one, protocol.look()).decided == found.decided
+    assert run_to_end(one, protocol.look()).decided == found.decided
 
 
 def test_a_state_comes_back_from_its_record() -> None:
@@ -302,22 +302,22 @@ def test_ids_of_one_sink_are_those_of_no_other() -> None:
 
 
 def test_a_batch_that_took_nearly_as_long_as_its_transactions_may_is_not_decided() -> None:
-    one = world(1)
-    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    one = seeded_world(1)
+    planned = run_to_end(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     written = protocol.Written(
         batch=batch(0), transactions={name: ProducerIdentity(0, one.broker.begin(name))}
     )
 
     with pytest.raises(SinkError, match="too close to the 1 s of kafka"):
-        run(one, protocol.commit(planned, written, TIMEOUT_MS - 1))
-    assert run(one, protocol.give_up(planned)) is True
+        run_to_end(one, protocol.commit(planned, written, TIMEOUT_MS - 1))
+    assert run_to_end(one, protocol.give_up(planned)) is True
     assert one.broker.visible == []
 
 
 def test_what_is_decided_is_settled_by_an_operator_too_or_forgotten() -> None:
-    one = world(1)
-    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    one = seeded_world(1)
+    planned = run_to_end(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     epoch = one.broker.begin(name)
     one.broker.write(name, epoch, 7)
@@ -328,15 +328,15 @@ def test_what_is_decided_is_settled_by_an_operator_too_or_forgotten() -> None:
         result = one.broker.take(steps.send(result))
     steps.close()
 
-    assert run(one, protocol.settle(SINK)) is True
+    assert run_to_end(one, protocol.settle(SINK)) is True
     assert one.broker.visible == [7]
-    assert run(one, protocol.settle(SINK)) is False
-    assert run(one, protocol.forget(SINK)) is True
-    assert run(one, protocol.forget(SINK)) is False
-    assert run(one, protocol.plan(SINK, "another query", 0, TIMEOUT_MS)).generation == 2
+    assert run_to_end(one, protocol.settle(SINK)) is False
+    assert run_to_end(one, protocol.forget(SINK)) is True
+    assert run_to_end(one, protocol.forget(SINK)) is False
+    assert run_to_end(one, protocol.plan(SINK, "another query", 0, TIMEOUT_MS)).generation == 2
 
 
-def run(one: World, steps) -> object:
+def run_to_end(one: World, steps) -> object:
     taken = one.taken(steps)
     while True:
         try:
@@ -347,23 +347,23 @@ def run(one: World, steps) -> object:
 
 def test_what_is_not_decided_is_aborted_by_an_operator_too() -> None:
     """A participant's stays open for days, where no driver comes back."""
-    one = world(1)
+    one = seeded_world(1)
     one.broker.open_ms = 10**9
-    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    planned = run_to_end(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     one.broker.begin(name)
 
-    assert run(one, protocol.settle(SINK)) is False
+    assert run_to_end(one, protocol.settle(SINK)) is False
 
     assert one.broker.transactions[name].rows is None
     with pytest.raises(SinkError, match="fenced"):
-        run(one, protocol.commit(planned, protocol.Written(batch=batch(0)), 0))
+        run_to_end(one, protocol.commit(planned, protocol.Written(batch=batch(0)), 0))
 
 
 def test_a_participants_batch_may_take_as_long_as_the_broker_leaves_it_open() -> None:
-    one = world(1)
+    one = seeded_world(1)
     one.broker.open_ms = 100 * TIMEOUT_MS
-    planned = run(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
+    planned = run_to_end(one, protocol.plan(SINK, QUERY, 0, TIMEOUT_MS))
     name = attempt_id(SINK, planned.generation, 0, 0)
     epoch = one.broker.begin(name)
     one.broker.write(name, epoch, 7)
@@ -371,8 +371,8 @@ def test_a_participants_batch_may_take_as_long_as_the_broker_leaves_it_open() ->
     assert (planned.two_phase, planned.timeout_ms) == (True, 100 * TIMEOUT_MS)
 
     with pytest.raises(SinkError, match="s of the broker's transactions"):
-        run(one, protocol.commit(planned, written, 90 * TIMEOUT_MS))
-    run(one, protocol.commit(planned, written, 70 * TIMEOUT_MS))
+        run_to_end(one, protocol.commit(planned, written, 90 * TIMEOUT_MS))
+    run_to_end(one, protocol.commit(planned, written, 70 * TIMEOUT_MS))
 
     assert one.broker.visible == [7]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.base.errors import ConfigError
+from pipelines.config.decode import decodes_of, schema_of, twice
 from pipelines.config.json_schema import json_schema
 from pipelines.config.loader import load
 from pipelines.config.record_types import SKIP
@@ -14,6 +15,8 @@ from pipelines.lint.lint import columns_of_source
 from pipelines.model.pipeline import Format, OnError
 from pipelines.model.plan import compile_plan
 from tests.unit.pipelines.config.bad_sinks import VALUE
+from tests.unit.pipelines.config.sections import said as problems_of
+from tests.unit.pipelines.config.sections import section
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_validate import GOOD
 
@@ -309,3 +312,43 @@ def test_a_key_in_avro_has_no_type_of_several():
     assert (key.record_type, key.skips_other_types) == ("", False)
     with pytest.raises(ConfigError, match="other_types"):
         pipeline(VALUE, f"{{ format: avro, schema: {AVRO}, other_types: skip }}")
+
+
+def test_columns_are_one_line_of_sql_wherever_they_are_written(tmp_path):
+    (tmp_path / "c.ddl").write_text("id INT,\n  at   DATE\n")
+    reader = section(f"format: json\nschema: {tmp_path}/c.ddl", "decode value")
+
+    assert schema_of(reader).text == "id INT, at DATE"
+    assert schema_of(section("schema: ' id  INT '", "decode value")).text == "id INT"
+
+
+def test_a_file_of_columns_that_is_not_there_or_not_text_is_reported_with_its_path(tmp_path):
+    (tmp_path / "b.ddl").write_bytes(b"\xff")
+    for name, why in (("a.ddl", "No such file or directory"), ("b.ddl", "not UTF-8 text")):
+        reader = section(f"schema: {tmp_path}/{name}", "decode value")
+
+        assert schema_of(reader).text == ""
+        assert problems_of(reader) == [f"schema: {tmp_path}/{name}: {why}"]
+
+
+def test_two_columns_that_differ_in_case_are_one_for_spark():
+    assert twice("a", "a") == "column `a` is listed twice"
+    assert twice("a", "A") == "`a` and `A` are one column for Spark, which ignores letter case"
+
+
+def test_a_record_is_not_both_a_dead_letter_and_a_reason_to_stop():
+    words = "decode:\n  value: { format: string, on_error: dead_letter }\n  key: { format: string, "
+    fails = section(words + "on_error: fail }", "source")
+    nulls = section(words + "on_error: null }", "source")
+    value, key = decodes_of(section(words + "}", "source"))
+
+    decodes_of(fails)
+    decodes_of(nulls)
+
+    assert problems_of(fails) == [
+        "decode.key.on_error: the value's is dead_letter: expected dead_letter or null for the key"
+    ]
+    assert problems_of(nulls) == []
+    assert value is not None
+    assert key is not None
+    assert key.on_error is value.on_error

@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from pipelines.base.errors import ConfigError, RunError, SetupError
 from pipelines.base.variables import Variables
+from pipelines.config.iceberg import CREDENTIAL, TABLE, URI, WAREHOUSE, iceberg_sink
 from pipelines.config.keywords import WORDS as VOCABULARY
 from pipelines.config.validate import examine
 from pipelines.exactly_once.other_chains import ChainName
@@ -25,6 +26,7 @@ from pipelines.sinks.iceberg.columns import (
 )
 from pipelines.sinks.targets import target_of
 from tests.unit.pipelines.config.bad_sinks import SINK
+from tests.unit.pipelines.config.sections import said, section
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_validate import GOOD
 from tests.unit.pipelines.iceberg_lab import IcebergLab, batch_of
@@ -220,7 +222,8 @@ def test_a_missing_package_is_one_sentence(monkeypatch):
     with pytest.raises(SetupError) as caught:
         target_of(read().sinks["out"]).describe(ChainName(pipeline="p", sink="out"))
     assert str(caught.value) == (
-        "sink `out`: PyIceberg writes its table; pip install 'josefine[iceberg]'"
+        "sink `out`: PyIceberg writes its table; "
+        "pip install 'pyiceberg[pyarrow,sql-sqlite]>=0.12,<0.13'"
     )
 
 
@@ -233,7 +236,7 @@ def test_lost_ranges_are_recorded_beside_the_checkpoint():
 def opened(lab: IcebergLab, evolution: Evolution = Evolution.NONE):
     from dataclasses import replace
 
-    from pipelines.sinks.delta_commits import Link
+    from pipelines.sinks.commits import Link
     from pipelines.sinks.iceberg.target import OpenIceberg
     from pipelines.sinks.target import TableAt, TargetRun
 
@@ -296,3 +299,30 @@ def test_a_column_of_a_type_that_iceberg_lacks_is_refused_at_the_sinks_place():
     assert str(caught.value) == (
         "f.yaml:14:3: sinks.out: column `n`: SMALLINT has no counterpart: cast it to INT"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "wrong"),
+    [
+        ("warehouse: /w/", {WAREHOUSE: "/w"}, []),
+        ("uri: 'https://c/v1', warehouse: prod", {URI: "https://c/v1", WAREHOUSE: "prod"}, []),
+        ("uri: 'ftp://c'", {URI: "ftp://c"}, ["catalog.uri: expected the http or https address of "
+         "a REST catalog; found `ftp://c`"]),
+        ("credential: x", {CREDENTIAL: "x"}, [
+            "catalog: `warehouse` is missing; expected the folder of the Iceberg tables; with uri "
+            "the name that the catalog has for it",
+            "catalog.credential: the catalog without a `uri` asks for none",
+            "catalog.credential: a credential must not be in this file: expected "
+            "${secret:env:NAME} or ${secret:file:/path}"]),
+        ("warehouse: 's3a://b/w'", {WAREHOUSE: "s3a://b/w"}, [
+            "catalog.warehouse: the catalog without a `uri` is a file of this machine: expected a "
+            "folder on it, or a `uri`"]),
+    ],
+)  # fmt: skip
+def test_a_catalog_is_a_file_of_this_machine_or_has_an_address(words, settings, wrong):
+    reader = section(f"type: iceberg\nmode: append\ntable: a.b\ncatalog: {{ {words} }}", "sink")
+
+    found = iceberg_sink("out", reader, "append", "clean")
+
+    assert found.settings == {TABLE: "a.b", **settings}
+    assert said(reader) == wrong

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from pipelines.base.errors import ConfigError
 from pipelines.base.variables import Variables
+from pipelines.config.merge_keys import PAIRS_MAX, MergeError, merge_keys
 from pipelines.config.validate import examine
 from tests.unit.pipelines.config.bad_sinks import SINK
 from tests.unit.pipelines.config.test_validate import GOOD, complaint
@@ -68,3 +70,46 @@ def test_a_merge_that_cannot_be_done_is_refused_at_its_place(text, told):
         examine(text, "f.yaml", Variables(env={}))
 
     assert str(refused.value).startswith(f"f.yaml:{told}")
+
+
+def merged(text: str) -> object:
+    root = yaml.compose(text)
+    merge_keys(root)
+    return yaml.safe_load(yaml.serialize(root))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a { x: 1, y: 2 }\nb: { <<: *a, y: 3 }\n",
+        "a: &a { x: 1 }\nb: &b { x: 2, z: 3 }\nc: { <<: [*a, *b], y: 4 }\n",
+        "a: &a { x: 1 }\nb: &b { <<: *a, y: 2 }\nc: { <<: *b, x: 5 }\nd: [ { <<: *b } ]\n",
+    ],
+)
+def test_keys_are_merged_as_yaml_itself_does(text):
+    assert merged(text) == yaml.safe_load(text)
+
+
+def test_a_merged_value_keeps_its_place_in_the_file():
+    root = yaml.compose("a: &a { x: 1 }\nb: { <<: *a }\n")
+
+    merge_keys(root)
+
+    ((_, value),) = root.value[1][1].value
+    assert (value.start_mark.line, value.start_mark.column) == (0, 11)
+
+
+def test_a_mapping_that_contains_itself_ends():
+    root = yaml.compose("a: &a { x: *a, y: 1 }\n")
+
+    merge_keys(root)
+
+    assert len(root.value[0][1].value) == 2
+
+
+def test_as_many_keys_are_merged_as_a_file_may_have():
+    pairs = ", ".join(f"k{number}: 0" for number in range(PAIRS_MAX))
+
+    assert len(merged(f"a: &a {{ {pairs} }}\nb: {{ <<: *a }}\n")["b"]) == PAIRS_MAX
+    with pytest.raises(MergeError, match="too many merged keys"):
+        merged(f"a: &a {{ {pairs} }}\nb: {{ <<: *a }}\nc: &c {{ z: 0 }}\nd: {{ <<: *c }}\n")

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.config.python_function import function_of
 from pipelines.config.validate import read_pipeline
 from pipelines.exactly_once.decode_fingerprint import judgement
 from pipelines.lint.lint import lint_file
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan
+from tests.unit.pipelines.config.sections import said as problems_of
+from tests.unit.pipelines.config.sections import section
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_validate import GOOD
 
@@ -101,3 +104,37 @@ def test_a_changed_file_is_another_judgement(tmp_path):
     first = of(FILE)
     assert first == of(FILE)
     assert first != of(FILE.replace("return raw", "return raw.where('id > 1')"))
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "is_good"),
+    [
+        ("a", 1, True), ("a", 2, False), ("a, b=None", 1, True), ("a, b=None", 2, True),
+        ("a, b=None", 3, False), ("a, *more", 9, True), ("a, b, *more", 1, False),
+        ("a, /, b", 2, True), ("a, *, c=1", 1, True), ("a, *, c", 1, False), ("", 0, True),
+        ("**named", 1, False),
+    ],
+)  # fmt: skip
+def test_a_function_takes_as_many_frames_as_there_are_inputs(tmp_path, signature, inputs, is_good):
+    file = tmp_path / "own.py"
+    file.write_text(f"def f({signature}): return a\n")
+    reader = section(f"python: {file}:f", "transform")
+
+    found = function_of(reader, tuple("abcdefghi"[:inputs]))
+
+    assert (problems_of(reader) == []) is is_good
+    assert bool(found.source) is is_good
+
+
+@pytest.mark.parametrize(
+    "bound",
+    ["from m import f", "import f.g", "import m as f", "f = 1", "if 1:\n    f = 2",
+     "for f in (): pass", "with open('x') as f: pass"],
+)  # fmt: skip
+def test_a_name_that_is_bound_otherwise_is_left_to_the_import(tmp_path, bound):
+    file = tmp_path / "own.py"
+    file.write_text(bound + "\n")
+    reader = section(f"python: {file}:f", "transform")
+
+    assert function_of(reader, ("a",)).source == bound + "\n"
+    assert problems_of(reader) == []

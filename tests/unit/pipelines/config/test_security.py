@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from josefine_broker.base.security import SecurityProtocol
 from pipelines.base.errors import SetupError
 from pipelines.base.variables import Variables
+from pipelines.config.security import settings_of
 from pipelines.config.validate import examine
 from pipelines.inspect.preflight_probe import inquire
 from pipelines.lint.lint import lint_file
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.security import connection_of
 from pipelines.sources.josefine import options_of
+from tests.unit.pipelines.config.sections import said, section
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_topic import TOPIC
 from tests.unit.pipelines.config.test_validate import GOOD
@@ -125,3 +129,45 @@ def test_a_password_elsewhere_is_read_when_brokers_are_dialled(tmp_path, monkeyp
     file.write_text(f"{SECRET}\n")
     found = connection_of("here", source.bootstrap, source.security, 1_000)
     assert found.security.password == SECRET
+
+
+def settings(words: str) -> tuple[dict[str, str], list[str]]:
+    reader = section(f"security: {{ {words} }}" if words else "type: josefine", "source")
+    return settings_of(reader), said(reader)
+
+
+def test_without_a_section_the_brokers_are_reached_in_plaintext():
+    assert settings("") == ({}, [])
+
+
+def test_files_are_of_the_folder_of_the_command_and_passwords_are_named():
+    found, problems = settings(
+        "protocol: SASL_SSL, ca: ca.pem, verify_host: false, mechanism: PLAIN, username: a, "
+        "password: 'env:P'"
+    )
+
+    assert problems == []
+    assert found["ssl.ca.location"] == os.path.join(os.getcwd(), "ca.pem")
+    assert found["ssl.endpoint.identification.algorithm"] == "none"
+    assert found["sasl.password"] == "env:P"
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("protocol: SASL_SSL", "security"),
+        ("protocol: SASL_SSL, mechanism: PLAIN, username: a", "security"),
+        ("protocol: PLAINTEXT, ca: /c", "security.ca"),
+        ("protocol: SSL, mechanism: PLAIN", "security.mechanism"),
+    ],
+)
+def test_what_a_client_would_refuse_is_reported_at_its_keyword_or_as_missing(words, path):
+    _, (problem,) = settings(words)
+
+    assert problem.startswith(f"{path}: ")
+
+
+def test_where_the_protocol_is_wrong_nothing_else_is_judged():
+    _, (problem,) = settings("protocol: TLS, ca: /c")
+
+    assert problem.startswith("security.protocol: ")

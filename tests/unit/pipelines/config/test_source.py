@@ -11,9 +11,11 @@ from josefine_spark.base.errors import OptionError
 from josefine_spark.options.positions import Kind
 from josefine_spark.read.source_options import source_options
 from pipelines.config.loader import load
+from pipelines.config.source import group_problems, source_of
 from pipelines.config.validate import validate
 from pipelines.model.pipeline import End
 from pipelines.sources.josefine import options_of
+from tests.unit.pipelines.config.sections import read, said, section
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_validate import GOOD
 
@@ -135,3 +137,67 @@ def test_a_stream_is_told_an_end_when_its_offsets_are_known():
 )
 def test_sizes_are_by_powers_of_1024(text, size):
     assert source(f"limit: {{ bytes: {text} }}").limit.bytes == size
+
+
+def problems_of(words: str) -> list[str]:
+    reader = section(words, "source")
+    source_of("raw", reader)
+    return said(reader)
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("limit: { rows: 5, min_rows: 6 }", "limit.min_rows: 6 is more than `rows`, 5: no batch "
+         "can satisfy both"),
+        ("limit: { max_delay: 5s }", "limit.max_delay: `min_rows` is missing, which it ends the "
+         "waiting for"),
+        ("topics: ['a b']", "topics: `a b` "),
+        ("pattern: 'a('", "pattern: `a(` is not a valid regular expression"),
+    ],
+)  # fmt: skip
+def test_what_no_batch_and_no_broker_can_satisfy_is_refused(words, wrong):
+    more = "" if words.startswith(("topics", "pattern")) else "topics: [a]\n"
+
+    (problem,) = problems_of(f"type: josefine\nbootstrap: 'b:1'\n{more}{words}")
+
+    assert problem.startswith(wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("type: file\npath: /a\nstart: latest", []),
+        ("type: rate\nrows_per_second: 5\nstart: earliest",
+         ["start: no `earliest` with type rate; expected one of: latest, last, ago, timestamp"]),
+        ("type: file\npath: 's3a://b'",
+         ["path: expected a folder or a pattern of files on this machine"]),
+        ("type: file\npath: /a\nlimit: { rows: 3 }",
+         ["limit.rows: no `rows` with type file; expected `bytes`"]),
+        ("type: memory\nrecords: [{ value: a, offset: 3 }]",
+         ["records[0].offset: offsets are counted: leave it out"]),
+    ],
+)  # fmt: skip
+def test_a_source_without_a_broker_has_the_starts_and_limits_of_its_type(words, wrong):
+    assert problems_of(words) == wrong
+
+
+def test_assigned_partitions_name_the_topics():
+    reader = section("type: kafka\nbootstrap: 'b:1'\nassign: { b: [0], a: [1, 0] }", "source")
+
+    found = source_of("raw", reader)
+
+    assert (found.topics, len(found.assigned), said(reader)) == (("a", "b"), 3, [])
+
+
+def test_a_group_is_committed_by_one_source():
+    group = "[orders]\n    commit_group: g"
+    other = "  more: { type: josefine, bootstrap: 'b:1', topics: [x], commit_group: g }\n"
+    text = GOOD.replace("[orders]", group).replace("transforms:\n", f"{other}transforms:\n")
+    pipeline, tree, _ = read(text)
+
+    (problem,) = group_problems(pipeline.sources, tree)
+
+    assert problem.path == "sources.more.commit_group"
+    assert problem.message == "`g` is the group of source `raw`: a group each"
+    assert list(group_problems({"raw": pipeline.sources["raw"]}, tree)) == []

@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.config.loader import load
+from pipelines.config.section import Reader
+from pipelines.config.tests import cases_of, topic_of
 from pipelines.config.validate import validate
 from pipelines.inspect.file_tests import Outcome, lines
 from pipelines.model.test_case import Expectation, Record
+from tests.unit.pipelines.config.sections import read, tree
 from tests.unit.pipelines.config.test_validate import GOOD, complaint
 
 TESTS = """\
@@ -95,3 +98,23 @@ def test_a_person_reads_what_failed_and_where():
         "      line 17: clean: missing {}",
     ]
     assert lines("f.yaml", []) == ["f.yaml: it has no tests"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "topic"), [("x", "x", "orders"), ("topics: [orders]", "pattern: 'o.*'", "raw")]
+)
+def test_a_record_is_of_the_sources_first_topic_or_is_named_after_the_source(old, new, topic):
+    pipeline, _, _ = read(GOOD.replace(old, new))
+
+    assert topic_of(pipeline.sources["raw"]) == topic
+
+
+def test_a_name_whose_definition_could_not_be_read_is_not_a_second_complaint():
+    pipeline, _, _ = read(GOOD)
+    top = Reader(tree(TESTS.replace("clean: {", "claen: {")), "", [])
+    top.problem(top.table.place, "transforms.claen", "wrong")
+
+    (case,) = cases_of(top, pipeline)
+
+    assert [each.node for each in case.expected] == ["claen", "lake"]
+    assert len(top.problems) == 1

@@ -12,7 +12,7 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip, Verdict, decide
-from pipelines.sinks.delta_commits import StoppedError
+from pipelines.sinks.commits import StoppedError
 from pipelines.sinks.iceberg.catalog import SingleAttempt
 from tests.unit.pipelines.iceberg_lab import (
     TP,

@@ -169,7 +169,7 @@ def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
 
     assert capsys.readouterr().out.splitlines() == [
         "orders",
-        f"  lake: {lake.folder}/lake ends at {{'orders': {{'0': 12}}}}, 8 records behind",
+        f"  lake: {lake.folder}/lake ends at orders 0:12, 8 records behind",
         "    last commit: version 0",
         "    a run would stop: the table has more than the checkpoint planned",
     ]
@@ -190,3 +190,26 @@ def test_the_judgement_needs_no_spark():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+def test_a_source_of_files_is_behind_by_bytes(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"a": 1}\n')
+    file = tmp_path / "f.yaml"
+    file.write_text(f"""\
+version: 1
+name: files
+spark: {{ master: "local[1]", checkpoint: {tmp_path}/ck }}
+sources:
+  lines:
+    type: file
+    path: {tmp_path}/in
+    decode: {{ value: {{ format: json, schema: a INT }} }}
+sinks:
+  lake: {{ inputs: [lines], type: delta, path: {tmp_path}/lake, mode: append }}
+trigger: {{ available_now: true }}
+""")
+
+    run(["pipeline", "status", str(file)])
+
+    assert "has nothing, 9 bytes behind\n" in capsys.readouterr().out

@@ -17,7 +17,7 @@ from pipelines.config.validate import validate
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName
-from pipelines.sinks.delta_commits import Link, StoppedError
+from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.memory import MemoryChain, MemoryPlace, MemoryTarget
 from pipelines.sinks.target import SinkChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import TARGETS, target_of

@@ -41,7 +41,7 @@ from pipelines.exactly_once.offset_chain import (
 )
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
 from pipelines.model.topic import SinkTopic
-from pipelines.sinks.delta_commits import Link, StoppedError
+from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.topic_commits import TopicChain
 from pipelines.sinks.topic_state import Target, batch_of, taken_over
 from tests.unit.josefine_spark.sink_model import TIMEOUT_MS, Broker

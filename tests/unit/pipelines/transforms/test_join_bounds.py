@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from pipelines.transforms.join_bounds import why_unbounded
+from pipelines.transforms.join_bounds import nodes_in, why_unbounded
 
 JOIN = "select * from a join b on a.id = b.id"
 
@@ -30,3 +32,13 @@ def test_one_bound_is_not(condition):
 @pytest.mark.parametrize("sql", ["select * from a", "select from where ("])
 def test_what_is_no_join_or_no_sql_is_for_others_to_judge(sql):
     assert why_unbounded(sql, {"at"}) == ""
+
+
+def test_the_nodes_of_a_plan_come_after_those_above_them():
+    def node(name, *below):
+        children = SimpleNamespace(size=lambda: len(below), apply=lambda at: below[at])
+        return SimpleNamespace(name=name, children=lambda: children)
+
+    plan = node("a", node("b", node("c")), node("d"))
+
+    assert [each.name for each in nodes_in(plan)] == ["a", "b", "c", "d"]

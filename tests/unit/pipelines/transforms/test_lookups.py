@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.base.errors import RunError
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.dead_letters.routing import Way, way
 from pipelines.inspect.graph import as_mermaid, graph_of
 from pipelines.lint.lint import lint_file
 from pipelines.model.lineage import inputs_of, lineage
+from pipelines.model.lookup import Lookup
+from pipelines.transforms import lookups as of_lookups
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_validate import GOOD, complaint
+from tests.unit.pipelines.tiny_spark import Frame
 
 LOOKUP = '  names: { type: delta, path: /names, schema: "id INT, name STRING" }\n'
 JOINED = GOOD.replace("transforms:", LOOKUP + "transforms:").replace(
@@ -112,3 +116,82 @@ def test_a_letter_that_a_joined_node_left_out_comes_through_it_alone():
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(text, said):
     assert said in complaint(text)
+
+
+class Table(Frame):
+    """A table, or the columns that the file names, by their types as in SQL."""
+
+    def __init__(self, *, error=None, **kinds):
+        super().__init__([dict.fromkeys(kinds, 1)], [*kinds])
+        self.dtypes, self.error = [*kinds.items()], error
+
+
+class Session:
+    """A session with one table; `createDataFrame` has the columns of the file."""
+
+    def __init__(self, wants, table):
+        self.wants, self.found, self.asked = wants, table, ""
+        self.read = self
+
+    def createDataFrame(self, rows, schema):  # noqa: N802
+        return self.wants
+
+    def format(self, name):
+        assert name == "delta"
+        return self
+
+    def load(self, path):
+        self.asked = path
+        if self.found.error:
+            raise self.found.error
+        return self.found
+
+    table = load
+
+
+def lookup(path="/names", table=None, rows=None):
+    place = pipeline_of().lookups["names"].place
+    return Lookup(name="names", place=place, path=path, table=table, schema="x", rows=rows)
+
+
+def test_only_the_columns_that_the_file_names_are_read():
+    session = Session(Table(id="int"), Table(ID="int", secret="string"))
+
+    found = of_lookups.rows_of(session, lookup(path=None, table="shop.names"))
+
+    assert (found.columns, session.asked) == (["id"], "shop.names")
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ({"id": "bigint"}, "`id` is BIGINT, not INT"),
+        ({"other": "int"}, "no column `id`"),
+    ],
+)
+def test_a_table_with_other_columns_is_refused_with_each_difference(table, why):
+    with pytest.raises(RunError) as caught:
+        of_lookups.rows_of(Session(Table(id="int"), Table(**table)), lookup())
+
+    assert str(caught.value) == f"source `names`: its `schema` is not that of /names: {why}"
+
+
+def test_a_table_that_cannot_be_read_is_named_with_sparks_reason():
+    errors = pytest.importorskip("pyspark.errors")
+    broken = Table(error=errors.AnalysisException("[PATH_NOT_FOUND] Path does not exist: /names."))
+
+    with pytest.raises(RunError, match=r"^source `names`: /names cannot be read: .*not exist"):
+        of_lookups.rows_of(Session(Table(id="int"), broken), lookup())
+
+
+def test_in_a_test_without_rows_the_table_is_empty_and_is_not_read():
+    wants = Table(id="int")
+
+    assert of_lookups.rows_of(Session(wants, Table(error=OSError())), lookup(rows=())) is wants
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "told"), [("/a", None, "/a"), (None, "b.c", "b.c"), ("", None, "")]
+)
+def test_a_lookup_is_shown_by_its_path_or_name(path, table, told):
+    assert lookup(path, table).told == told

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from josefine_arrow.formats.avro import decoder as avro
+from josefine_arrow.formats.avro.decoder import Decoder, decoder_of
 from josefine_arrow.formats.avro.schema import parse
 from josefine_arrow.formats.avro.writer import encoded
 from josefine_arrow.formats.confluent import schema_registry_http
@@ -22,8 +24,6 @@ from josefine_arrow.formats.confluent.schema_references import (
     references_in,
     resolved,
 )
-from pipelines.formats import avro
-from pipelines.formats.avro import Decoder, decoder_of
 from tests.support.schema_registry import Said, serving
 
 

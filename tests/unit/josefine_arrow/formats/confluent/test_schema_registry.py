@@ -7,10 +7,12 @@ import json
 
 import pytest
 
+from josefine_arrow.formats.avro import decoder as avro
+from josefine_arrow.formats.avro.decoder import Decoder, decoder_of
 from josefine_arrow.formats.avro.schema import parse_record
 from josefine_arrow.formats.avro.writer import encoded
 from josefine_arrow.formats.confluent import schema_registry_http
-from josefine_arrow.formats.confluent.framing import FramingError, framed, split
+from josefine_arrow.formats.confluent.framing import OWN, FramingError, framed, split
 from josefine_arrow.formats.confluent.schema_references import NoSchemaError, Schema
 from josefine_arrow.formats.confluent.schema_registry import (
     ATTEMPTS,
@@ -22,9 +24,6 @@ from josefine_arrow.formats.confluent.schema_registry import (
     RegistryError,
     address_of,
 )
-from pipelines.formats import avro
-from pipelines.formats.avro import Decoder, decoder_of
-from pipelines.formats.python_values import OWN
 from tests.support.ports import free_ports
 from tests.support.schema_registry import serving
 

@@ -6,6 +6,14 @@ import json
 
 import pytest
 
+from josefine_arrow.formats.avro.schema import SchemaError, parse_record
+from josefine_arrow.formats.debezium.envelope import (
+    SOURCE_NAMES,
+    row_of,
+    source_names,
+    wide_of,
+    with_position,
+)
 from pipelines.base.errors import ConfigError
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
@@ -151,3 +159,35 @@ def test_a_record_of_framed_json_is_framed_and_a_text_is_as_it_stands():
     given = [each.value for each in made.cases[0].given["raw"]]
     assert given == [b'\0\0\0\0\0{"id": 3}', b"x"]
     assert DEAD in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"op": "int"}, "no envelope of Debezium: `op` is no string"),
+        ({"before": "string", "after": "string"}, "no envelope of Debezium: `before` is no record"),
+        ({"deleted": "boolean"}, "field `deleted` has the name of a column that this format adds"),
+        ({"after": ["null", {"type": "record", "name": "Other", "fields": []}]},
+         "no envelope of Debezium: `before` and `after` are not of one type"),
+    ],
+)  # fmt: skip
+def test_another_schema_than_an_envelopes_is_refused_with_what_it_lacks(changed, why):
+    with pytest.raises(SchemaError) as caught:
+        row_of(parse_record(envelope(**changed)))
+
+    assert str(caught.value) == why
+
+
+def test_the_row_is_the_record_of_both_states_and_the_source_has_its_own_fields():
+    record = parse_record(envelope())
+
+    assert [field.name for field in row_of(record).fields] == ["id", "name"]
+    assert source_names(record) == ("lsn",)
+    without = parse_record('{"type": "record", "name": "R", "fields": []}')
+    assert source_names(without) == ()
+
+
+def test_columns_of_json_are_there_alone_and_below_payload():
+    assert wide_of("a INT") == "payload STRUCT<a INT>, a INT"
+    assert with_position("a INT") == "a INT, `position` STRING"
+    assert {"connector", "schema", "row", "lsn"} <= {*SOURCE_NAMES}

@@ -89,7 +89,7 @@ def offsets_of(group: Any) -> dict[tuple[str, int], int]:
 
 
 @pytest.fixture
-def world() -> World:
+def group_world() -> World:
     world = World()
     world.create(partitions=3)
     find(world, "g")
@@ -134,33 +134,33 @@ def test_who_looks_for_transactions_that_are_off_is_told_by_the_broker_it_asks()
     assert TRANSACTIONS_TOPIC not in world.ctx.image.topics
 
 
-def test_committed_offsets_are_fetched_and_survive_a_crash(world: World) -> None:
+def test_committed_offsets_are_fetched_and_survive_a_crash(group_world: World) -> None:
     """Checklist row 23, as far as groups without members go."""
-    assert commit(world, {("orders", 0): 5, ("orders", 2): 7}) == [ErrorCode.none] * 2
-    assert commit(world, {("orders", 0): 6}) == [ErrorCode.none]
-    commit(world, {("orders", 0): 1}, group="other")
+    assert commit(group_world, {("orders", 0): 5, ("orders", 2): 7}) == [ErrorCode.none] * 2
+    assert commit(group_world, {("orders", 0): 6}) == [ErrorCode.none]
+    commit(group_world, {("orders", 0): 1}, group="other")
 
-    for each in (world, world.restart(), world.restart()):
+    for each in (group_world, group_world.restart(), group_world.restart()):
         group = committed(each, {"orders": (0, 1, 2)})
         assert offsets_of(group) == {("orders", 0): 6, ("orders", 1): -1, ("orders", 2): 7}
         assert group.error_code == ErrorCode.none
         assert offsets_of(committed(each, None)) == {("orders", 0): 6, ("orders", 2): 7}
 
 
-def test_metadata_and_leader_epoch_come_back(world: World) -> None:
-    commit(world, {("orders", 0): 5}, metadata="note")
+def test_metadata_and_leader_epoch_come_back(group_world: World) -> None:
+    commit(group_world, {("orders", 0): 5}, metadata="note")
 
-    (partition,) = committed(world, {"orders": (0,)}).topics[0].partitions
+    (partition,) = committed(group_world, {"orders": (0,)}).topics[0].partitions
 
     assert (partition.metadata, partition.committed_leader_epoch) == ("note", 4)
 
 
-def test_topics_by_id_are_found(world: World) -> None:
+def test_topics_by_id_are_found(group_world: World) -> None:
     """Version 10."""
-    topic_id = world.ctx.image.topics["orders"].topic_id
+    topic_id = group_world.ctx.image.topics["orders"].topic_id
 
-    codes = commit(world, {(topic_id, 0): 5, (UUID(int=9), 0): 5})
-    group = committed(world, {topic_id: (0,), UUID(int=9): (0,)})
+    codes = commit(group_world, {(topic_id, 0): 5, (UUID(int=9), 0): 5})
+    group = committed(group_world, {topic_id: (0,), UUID(int=9): (0,)})
 
     assert codes == [ErrorCode.none, ErrorCode.unknown_topic_id]
     known, unknown = group.topics
@@ -168,25 +168,25 @@ def test_topics_by_id_are_found(world: World) -> None:
     assert unknown.partitions[0].error_code == ErrorCode.unknown_topic_id
 
 
-def test_unknown_partition_is_refused_alone(world: World) -> None:
+def test_unknown_partition_is_refused_alone(group_world: World) -> None:
     asked = {("orders", 0): 5, ("orders", 9): 5, ("orders", -1): 5, ("nope", 0): 5}
 
-    codes = commit(world, asked)
+    codes = commit(group_world, asked)
 
     unknown = ErrorCode.unknown_topic_or_partition
     assert codes == [ErrorCode.none, unknown, unknown, unknown]
 
 
-def test_long_metadata_is_refused(world: World) -> None:
-    assert commit(world, {("orders", 0): 5}, metadata="x" * 4097) == [
+def test_long_metadata_is_refused(group_world: World) -> None:
+    assert commit(group_world, {("orders", 0): 5}, metadata="x" * 4097) == [
         ErrorCode.offset_metadata_too_large
     ]
 
 
-def test_generation_of_a_group_that_is_not_there_is_refused(world: World) -> None:
+def test_generation_of_a_group_that_is_not_there_is_refused(group_world: World) -> None:
     """Since version 9 the group is not found (KIP-848)."""
     for version, code in ((8, ErrorCode.illegal_generation), (9, ErrorCode.group_id_not_found)):
-        assert commit(world, {("orders", 0): 5}, generation=3, version=version) == [code]
+        assert commit(group_world, {("orders", 0): 5}, generation=3, version=version) == [code]
 
 
 def test_before_anybody_asked_for_a_coordinator_there_is_none() -> None:
@@ -199,26 +199,26 @@ def test_before_anybody_asked_for_a_coordinator_there_is_none() -> None:
     assert group.topics[0].partitions[0].error_code == ErrorCode.not_coordinator
 
 
-def test_full_disk_is_told_as_a_coordinator_not_available(world: World) -> None:
-    world.files.space_bytes = 0
+def test_full_disk_is_told_as_a_coordinator_not_available(group_world: World) -> None:
+    group_world.files.space_bytes = 0
 
-    assert commit(world, {("orders", 0): 5}) == [ErrorCode.coordinator_not_available]
-    assert offsets_of(committed(world, {"orders": (0,)})) == {("orders", 0): -1}
+    assert commit(group_world, {("orders", 0): 5}) == [ErrorCode.coordinator_not_available]
+    assert offsets_of(committed(group_world, {"orders": (0,)})) == {("orders", 0): -1}
 
 
-def test_long_offsets_log_is_shortened_and_says_the_same(world: World) -> None:
+def test_long_offsets_log_is_shortened_and_says_the_same(group_world: World) -> None:
     for offset in range(50):
-        commit(world, {("orders", 0): offset})
-    commit(world, {("orders", 1): 7, ("orders", 2): 8})
-    commit(world, {("orders", 0): 3}, group="other")
-    tp, hosted = coordinator_of(world.ctx, "g")
+        commit(group_world, {("orders", 0): offset})
+    commit(group_world, {("orders", 1): 7, ("orders", 2): 8})
+    commit(group_world, {("orders", 0): 3}, group="other")
+    tp, hosted = coordinator_of(group_world.ctx, "g")
 
-    shorten_offsets_log(world.ctx, tp, hosted, hosted.log.size_bytes)
+    shorten_offsets_log(group_world.ctx, tp, hosted, hosted.log.size_bytes)
     assert hosted.log.log_start_offset == 0
-    shorten_offsets_log(world.ctx, tp, hosted, hosted.log.size_bytes - 1)
+    shorten_offsets_log(group_world.ctx, tp, hosted, hosted.log.size_bytes - 1)
 
     assert hosted.log.log_end_offset - hosted.log.log_start_offset == 3
-    for each in (world, world.restart()):
+    for each in (group_world, group_world.restart()):
         assert offsets_of(committed(each, None)) == {
             ("orders", 0): 49,
             ("orders", 1): 7,
@@ -227,31 +227,31 @@ def test_long_offsets_log_is_shortened_and_says_the_same(world: World) -> None:
         assert offsets_of(committed(each, None, "other")) == {("orders", 0): 3}
 
 
-def test_offsets_topic_is_among_the_logs_that_are_cleaned(world: World) -> None:
+def test_offsets_topic_is_among_the_logs_that_are_cleaned(group_world: World) -> None:
     """A log of commits that nobody needs any more would grow until the next coordinator."""
-    cleaned = {each.tp.topic for each in world.hosting.compacted() if each is not None}
+    cleaned = {each.tp.topic for each in group_world.hosting.compacted() if each is not None}
 
     assert cleaned == {OFFSETS_TOPIC}
 
 
-def test_full_disk_leaves_the_offsets_log_long(world: World) -> None:
-    commit(world, {("orders", 0): 5})
-    tp, hosted = coordinator_of(world.ctx, "g")
-    world.files.space_bytes = 0
+def test_full_disk_leaves_the_offsets_log_long(group_world: World) -> None:
+    commit(group_world, {("orders", 0): 5})
+    tp, hosted = coordinator_of(group_world.ctx, "g")
+    group_world.files.space_bytes = 0
 
-    shorten_offsets_log(world.ctx, tp, hosted, 0)
-    world.files.space_bytes = None
+    shorten_offsets_log(group_world.ctx, tp, hosted, 0)
+    group_world.files.space_bytes = None
 
     assert hosted.log.log_start_offset == 0
-    assert offsets_of(committed(world.restart(), None)) == {("orders", 0): 5}
+    assert offsets_of(committed(group_world.restart(), None)) == {("orders", 0): 5}
 
 
-def test_groups_with_offsets_are_listed(world: World) -> None:
-    commit(world, {("orders", 0): 5}, group="b")
-    commit(world, {("orders", 0): 5}, group="a")
+def test_groups_with_offsets_are_listed(group_world: World) -> None:
+    commit(group_world, {("orders", 0): 5}, group="b")
+    commit(group_world, {("orders", 0): 5}, group="a")
 
     def listed(**filters: Any) -> list[str]:
-        response = world.ask(16, list_groups.ListGroupsRequest(**filters))
+        response = group_world.ask(16, list_groups.ListGroupsRequest(**filters))
         return [group.group_id for group in response.groups]
 
     assert listed() == ["a", "b"]
@@ -260,44 +260,44 @@ def test_groups_with_offsets_are_listed(world: World) -> None:
     assert listed(types_filter=("consumer",)) == []
 
 
-def test_offsets_of_a_deleted_topic_go_with_it(world: World) -> None:
-    commit(world, {("orders", 0): 5})
-    world.create("kept")
-    commit(world, {("kept", 0): 6})
+def test_offsets_of_a_deleted_topic_go_with_it(group_world: World) -> None:
+    commit(group_world, {("orders", 0): 5})
+    group_world.create("kept")
+    commit(group_world, {("kept", 0): 6})
     gone = delete_topics.DeleteTopicState(name="orders")
-    world.ask(20, delete_topics.DeleteTopicsRequest(topics=(gone,), timeout_ms=1000))
-    world.create()
+    group_world.ask(20, delete_topics.DeleteTopicsRequest(topics=(gone,), timeout_ms=1000))
+    group_world.create()
 
-    for each in (world, world.restart()):
+    for each in (group_world, group_world.restart()):
         assert offsets_of(committed(each, None)) == {("kept", 0): 6}
 
 
-def test_clients_may_not_produce_to_the_offsets_topic(world: World) -> None:
-    answer = world.produce(topic=OFFSETS_TOPIC)
+def test_clients_may_not_produce_to_the_offsets_topic(group_world: World) -> None:
+    answer = group_world.produce(topic=OFFSETS_TOPIC)
 
     assert answer.error_code == ErrorCode.invalid_topic_exception
 
 
-def test_all_that_a_group_committed_is_told_by_topic_each_with_its_own(world: World) -> None:
-    world.create("payments", partitions=2)
-    commit(world, {("orders", 0): 5, ("orders", 2): 7})
-    commit(world, {("payments", 1): 9})
+def test_all_that_a_group_committed_is_told_by_topic_each_with_its_own(group_world: World) -> None:
+    group_world.create("payments", partitions=2)
+    commit(group_world, {("orders", 0): 5, ("orders", 2): 7})
+    commit(group_world, {("payments", 1): 9})
 
-    group = committed(world, None)
+    group = committed(group_world, None)
 
     told = {topic.name: [p.partition_index for p in topic.partitions] for topic in group.topics}
     assert told == {"orders": [0, 2], "payments": [1]}
 
 
 def test_topics_of_committed_offsets_carry_their_id_however_they_were_asked_for(
-    world: World,
+    group_world: World,
 ) -> None:
     """KIP-848: versions that carry ids only would else name no topic."""
-    commit(world, {("orders", 0): 5})
-    topic_id = world.ctx.image.topics["orders"].topic_id
+    commit(group_world, {("orders", 0): 5})
+    topic_id = group_world.ctx.image.topics["orders"].topic_id
 
     for wanted in ({"orders": (0,)}, {topic_id: (0,)}, None):
-        (topic,) = committed(world, wanted).topics
+        (topic,) = committed(group_world, wanted).topics
         assert topic.topic_id == topic_id
 
 

@@ -341,7 +341,7 @@ def test_what_the_disk_does_not_take_has_not_happened(world: World) -> None:
 
 
 @pytest.fixture
-def cluster() -> Replicas:
+def group_replicas() -> Replicas:
     """Three brokers that know the protocol; broker 1 coordinates."""
     cluster = Replicas(3)
     cluster.create()
@@ -352,43 +352,43 @@ def cluster() -> Replicas:
     return cluster
 
 
-def test_an_answer_waits_until_every_replica_knows_what_it_says(cluster: Replicas) -> None:
-    waiting = send_beat(At(cluster, 1))
+def test_an_answer_waits_until_every_replica_knows_what_it_says(group_replicas: Replicas) -> None:
+    waiting = send_beat(At(group_replicas, 1))
     assert not waiting.done
-    again = send_beat(At(cluster, 1), "m", 1)
+    again = send_beat(At(group_replicas, 1), "m", 1)
     assert not again.done, "nor is anything said that only followed from it"
 
-    cluster.run()
+    group_replicas.run()
 
     assert said(waiting).member_epoch == 1
     assert said(again).error_code is NONE
 
 
-def test_the_next_coordinator_goes_on_where_members_were_told(cluster: Replicas) -> None:
-    first = send_beat(At(cluster, 1))
-    cluster.run()
+def test_the_next_coordinator_goes_on_where_members_were_told(group_replicas: Replicas) -> None:
+    first = send_beat(At(group_replicas, 1))
+    group_replicas.run()
     told = said(first)
-    wrote = send_commit(At(cluster, 1), 3, "m", 1)
-    cluster.run()
+    wrote = send_commit(At(group_replicas, 1), 3, "m", 1)
+    group_replicas.run()
     assert said(wrote).topics[0].partitions[0].error_code is NONE
 
-    cluster.kill(1)
-    cluster.run()
-    for ctx in cluster.ctx.values():
+    group_replicas.kill(1)
+    group_replicas.run()
+    for ctx in group_replicas.ctx.values():
         ctx.image = replace(ctx.image, features={**ctx.image.features, GROUP_VERSION: 1})
 
-    new = At(cluster, 2)
+    new = At(group_replicas, 2)
     going_on = send_beat(new, "m", 1, owned=owned(told))
-    cluster.run()
+    group_replicas.run()
     assert said(going_on).member_epoch == 1
     assert parts(said(going_on)) is None
     assert committed(new) == {"orders": 3}
 
 
 def test_who_waits_when_the_leadership_goes_looks_for_the_new_coordinator(
-    cluster: Replicas,
+    group_replicas: Replicas,
 ) -> None:
-    waiting = send_beat(At(cluster, 1))
-    cluster.fence(1)
+    waiting = send_beat(At(group_replicas, 1))
+    group_replicas.fence(1)
 
     assert said(waiting).error_code is ErrorCode.not_coordinator

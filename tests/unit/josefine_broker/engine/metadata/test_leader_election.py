@@ -16,7 +16,7 @@ from tests.unit.josefine_broker.api.world import TERM, World
 PREFERRED, UNCLEAN = 0, 1
 
 
-def cluster(replicas: tuple[tuple[int, ...], ...] = ((1, 2),), **config: str) -> World:
+def topic_world(replicas: tuple[tuple[int, ...], ...] = ((1, 2),), **config: str) -> World:
     """A topic over three brokers, seen by the controller."""
     world = World(brokers=3)
     world.ctx.cluster.controller_term = TERM
@@ -63,7 +63,7 @@ def codes(answer: e.ElectLeadersResponse) -> dict[int, ErrorCode]:
 
 def test_preferred_replica_leads_again() -> None:
     """Checklist row 37."""
-    world = cluster()
+    world = topic_world()
     change(world, leader=2)
     epoch = entry(world).leader_epoch
 
@@ -75,7 +75,7 @@ def test_preferred_replica_leads_again() -> None:
 
 
 def test_preferred_replica_that_leads_needs_no_election() -> None:
-    world = cluster()
+    world = topic_world()
     before = len(world.raft.committed)
 
     assert codes(elect(world)) == {0: ErrorCode.election_not_needed}
@@ -84,7 +84,7 @@ def test_preferred_replica_that_leads_needs_no_election() -> None:
 
 @pytest.mark.parametrize("reason", ["fenced", "out of sync"])
 def test_preferred_replica_that_cannot_lead_is_not_elected(reason: str) -> None:
-    world = cluster(((2, 1),))
+    world = topic_world(((2, 1),))
     change(world, leader=1, isr=(1,) if reason == "out of sync" else (1, 2))
     if reason == "fenced":
         world.fence(2)
@@ -98,7 +98,7 @@ def test_preferred_replica_that_cannot_lead_is_not_elected(reason: str) -> None:
 
 
 def test_unclean_election_takes_a_replica_out_of_sync_where_nobody_leads() -> None:
-    world = cluster(((3, 2, 1),))
+    world = topic_world(((3, 2, 1),))
     change(world, leader=NO_LEADER, isr=(3,))
     world.fence(3)
 
@@ -109,7 +109,7 @@ def test_unclean_election_takes_a_replica_out_of_sync_where_nobody_leads() -> No
 
 
 def test_unclean_election_prefers_who_has_every_record() -> None:
-    world = cluster(((3, 2, 1),))
+    world = topic_world(((3, 2, 1),))
     change(world, leader=NO_LEADER, isr=(3, 1))
     world.fence(3)
 
@@ -119,13 +119,13 @@ def test_unclean_election_prefers_who_has_every_record() -> None:
 
 
 def test_unclean_election_of_a_led_partition_is_not_needed() -> None:
-    world = cluster()
+    world = topic_world()
 
     assert codes(elect(world, election=UNCLEAN)) == {0: ErrorCode.election_not_needed}
 
 
 def test_unclean_election_needs_one_live_replica() -> None:
-    world = cluster(((3,),))
+    world = topic_world(((3,),))
     change(world, leader=NO_LEADER)
     world.fence(3)
 
@@ -135,7 +135,7 @@ def test_unclean_election_needs_one_live_replica() -> None:
 
 
 def test_partition_that_does_not_exist_is_unknown_alone() -> None:
-    world = cluster()
+    world = topic_world()
     change(world, leader=2)
 
     answer = elect(world, 0, 7, -1)
@@ -149,7 +149,7 @@ def test_partition_that_does_not_exist_is_unknown_alone() -> None:
 
 
 def test_all_partitions_means_those_that_need_an_election() -> None:
-    world = cluster(((1, 2), (2, 1), (1, 2)))
+    world = topic_world(((1, 2), (2, 1), (1, 2)))
     change(world, 2, leader=2)
     before = len(world.raft.committed)
 
@@ -163,7 +163,7 @@ def test_all_partitions_means_those_that_need_an_election() -> None:
 
 def test_many_elections_are_cut_into_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("josefine_broker.api.elect_leaders.DECISION_PARTITIONS_MAX", 2)
-    world = cluster(((1, 2),) * 5)
+    world = topic_world(((1, 2),) * 5)
     for index in range(5):
         change(world, index, leader=2)
     before = len(world.raft.committed)
@@ -176,7 +176,7 @@ def test_many_elections_are_cut_into_decisions(monkeypatch: pytest.MonkeyPatch) 
 
 def test_other_brokers_name_the_controller() -> None:
     """A client asks again where Metadata says the controller is."""
-    world = cluster()
+    world = topic_world()
     world.ctx.cluster.controller_term = None
     world.ctx.cluster.controller_id = 2
     before = len(world.raft.committed)
@@ -189,7 +189,7 @@ def test_other_brokers_name_the_controller() -> None:
 
 
 def test_election_without_a_controller_says_why_there_is_none() -> None:
-    world = cluster()
+    world = topic_world()
     world.ctx.cluster.controller_term, world.ctx.cluster.controller_id = None, -1
     world.ctx.ports.why_no_controller = lambda: "no controller: as it happens"
 
@@ -200,7 +200,7 @@ def test_election_without_a_controller_says_why_there_is_none() -> None:
 
 def test_controller_of_an_older_term_is_told_so() -> None:
     """Checklist row 15: it did not know yet that another one was elected."""
-    world = cluster()
+    world = topic_world()
     change(world, leader=2)
     world.ctx.cluster.controller_term = TERM - 1
 
@@ -211,7 +211,7 @@ def test_controller_of_an_older_term_is_told_so() -> None:
 
 
 def test_partition_that_changed_before_the_block_keeps_what_it_has() -> None:
-    world = cluster()
+    world = topic_world()
     change(world, leader=2)
     world.raft.at_once = False
     waiting = elect(world)
@@ -229,7 +229,7 @@ def test_partition_that_changed_before_the_block_keeps_what_it_has() -> None:
 
 
 def test_election_that_is_not_committed_in_time_is_a_timeout() -> None:
-    world = cluster()
+    world = topic_world()
     change(world, leader=2)
     world.raft.at_once = False
 
@@ -240,12 +240,12 @@ def test_election_that_is_not_committed_in_time_is_a_timeout() -> None:
 
 
 def test_unknown_kind_of_election_is_refused() -> None:
-    assert elect(cluster(), election=7).error_code == ErrorCode.invalid_request
+    assert elect(topic_world(), election=7).error_code == ErrorCode.invalid_request
 
 
 def test_elected_by_min_insync_replicas_of_the_topic() -> None:
     """An unclean election of the last member keeps the others eligible (KIP-966)."""
-    world = cluster(((3, 2, 1),), min_insync_replicas="2")
+    world = topic_world(((3, 2, 1),), min_insync_replicas="2")
     change(world, leader=NO_LEADER, isr=(3, 2))
     world.fence(3)
 

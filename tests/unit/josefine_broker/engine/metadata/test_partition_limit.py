@@ -4,17 +4,19 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings
+from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.wire.entities import alter_partition_reassignments as moves
 from josefine_broker.wire.entities import create_partitions, create_topics, metadata
 from tests.unit.josefine_broker.api.world import World
+from tests.unit.josefine_broker.engine.metadata.images import image_of, partition
 
 MAX = 10
 
 
 @pytest.fixture
-def world() -> World:
+def limited_world() -> World:
     """Brokers 1 and 2 may host ten each, and host eight."""
     world = World(BrokerSettings(partitions_max=MAX, auto_create_topics=True), brokers=2)
     assert codes(create(world, first=(8, 2))) == [ErrorCode.none]
@@ -53,9 +55,9 @@ def ask_for(world: World, name: str) -> ErrorCode:
     return code
 
 
-def test_topics_of_one_request_are_counted_together(world: World) -> None:
+def test_topics_of_one_request_are_counted_together(limited_world: World) -> None:
     """KIP-578; who asks is told the numbers."""
-    answer = create(world, fits=(4, 1), fits_no_more=(2, 1), fits_neither=(1, 2))
+    answer = create(limited_world, fits=(4, 1), fits_no_more=(2, 1), fits_neither=(1, 2))
 
     assert codes(answer) == [ErrorCode.none, *[ErrorCode.policy_violation] * 2]
     assert answer.topics[1].error_message == (
@@ -63,25 +65,25 @@ def test_topics_of_one_request_are_counted_together(world: World) -> None:
     )
 
 
-def test_what_is_deleted_makes_room(world: World) -> None:
-    create(world, full=(4, 1))
-    assert codes(create(world, one=(1, 1))) == [ErrorCode.policy_violation]
+def test_what_is_deleted_makes_room(limited_world: World) -> None:
+    create(limited_world, full=(4, 1))
+    assert codes(create(limited_world, one=(1, 1))) == [ErrorCode.policy_violation]
 
-    world.delete("full")
+    limited_world.delete("full")
 
-    assert codes(create(world, one=(1, 1))) == [ErrorCode.none]
-
-
-def test_partitions_added_later_are_counted(world: World) -> None:
-    assert grow(world, "first", 11) is ErrorCode.policy_violation
-    assert grow(world, "first", 10) is ErrorCode.none
+    assert codes(create(limited_world, one=(1, 1))) == [ErrorCode.none]
 
 
-def test_topics_made_for_who_asks_are_counted(world: World) -> None:
-    create(world, full=(4, 1))
+def test_partitions_added_later_are_counted(limited_world: World) -> None:
+    assert grow(limited_world, "first", 11) is ErrorCode.policy_violation
+    assert grow(limited_world, "first", 10) is ErrorCode.none
 
-    assert ask_for(world, "new") is ErrorCode.policy_violation
-    assert "new" not in world.ctx.image.topics
+
+def test_topics_made_for_who_asks_are_counted(limited_world: World) -> None:
+    create(limited_world, full=(4, 1))
+
+    assert ask_for(limited_world, "new") is ErrorCode.policy_violation
+    assert "new" not in limited_world.ctx.image.topics
 
 
 def test_moves_to_a_broker_are_counted_and_moves_within_it_are_not() -> None:
@@ -105,3 +107,14 @@ def test_moves_to_a_broker_are_counted_and_moves_within_it_are_not() -> None:
     before = world.ctx.image.topics["both"].partitions[0].replicas
     assert move("other", (target,)) is ErrorCode.policy_violation
     assert move("both", before[::-1]) is ErrorCode.none
+
+
+def test_room_is_taken_by_each_topic_of_a_request_or_by_none_of_its_partitions() -> None:
+    limit = PartitionLimit(image_of([partition((1, 2)), partition((1, 3))]), 3)
+
+    limit.take([(1,)])
+    with pytest.raises(KafkaError, match="broker 1 hosts 3 partitions and would host 4"):
+        limit.take([(2,), (1,)])
+    limit.take([(2, 3), (2, 3)])
+    with pytest.raises(KafkaError, match="broker 2 hosts 3 partitions and would host 4"):
+        limit.take([(2,)])

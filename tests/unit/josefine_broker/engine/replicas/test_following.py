@@ -15,88 +15,90 @@ LEADER_EPOCH_AT = 12
 
 
 @pytest.fixture
-def cluster() -> Replicas:
+def two_replicas() -> Replicas:
     cluster = Replicas(2)
     cluster.create(replicas=((1, 2),))
     cluster.run()
     return cluster
 
 
-def test_a_batch_of_an_older_epoch_behind_a_newer_one_is_not_written(cluster: Replicas) -> None:
+def test_a_batch_of_an_older_epoch_behind_a_newer_one_is_not_written(
+    two_replicas: Replicas,
+) -> None:
     """The epoch lies outside the checksum; a log in which epochs fall can be compared with none."""
-    cluster.lead(1)
-    cluster.run()
-    cluster.produce(1, b"of epoch 1")
-    cluster.run()
-    cluster.produce(1, b"sent as of epoch 0")
-    (waiting,) = cluster.waiting
+    two_replicas.lead(1)
+    two_replicas.run()
+    two_replicas.produce(1, b"of epoch 1")
+    two_replicas.run()
+    two_replicas.produce(1, b"sent as of epoch 0")
+    (waiting,) = two_replicas.waiting
     response: Any = waiting.answer.response
     topic = response.topics[0]
     part = topic.partitions[0]
     older = bytearray(b"".join(bytes(each) for each in part.records))
     older[LEADER_EPOCH_AT : LEADER_EPOCH_AT + 4] = bytes(4)
     topic = topic._replace(partitions=[part._replace(records=(older,))])
-    cluster.waiting = [waiting._replace(answer=response._replace(topics=[topic]))]
+    two_replicas.waiting = [waiting._replace(answer=response._replace(topics=[topic]))]
 
-    cluster.run()
-    assert [epoch for _, epoch, _ in cluster.records(2)] == [1]
-    assert cluster.ctx[2].hosted.counters.replication_errors == 1
-    cluster.advance(FetchLimits().backoff_ms)
-    cluster.run()
+    two_replicas.run()
+    assert [epoch for _, epoch, _ in two_replicas.records(2)] == [1]
+    assert two_replicas.ctx[2].hosted.counters.replication_errors == 1
+    two_replicas.advance(FetchLimits().backoff_ms)
+    two_replicas.run()
 
-    assert cluster.records(2) == cluster.records(1)
+    assert two_replicas.records(2) == two_replicas.records(1)
 
 
 @pytest.mark.parametrize("end_offset", [-1, -(2**63)])
 def test_a_leader_that_says_nonsense_about_its_end_is_not_followed(
-    cluster: Replicas, end_offset: int
+    two_replicas: Replicas, end_offset: int
 ) -> None:
     """An empty follower began anew at a negative offset."""
-    cluster.produce(1, b"a")
-    (waiting,) = cluster.waiting
+    two_replicas.produce(1, b"a")
+    (waiting,) = two_replicas.waiting
     response: Any = waiting.answer.response
     topic = response.topics[0]
     part = topic.partitions[0]._replace(records=(), diverging=(-1, end_offset))
     topic = topic._replace(partitions=[part])
-    cluster.waiting = [waiting._replace(answer=response._replace(topics=[topic]))]
+    two_replicas.waiting = [waiting._replace(answer=response._replace(topics=[topic]))]
 
-    cluster.run()
-    assert cluster.log_end(2) == 0
-    assert cluster.ctx[2].hosted.counters.replication_errors == 1
-    cluster.advance(FetchLimits().backoff_ms)
-    cluster.run()
+    two_replicas.run()
+    assert two_replicas.log_end(2) == 0
+    assert two_replicas.ctx[2].hosted.counters.replication_errors == 1
+    two_replicas.advance(FetchLimits().backoff_ms)
+    two_replicas.run()
 
-    assert cluster.records(2) == cluster.records(1)
+    assert two_replicas.records(2) == two_replicas.records(1)
 
 
 def test_a_follower_that_is_cut_below_the_leaders_start_begins_anew_there(
-    cluster: Replicas,
+    two_replicas: Replicas,
 ) -> None:
     """Their common epoch ended here before the place at which the leader's log begins by now."""
-    cluster.produce(1, b"both have it")
-    cluster.run()
-    cluster.kill(2)
+    two_replicas.produce(1, b"both have it")
+    two_replicas.run()
+    two_replicas.kill(2)
     for _ in range(3):
-        cluster.produce(1, b"of epoch 0", acks=1)
-    cluster.kill(1, fenced=False)
-    cluster.start(2)
-    cluster.lead(2, isr=(2,))  # unclean
+        two_replicas.produce(1, b"of epoch 0", acks=1)
+    two_replicas.kill(1, fenced=False)
+    two_replicas.start(2)
+    two_replicas.lead(2, isr=(2,))  # unclean
     for _ in range(7):
-        cluster.produce(2, b"of epoch 1", acks=1)
-    cluster.kill(2)
-    cluster.start(1)
-    cluster.lead(1, isr=(1,))  # unclean
-    cluster.produce(1, b"of epoch 2", acks=1)
+        two_replicas.produce(2, b"of epoch 1", acks=1)
+    two_replicas.kill(2)
+    two_replicas.start(1)
+    two_replicas.lead(1, isr=(1,))  # unclean
+    two_replicas.produce(1, b"of epoch 2", acks=1)
     part = e.DeleteRecordsPartition(partition_index=0, offset=3)
     topic = e.DeleteRecordsTopic(name="orders", partitions=(part,))
-    cluster.ask(1, DELETE_RECORDS, e.DeleteRecordsRequest(topics=(topic,), timeout_ms=0))
-    assert cluster.hosted(1).log.log_start_offset == 3
+    two_replicas.ask(1, DELETE_RECORDS, e.DeleteRecordsRequest(topics=(topic,), timeout_ms=0))
+    assert two_replicas.hosted(1).log.log_start_offset == 3
 
-    cluster.start(2)
-    cluster.run()
+    two_replicas.start(2)
+    two_replicas.run()
 
-    assert cluster.records(2) == cluster.records(1)
-    assert cluster.hosted(2).log.log_start_offset == 3
+    assert two_replicas.records(2) == two_replicas.records(1)
+    assert two_replicas.hosted(2).log.log_start_offset == 3
 
 
 def test_a_replica_in_sync_is_not_throttled() -> None:

@@ -173,24 +173,26 @@ def test_log_that_cannot_be_cleaned_is_tried_again_later_and_later() -> None:
     assert world.step() == 1, "it was cleaned, and is not waited for any more"
 
 
-def test_damaged_log_is_not_cleaned_again_until_it_is_opened_anew() -> None:
+def test_damaged_log_is_verified_and_cleaned_again_once_it_is_repaired() -> None:
     world = World()
     tp = TopicPartition("t", 0)
+    reported: list[TopicPartition] = []
+    world.cleaner._on_damage = reported.append
     world.write(0, 30)
+    log = world.logs[tp]
     data = world.files.names[f"t-0/{0:020d}.log"].data
     data[65] ^= 1
     world.step()
     world.work()
 
     assert "CRC" in world.cleaner.damaged[tp]
+    assert reported == [tp]
+    log.damage.note(log.cleaning.sealed()[0], 0, "found by the scrub")
     assert world.step(after_ms=10 * TRY_AGAIN_MS_MAX) == 0
     data[65] ^= 1
-    assert world.step(after_ms=10 * TRY_AGAIN_MS_MAX) == 0
-
-    world.logs[tp].abandon()
-    world.logs[tp] = world.open(0)
-    world.step(after_ms=BACKOFF_MS)
-    assert world.step(after_ms=BACKOFF_MS) == 1
+    log.damage.forget(0)
+    assert world.step(after_ms=10 * TRY_AGAIN_MS_MAX) == 1
+    world.work()
     assert world.cleaner.damaged == {}
 
 

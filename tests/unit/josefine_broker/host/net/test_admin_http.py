@@ -339,3 +339,44 @@ def test_of_many_silent_tls_connections_the_oldest_gives_way(
 )  # fmt: skip
 def test_which_addresses_are_of_this_machine(address: str, is_here: bool) -> None:
     assert is_loopback(address) is is_here
+
+
+def test_action_needs_a_json_post_and_with_access_control_the_right_to_alter() -> None:
+    done: list[str] = []
+    may: dict[str, bool] = {}
+
+    def act(query: Any) -> dict[str, Any]:
+        done.append(query.get("topic", ""))
+        return {"done": len(done)}
+
+    door = Door(
+        users=lambda: None,
+        may_look=lambda principal, address: True,
+        may_act=lambda principal, address: may.get(principal, False),
+        failure_delay_ms=0,
+    )
+
+    async def ask(door: Door | None, content_type: str) -> int:
+        admin = AdminServer(Metrics(), {}, dict, door=door, actions={"/act": act})
+        bound = bind("admin", "127.0.0.1", 0)
+        await admin.start(bound.socket)
+        headers = {"Content-Type": content_type}
+        url = f"http://127.0.0.1:{bound.port}/act?topic=orders"
+        async with aiohttp.ClientSession() as session:
+            async with session.get(url) as response:
+                assert response.status == 405
+            async with session.post(url, data=b"{}", headers=headers) as response:
+                status = response.status
+        await admin.stop()
+        return status
+
+    async def scenario() -> None:
+        assert await ask(None, "text/plain") == 415, "a foreign web page could send it"
+        assert await ask(door, "application/json") == 401
+        assert done == []
+        assert await ask(None, "application/json") == 200
+        may["User:ANONYMOUS"] = True
+        assert await ask(door, "application/json") == 200
+        assert done == ["orders", "orders"]
+
+    on_uvloop(scenario)

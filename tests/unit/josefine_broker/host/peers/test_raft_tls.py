@@ -55,7 +55,7 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> World:
     directory = tmp_path_factory.mktemp("raft-tls")
     ours, foreign = Authority(directory / "ours"), Authority(directory / "foreign")
     return World(ours, foreign, ours.issue("one"), ours.issue("two"), foreign.issue("one"))
@@ -131,12 +131,12 @@ def stranger_context(own: Identity | None) -> ssl.SSLContext:
     return context
 
 
-def test_brokers_with_certificates_of_their_authority_hear_each_other(world: World) -> None:
+def test_brokers_with_certificates_of_their_authority_hear_each_other(authorities: World) -> None:
     async def scenario() -> None:
         names = ("CN=one", "CN=two")
         async with (
-            End(1, world.tls(world.one, *names)) as one,
-            End(2, world.tls(world.two, *names)) as two,
+            End(1, authorities.tls(authorities.one, *names)) as one,
+            End(2, authorities.tls(authorities.two, *names)) as two,
         ):
             one.transport.book.learn(2, two.address)
             sent = [bytes(100_000), b"small", bytes(3_000_000)]
@@ -152,16 +152,16 @@ def test_brokers_with_certificates_of_their_authority_hear_each_other(world: Wor
 
 @pytest.mark.parametrize("who", ["plaintext", "no certificate", "foreign", "another name"])
 def test_nothing_of_a_stranger_is_read(
-    world: World, who: str, caplog: pytest.LogCaptureFixture
+    authorities: World, who: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         context = {
             "plaintext": None,
             "no certificate": stranger_context(None),
-            "foreign": stranger_context(world.stranger),
-            "another name": stranger_context(world.two),
+            "foreign": stranger_context(authorities.stranger),
+            "another name": stranger_context(authorities.two),
         }[who]
-        async with End(1, world.tls(world.one, "CN=one")) as one:
+        async with End(1, authorities.tls(authorities.one, "CN=one")) as one:
             for _ in range(5):
                 answer = await say_hello(one, context)
                 assert b"josefine" not in answer
@@ -208,14 +208,16 @@ class _Quiet(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
 
-def test_dialling_broker_believes_no_other_authority_and_no_other_name(world: World) -> None:
+def test_dialling_broker_believes_no_other_authority_and_no_other_name(authorities: World) -> None:
     async def scenario() -> None:
-        foreign = replace(world.settings(world.stranger), ca=world.foreign.certificate)
+        foreign = replace(
+            authorities.settings(authorities.stranger), ca=authorities.foreign.certificate
+        )
         async with (
-            End(1, world.tls(world.one, "CN=one", "CN=three")) as one,
-            End(2, world.tls(world.two)) as two,
+            End(1, authorities.tls(authorities.one, "CN=one", "CN=three")) as one,
+            End(2, authorities.tls(authorities.two)) as two,
             End(3, RaftTls(Tls(foreign, {}))) as pretender,
-            End(4, world.tls(world.two), "127.0.0.2") as elsewhere,
+            End(4, authorities.tls(authorities.two), "127.0.0.2") as elsewhere,
         ):
             assert "CN=two is not one of raft_tls.allowed_names" in await one.trouble(two)
             assert "certificate refused: self-signed" in await one.trouble(pretender)
@@ -230,10 +232,10 @@ def test_dialling_broker_believes_no_other_authority_and_no_other_name(world: Wo
 
 
 def test_tls_on_one_side_only_is_said_on_both(
-    world: World, caplog: pytest.LogCaptureFixture
+    authorities: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with End(1, world.tls(world.one)) as secure, End(2, None) as plain:
+        async with End(1, authorities.tls(authorities.one)) as secure, End(2, None) as plain:
             assert await secure.trouble(plain) == PLAIN_THERE
             assert "raft_tls is set on one side only" in await plain.trouble(secure)
             await wait_until_async(lambda: plain.transport.stats.refused, TIMEOUT_S, "its word")
@@ -245,33 +247,33 @@ def test_tls_on_one_side_only_is_said_on_both(
     assert "the peer speaks TLS" in vars(by_plain)["reason"]
 
 
-def test_certificate_of_another_authority_stops_the_start(world: World) -> None:
+def test_certificate_of_another_authority_stops_the_start(authorities: World) -> None:
     with pytest.raises(TlsError) as caught:
-        world.tls(world.stranger)
+        authorities.tls(authorities.stranger)
 
     assert str(caught.value) == (
-        f"raft_tls.certificate: {world.stranger.certificate} is refused by raft_tls.ca"
-        f" {world.ours.certificate}, and so by the other brokers: unable to get local issuer"
+        f"raft_tls.certificate: {authorities.stranger.certificate} is refused by raft_tls.ca"
+        f" {authorities.ours.certificate}, and so by the other brokers: unable to get local issuer"
         " certificate"
     )
 
 
-def test_certificate_for_one_side_of_a_connection_stops_the_start(world: World) -> None:
+def test_certificate_for_one_side_of_a_connection_stops_the_start(authorities: World) -> None:
     """Servers' certificates of many authorities are for servers alone: its dials would fail."""
     for usage in ("serverAuth", "clientAuth"):
-        own = world.ours.issue(usage, usage=usage)
+        own = authorities.ours.issue(usage, usage=usage)
         with pytest.raises(TlsError, match=r"raft_tls\.certificate: .*purpose"):
-            world.tls(own)
-    assert world.tls(world.ours.issue("both", usage="serverAuth,clientAuth"))
+            authorities.tls(own)
+    assert authorities.tls(authorities.ours.issue("both", usage="serverAuth,clientAuth"))
 
 
 def test_expired_certificate_is_told_and_a_missing_file_has_its_key(
-    world: World, tmp_path: Path
+    authorities: World, tmp_path: Path
 ) -> None:
-    tls = world.tls(world.ours.issue("old", days=-3)).tls
+    tls = authorities.tls(authorities.ours.issue("old", days=-3)).tls
 
     said = tls.expired((tls.contexts.expires_s + 1) * 1_000)
     assert said.startswith("raft_tls.certificate ")
     assert said.endswith("brokers refuse it")
     with pytest.raises(TlsError, match=r"^raft_tls\.key: .* no such file"):
-        Tls(replace(world.settings(world.one), key=tmp_path / "none"), {})
+        Tls(replace(authorities.settings(authorities.one), key=tmp_path / "none"), {})

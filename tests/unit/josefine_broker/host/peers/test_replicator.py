@@ -21,7 +21,7 @@ from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.connection import ConnectionLimits, Host
+from josefine_broker.host.net.connection_host import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server
 from josefine_broker.host.peers.replicator import Replicator

@@ -1,0 +1,1 @@
+"""The distributions that this repository is published as, and their build."""

@@ -1,0 +1,390 @@
+"""Carries out the repairs of this broker's logs (`engine/partition/repair`): copy, fetch, swap.
+
+Rules: a missing batch is read by Fetch as a consumer reads it (KIP-392: followers answer too, up to
+their high watermark), without waiting: a replica whose own batch is damaged answers with nothing.
+The answer is verified before it is used. Copies are made outside the broker's thread; the log is
+changed on it. A few repairs run at a time, so that a broker with much damage still serves.
+
+Nothing here changes leaders or epochs. A leader repairs its own log from its followers while it
+leads, so producers are not interrupted, and damage at a different place of each replica needs no
+order in which the replicas are made whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.image import NO_LEADER
+from josefine_broker.engine.partition.fetch_session import FINAL_EPOCH
+from josefine_broker.engine.partition.repair.damage import Damage
+from josefine_broker.engine.partition.repair.ports import DamagedLog, DamagePort, RebuildPort
+from josefine_broker.engine.partition.repair.repair import (
+    Repair,
+    RepairEvent,
+    RepairState,
+    order_of,
+)
+from josefine_broker.engine.ports import Gravity, WorkPort
+from josefine_broker.engine.replicas.leading import begin_to_follow
+from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader
+from josefine_broker.records.crc import Buffer
+from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+FETCH = 1
+FETCH_BYTES = 1024 * 1024
+"""Bytes asked for at once."""
+ANSWER_MS = 3_000
+"""After this a replica that does not answer counts as silent."""
+NOBODY = -1
+RUNNING_MAX = 4
+"""Repairs that copy or ask at the same time."""
+
+Key = tuple[TopicPartition, int]
+"""A partition, and the base offset of the damaged segment."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """One repair, and the copy it makes; None before it starts."""
+
+    tp: TopicPartition
+    hosted: HostedPartition
+    log: DamagedLog
+    repair: Repair
+    rebuild: RebuildPort | None = None
+
+
+@dataclass(slots=True)
+class RepairCounters:
+    """Counters since the start; the host exports them on a scrape."""
+
+    repaired: int = 0
+    bytes_fetched: int = 0
+    failed: int = 0
+
+
+class Repairs:
+    """See the module. One per broker, on its thread; `step` is called several times a second."""
+
+    def __init__(self, ctx: Context, damaged: DamagePort, work: WorkPort) -> None:
+        self.counters = RepairCounters()
+        self._ctx = ctx
+        self._damaged = damaged
+        self._work = work
+        self._open: dict[Key, _Work] = {}
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, Repair]]:
+        """The repairs that are not over."""
+        return ((each.tp, each.repair) for each in self._open.values())
+
+    @property
+    def lost(self) -> list[tuple[TopicPartition, tuple[int, int]]]:
+        """The offset ranges that no replica has."""
+        return [(tp, repair.lost) for tp, repair in self if repair.lost is not None]
+
+    def step(self) -> None:
+        """Start repairs of new damage, and continue those whose time has come."""
+        if not self._damaged.logs and not self._open:
+            return
+        now_ms = self._ctx.clock.monotonic_ms()
+        self._drop_gone()
+        for tp, its_log in list(self._damaged.logs.items()):
+            hosted = self._ctx.hosted.partitions.get(tp)
+            if hosted is None:
+                continue
+            for base_offset, damage in list(its_log.found.items()):
+                if (tp, base_offset) not in self._open:
+                    self._found(tp, hosted, its_log, damage)
+        running = sum(each.rebuild is not None for each in self._open.values())
+        for each in list(self._open.values()):
+            if not each.repair.is_due(now_ms):
+                continue
+            if each.rebuild is not None:
+                each.repair.on(RepairEvent.DUE)
+                self._ask(each)
+            elif running < RUNNING_MAX:
+                running += 1
+                self._begin(each, now_ms)
+
+    def accept_loss(self, tp: TopicPartition) -> list[tuple[int, int]]:
+        """The operator gives up what no replica has; returns the offset ranges. Only the leader
+        takes this: the others copy from it what takes their place. Raises KafkaError."""
+        hosted = self._ctx.hosted_partition(*tp)
+        hosted.partition.check_serves()
+        given_up = []
+        for each in self._open.values():
+            if each.tp == tp and each.repair.lost is not None:
+                each.repair.accepts_loss = True
+                given_up.append(each.repair.lost)
+        self.step()
+        return given_up
+
+    def _found(
+        self, tp: TopicPartition, hosted: HostedPartition, its_log: DamagedLog, damage: Damage
+    ) -> None:
+        work = _Work(tp, hosted, its_log, Repair(damage))
+        self._open[tp, damage.base_offset] = work
+        others = len(hosted.partition.replicas) > 1
+        plan = "repaired from the other replicas" if others else "no other replica has it"
+        self._tell("damaged segment found", work, Gravity.ERROR, reason=damage.reason, next=plan)
+
+    def _drop_gone(self) -> None:
+        """Forget repairs of logs and segments that are gone."""
+        for key, each in list(self._open.items()):
+            its_log = self._damaged.logs.get(each.tp)
+            is_hosted = self._ctx.hosted.partitions.get(each.tp) is each.hosted
+            if is_hosted and its_log is not None and key[1] in its_log.found:
+                continue
+            # A copy in the making is closed by the job that makes it.
+            if each.repair.state is not RepairState.COPYING:
+                each.repair.on(RepairEvent.CHANGED)
+                self._end(each)
+
+    def _end(self, work: _Work) -> None:
+        self._close(work)
+        self._open.pop((work.tp, work.repair.damage.base_offset), None)
+        self._note_lost(work)
+
+    def _close(self, work: _Work) -> None:
+        if work.rebuild is not None:
+            self.counters.bytes_fetched += work.rebuild.bytes_fetched
+            work.rebuild.close()
+            work.rebuild = None
+
+    def _note_lost(self, work: _Work) -> None:
+        work.hosted.lost = tuple(
+            each.repair.lost
+            for each in self._open.values()
+            if each.hosted is work.hosted and each.repair.lost is not None
+        )
+
+    def _begin(self, work: _Work, now_ms: int) -> None:
+        its_log = self._damaged.logs[work.tp]
+        epochs = work.hosted.partition.epochs
+        try:
+            work.rebuild = its_log.rebuild(work.repair.damage.base_offset, epochs)
+        except (KafkaError, OSError) as error:
+            self._failed(work, error)
+            return
+        if work.rebuild is None:  # it is being synced
+            work.repair.failed(now_ms)
+            return
+        work.repair.on(RepairEvent.BEGUN)
+        self._copy(work)
+
+    def _copy(self, work: _Work, records: Buffer = b"", sender: int = NOBODY) -> None:
+        """Use what a replica sent and copy on, on the worker's thread; `_copied` continues."""
+        rebuild = work.rebuild
+        assert rebuild is not None
+        before = rebuild.wanted
+
+        def job(breathe: Callable[[], None]) -> bool | Exception:
+            try:
+                with suppress(CorruptData):  # a batch that does not belong there counts as none
+                    rebuild.supply(records)
+                while rebuild.copy(breathe) is None:
+                    if rebuild.finish():
+                        return True
+            except (CorruptData, OSError) as error:
+                return error
+            return False
+
+        def done(result: bool | Exception | None) -> None:
+            has_moved = result is True or rebuild.wanted != before
+            self._copied(work, result, sender, has_moved=has_moved)
+
+        try:
+            self._work(job, lambda: not work.repair.is_over, done)
+        except KafkaError as error:  # the worker has too much to do
+            self._failed(work, error)
+
+    def _copied(
+        self, work: _Work, result: bool | Exception | None, sender: int, *, has_moved: bool
+    ) -> None:
+        if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
+            self._close(work)
+            return
+        if sender != NOBODY and has_moved:
+            work.repair.helped(sender)
+            self._note_lost(work)
+        elif sender != NOBODY:
+            work.repair.refused(sender)
+        if result is True:
+            self._install(work)
+        elif result is False:
+            work.repair.on(RepairEvent.STOPPED)
+            self._ask(work)
+        else:
+            self._failed(work, result)
+
+    def _install(self, work: _Work) -> None:
+        rebuild, repair = work.rebuild, work.repair
+        assert rebuild is not None
+        try:
+            is_installed = rebuild.install()
+        except KafkaError as error:
+            self._failed(work, error)
+            return
+        repair.on(RepairEvent.INSTALLED if is_installed else RepairEvent.CHANGED)
+        if is_installed:
+            self.counters.repaired += 1
+            self._tell("segment repaired", work, bytes_fetched=rebuild.bytes_fetched)
+            self._replay_if_whole(work)
+        else:
+            its_log = self._damaged.logs.get(work.tp)
+            if its_log is not None:  # what is left of it is found again
+                its_log.forget(repair.damage.base_offset)
+        self._end(work)
+        self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
+
+    def _replay_if_whole(self, work: _Work) -> None:
+        """The last damage of a log is repaired: what could not be read when it was opened counts
+        now, and the replica may follow its leader."""
+        ctx, tp, hosted = self._ctx, work.tp, work.hosted
+        if not hosted.awaits_repair or any(
+            each.hosted is hosted and each is not work for each in self._open.values()
+        ):
+            return
+        partition, now_ms = hosted.partition, ctx.clock.now_ms()
+        starts: dict[LeaderEpoch, int] = {}
+
+        def on_batch(header: BatchHeader, batch: Buffer) -> None:
+            starts.setdefault(header.leader_epoch, header.base_offset)
+            producers.take(header, batch, now_ms)
+
+        producers = partition.producers
+        producers.clear()
+        hosted.log.replay(None, on_batch)
+        if not partition.is_leader:
+            partition.epochs.clear()
+            for epoch, start_offset in starts.items():
+                partition.epochs.assign(epoch, start_offset)
+            partition.epochs.truncate_start(hosted.log.log_start_offset)
+        hosted.awaits_repair = False
+        work.log.has_batches_again()
+        ctx.ports.logs.store_epochs(tp)
+        if not partition.is_leader and partition.leader != NO_LEADER:
+            begin_to_follow(ctx, tp, hosted)
+
+    def _ask(self, work: _Work) -> None:
+        """Ask the next replica for the missing batch."""
+        ctx, repair, partition = self._ctx, work.repair, work.hosted.partition
+        now_ms = ctx.clock.monotonic_ms()
+        assert work.rebuild is not None
+        wanted = work.rebuild.wanted
+        replicas = order_of(partition.leader, partition.isr, partition.replicas, ctx.broker_id)
+        replica = repair.choose(replicas)
+        if replica is None or ctx.ports.forward is None:
+            self._exhausted(work, now_ms, is_only=not replicas)
+            return
+        request = _request(work.hosted, work.tp.partition, wanted)
+
+        def answered(answer: FetchResponse | None) -> None:
+            self._answered(work, replica, wanted, answer)
+
+        ctx.ports.forward(replica, FETCH, request, now_ms + ANSWER_MS, answered)
+
+    def _answered(
+        self, work: _Work, replica: int, wanted: int, answer: FetchResponse | None
+    ) -> None:
+        if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
+            return  # it was dropped meanwhile
+        records, may_have_it = _records_of(answer, wanted)
+        if records is not None:
+            work.repair.on(RepairEvent.ANSWERED)
+            self._copy(work, records, replica)
+            return
+        if may_have_it:
+            work.repair.silent(replica)
+        else:
+            work.repair.refused(replica)
+        self._ask(work)
+
+    def _exhausted(self, work: _Work, now_ms: int, *, is_only: bool) -> None:
+        """No replica has the missing batch now."""
+        repair, rebuild = work.repair, work.rebuild
+        assert rebuild is not None
+        # A batch that only looks wrong together with the others is better than none.
+        if rebuild.keep_ours():
+            self._go_on(work)
+            return
+        if is_only:
+            repair.refused(self._ctx.broker_id)
+        if not repair.exhausted(now_ms):
+            return
+        lost = rebuild.wanted, rebuild.next_intact()
+        if repair.accepts_loss and repair.lost is not None:
+            self._tell("lost records given up", work, Gravity.WARNING, lost=lost)
+            rebuild.give_up(lost[1])
+            repair.on(RepairEvent.DUE)
+            self._go_on(work)
+            return
+        if repair.lost != lost:
+            repair.lost = lost
+            advice = f"restore a replica, or run: josefine log repair {work.tp} --accept-loss"
+            self._tell(
+                "records lost: no replica has them", work, Gravity.ERROR, lost=lost, next=advice
+            )
+        self._note_lost(work)
+
+    def _go_on(self, work: _Work) -> None:
+        """The copy has moved without another replica."""
+        work.repair.on(RepairEvent.ANSWERED)
+        work.repair.helped(self._ctx.broker_id)
+        self._note_lost(work)
+        self._copy(work)
+
+    def _tell(
+        self, message: str, work: _Work, gravity: Gravity = Gravity.INFO, **more: object
+    ) -> None:
+        damage = work.repair.damage
+        self._ctx.ports.tell(
+            message,
+            gravity=gravity,
+            partition=str(work.tp),
+            segment=damage.base_offset,
+            offset=damage.offset,
+            **more,
+        )
+
+    def _failed(self, work: _Work, error: Exception | None) -> None:
+        self.counters.failed += 1
+        message = "repair of a segment failed: it is tried again"
+        self._tell(message, work, Gravity.WARNING, reason=error)
+        self._close(work)
+        work.repair.failed(self._ctx.clock.monotonic_ms())
+
+
+def _request(hosted: HostedPartition, index: int, offset: int) -> FetchRequest:
+    """Read from `offset`, without a session, and without waiting."""
+    part = FetchPartition(index, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, -1, FETCH_BYTES)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=FETCH_BYTES,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=FINAL_EPOCH,
+        topics=(FetchTopic("", hosted.topic_id, (part,)),),
+    )
+
+
+def _records_of(answer: FetchResponse | None, wanted: int) -> tuple[Buffer | None, bool]:
+    """(its batches, whether it may have them later): it did not answer, or does not know yet that
+    the records are committed."""
+    if answer is None or answer.error_code or not answer.topics:
+        return None, True
+    found = answer.topics[0].partitions[0]
+    if found.records:
+        return b"".join(found.records), False
+    if found.error_code:
+        damaged = (ErrorCode.corrupt_message.value, ErrorCode.offset_out_of_range.value)
+        return None, found.error_code not in damaged
+    return None, found.high_watermark <= wanted

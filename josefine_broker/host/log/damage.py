@@ -1,0 +1,138 @@
+"""Damaged ranges of a broker's logs: which segments, since which offset, and why.
+
+Rules: damage is noted where it is found (a read, the scrub, the cleaner, `josefine log verify`) and
+forgotten when the segment is replaced or removed. A damaged segment still serves its intact
+batches; a read of a damaged one fails with CORRUPT_MESSAGE and never returns its bytes. What is
+done about it is decided in `engine/partition/repair`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ports import Files
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.repair.damage import Damage
+from josefine_broker.engine.partition.repair.ports import DamagedLog
+from josefine_broker.host.log.damaged_start import Suspect
+from josefine_broker.host.log.log_sync import LogSync, storage_error
+from josefine_broker.host.log.recovery import reindex
+from josefine_broker.host.log.segment import DamagedBatchError, Segment
+from josefine_broker.host.log.segments import SegmentList
+
+_T = TypeVar("_T")
+
+
+class DamagedLogs:
+    """The logs of a broker that have damage, and counters since the start. On the broker's
+    thread."""
+
+    __slots__ = ("bytes_verified", "found", "logs")
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, DamagedLog] = {}
+        self.bytes_verified = 0
+        """By reads and by the scrub."""
+        self.found = 0
+
+
+class LogDamage:
+    """The damage of one log. A part of its `PartitionLog`, whose segments it shares."""
+
+    __slots__ = ("_files", "_segments", "_shown", "_sync", "every", "found", "lacks_batches")
+
+    def __init__(self, files: Files, segments: SegmentList, sync: LogSync) -> None:
+        self._files = files
+        self._segments = segments
+        self._sync = sync
+        self._shown: tuple[TopicPartition, DamagedLog] | None = None
+        self.every = DamagedLogs()
+        self.found: dict[int, Damage] = {}
+        """By base offset of the segment."""
+        self.lacks_batches = False
+        """Whether the replay at the start passed over damaged batches: the state of the producers
+        lacks them until the log is repaired."""
+
+    def join(self, every: DamagedLogs, tp: TopicPartition, shown: DamagedLog) -> None:
+        """Report damage of this log there, as `shown`; what was found until now, too."""
+        self.every, self._shown = every, (tp, shown)
+        if self.found:
+            every.found += len(self.found)
+            every.logs[tp] = shown
+
+    def note(
+        self, segment: Segment, offset: int, reason: str, *, is_checksum_known: bool = True
+    ) -> None:
+        """A batch at or after `offset` is damaged. Only the first damage of a segment is new: its
+        repair reads all of it."""
+        base = segment.base_offset
+        if base in self.found or segment.is_replaced or segment not in self._segments:
+            return
+        self.found[base] = Damage(base, segment.end_offset, offset, reason, is_checksum_known)
+        if self._shown is not None:
+            self.every.found += 1
+            tp, shown = self._shown
+            self.every.logs[tp] = shown
+
+    def note_all(self, suspects: Iterable[Suspect]) -> None:
+        """Note the segments that are damaged at a start."""
+        for segment, offset, reason, is_checksum_known in suspects:
+            self.note(segment, offset, reason, is_checksum_known=is_checksum_known)
+
+    def passed_over(self, segment: Segment, error: CorruptData | OSError) -> None:
+        """A replay could not read all of this segment."""
+        self.lacks_batches = True
+        self.note(segment, segment.base_offset, str(error))
+
+    def forget(self, base_offset: int) -> None:
+        """The segment was replaced by an intact one, or is gone."""
+        self.found.pop(base_offset, None)
+        if not self.found and self._shown is not None:
+            self.every.logs.pop(self._shown[0], None)
+
+    def undamaged(self) -> list[Segment]:
+        """The segments whose file exists and that are not known to be damaged."""
+        return [
+            each for each in self._segments if each.is_made and each.base_offset not in self.found
+        ]
+
+    def segment_to_repair(self, base_offset: int) -> Segment | None:
+        """The full segment that starts there; None: it is still being synced. Raises
+        KafkaError(offset_out_of_range) if the log has no such segment any more."""
+        place = self._segments.place_of(base_offset)
+        segment = self._segments[max(place, 0)]
+        if segment.base_offset != base_offset:
+            self.forget(base_offset)
+            raise KafkaError(ErrorCode.offset_out_of_range, "the segment is gone")
+        return None if segment in self._sync.sealing else segment
+
+    def looked_up(
+        self, segment: Segment, offset: int, config: LogConfig, lookup: Callable[[Segment], _T]
+    ) -> _T:
+        """Do a lookup for `offset`; a damaged index is rebuilt once, damaged batches are noted.
+        Raises KafkaError."""
+        before = segment.reads.bytes_verified
+        if segment is not self._segments[-1]:
+            self._segments.keep_warm(segment, self._sync.sealing)
+        try:
+            try:
+                return lookup(segment)
+            except DamagedBatchError:
+                raise
+            except CorruptData:
+                if segment is self._segments[-1] or segment in self._sync.sealing:
+                    raise
+                if segment.base_offset in self.found:
+                    raise  # reading all of it again would find the same damage
+                reindex(self._files, segment, config)
+                return lookup(segment)
+        except (CorruptData, FileNotFoundError) as error:
+            self.note(segment, offset, str(error))
+            raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
+        except OSError as error:
+            raise storage_error(f"{segment.stem}: read failed: {error}") from error
+        finally:
+            self.every.bytes_verified += segment.reads.bytes_verified - before

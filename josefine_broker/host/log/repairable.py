@@ -1,0 +1,50 @@
+"""The damage of an open log as the repair sees it: implements `engine.partition.repair.ports`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from josefine_broker.base.ports import Files
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.engine.partition.repair.damage import Damage
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.segment_rebuild import SegmentRebuild
+
+
+class RepairableLog:
+    """Implements DamagedLog. One per open log."""
+
+    __slots__ = ("_files", "_log")
+
+    def __init__(self, files: Files, log: PartitionLog) -> None:
+        self._files = files
+        self._log = log
+
+    @property
+    def found(self) -> Mapping[int, Damage]:
+        return self._log.damage.found
+
+    def rebuild(self, base_offset: int, epochs: LeaderEpochs) -> SegmentRebuild | None:
+        """A damaged active segment is rolled first: appends continue in the next one."""
+        log, damage = self._log, self._log.damage
+        if log.is_active(base_offset):
+            log.roll()
+        segment = damage.segment_to_repair(base_offset)
+        if segment is None:
+            return None
+        found = damage.found[base_offset]
+        # Where batches could not be read at the start, the epochs they started are unknown.
+        known = LeaderEpochs() if damage.lacks_batches else epochs
+        return SegmentRebuild(
+            self._files, log, segment, known, is_checksum_known=found.is_checksum_known
+        )
+
+    @property
+    def lacks_batches(self) -> bool:
+        return self._log.damage.lacks_batches
+
+    def has_batches_again(self) -> None:
+        self._log.damage.lacks_batches = False
+
+    def forget(self, base_offset: int) -> None:
+        self._log.damage.forget(base_offset)

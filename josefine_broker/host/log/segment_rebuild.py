@@ -1,0 +1,355 @@
+"""An intact copy of a damaged segment: its own intact batches, and those of other replicas.
+
+Rules: a batch counts as intact by its checksum, its base offset (it continues the previous batch)
+and its leader epoch (the one that wrote that offset); the checksum covers neither of the last two.
+Batches of other replicas are examined like our own, also when they arrive. Where ours continue
+after a fetched batch they are used again, so that only what is damaged here is fetched.
+
+The copy is a new file, `<base>.log.repaired`. It counts once it is synced and renamed, by the same
+steps as a cleaned segment (`segment_swap.py`): a crash before leaves the damaged segment as it was.
+At the end the checksum over all bytes must be the one that the appends have left. If it is not, one
+batch is wrong although it looks intact: then every batch is fetched, and our own is only used where
+no replica has another.
+
+One piece of work at a time uses it, on any thread; `install` runs on the log's own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.ports import File, Files
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.segment import LOG_SUFFIX, SCAN_BYTES, Segment
+from josefine_broker.host.log.segment_swap import REPAIRED_SUFFIX
+from josefine_broker.records.batch import (
+    HEADER_BYTES,
+    NO_LEADER_EPOCH,
+    BatchHeader,
+    build_empty_batch,
+    iter_batches,
+    parse_header,
+    verify,
+)
+from josefine_broker.records.crc import Buffer
+
+WRITE_BYTES = 1024 * 1024
+"""Bytes written at once."""
+BATCHES_PER_BREATH = 256
+
+
+class SegmentRebuild:
+    """See the module. Implements `engine.partition.repair.ports.RebuildPort`."""
+
+    def __init__(
+        self,
+        files: Files,
+        log: PartitionLog,
+        segment: Segment,
+        epochs: LeaderEpochs,
+        *,
+        is_checksum_known: bool = True,
+    ) -> None:
+        """On the log's own thread: takes what it needs of the log as values."""
+        self._log = log
+        self._cuts = log.cleaning.cuts
+        self._expected: SegmentSummary = segment.summary()
+        self._epochs = LeaderEpochs(epochs.starts)
+        self._source = _Source(files, segment)
+        self._target = _Target(files, segment, log.config.index_interval_bytes)
+        self._has_holes = log.config.may_have_holes
+        self._is_checksum_known = is_checksum_known
+        self._log_start = log.log_start_offset
+        self._distrusts = False
+        """Our own batches are only used where no replica has others."""
+        self.bytes_fetched = 0
+        self.end_offset = self._expected.end_offset
+
+    @property
+    def cursor(self) -> int:
+        """All batches below it are in the copy."""
+        return self._target.segment.end_offset
+
+    @property
+    def wanted(self) -> int:
+        """The first offset that is missing in the copy, and was not deleted."""
+        return max(self.cursor, min(self._log_start, self.end_offset - 1))
+
+    def copy(self, breathe: Callable[[], None]) -> int | None:
+        """Copy our own batches while they are intact; returns the first offset that has to be
+        fetched, None at the end of the segment. Raises OSError, CorruptData."""
+        self._source.open()  # on the thread that reads it
+        self._target.open()
+        count = 0
+        while self.cursor < self.end_offset:
+            batch = None if self._distrusts else self._ours()
+            if batch is None:
+                return self.wanted
+            self._take(batch)
+            count += 1
+            if count % BATCHES_PER_BREATH == 0:
+                breathe()
+        return None
+
+    def supply(self, records: Buffer) -> None:
+        """Batches of another replica, from `wanted`. Raises CorruptData for a batch that does not
+        belong there; the ones before it are used."""
+        data = memoryview(records)
+        for pos, header in iter_batches(data):
+            batch = data[pos : pos + header.size_bytes]
+            if header.last_offset < self.wanted:
+                continue  # the answer starts with the batch that contains the offset
+            if header.base_offset >= self.end_offset:
+                self._fill(self.end_offset)  # compaction left nothing there
+                return
+            verify(batch, 0, header)
+            if self.cursor < header.base_offset <= self._log_start:
+                self._fill(header.base_offset)  # deleted records
+            if not self._fits(header):
+                raise CorruptData(
+                    f"the other replica has a batch with offsets {header.base_offset} to "
+                    f"{header.last_offset} of epoch {header.leader_epoch} where {self.cursor} was "
+                    "expected"
+                )
+            self._take(batch)
+            self.bytes_fetched += len(batch)
+            if not self._distrusts and self._ours() is not None:
+                return
+
+    def keep_ours(self) -> bool:
+        """No replica has the next batch: use our own if at least its checksum is right."""
+        batch = self._ours()
+        if batch is not None:
+            self._take(batch)
+        return batch is not None
+
+    def give_up(self, end_offset: int) -> None:
+        """The operator accepted the loss of the records from `wanted` to `end_offset`: a batch
+        without records takes their place."""
+        self._fill(min(max(end_offset, self.cursor + 1), self.end_offset))
+
+    def next_intact(self) -> int:
+        """The offset at which our own batches continue after the damaged ones."""
+        return self._source.next_offset(self.wanted, self.end_offset, self._fits)
+
+    def finish(self) -> bool:
+        """Make the copy durable; False: it starts again, and trusts our own batches less. Raises
+        CorruptData, OSError."""
+        found, expected = self._target.segment.summary(), self._expected
+        may_differ = (
+            not self._is_checksum_known
+            or self._target.was_filled
+            or (self._has_holes and self.bytes_fetched > 0)
+        )
+        if found.log_crc != expected.log_crc and not may_differ:
+            if self._distrusts:
+                raise CorruptData(
+                    f"the batches of the other replicas do not have the checksum "
+                    f"{expected.log_crc:08x} of this segment"
+                )
+            self._distrusts = True
+            self._target.restart()
+            self._source.restart()
+            return False
+        self._target.finish(expected)
+        return True
+
+    def install(self) -> bool:
+        """On the log's own thread: swap the copy in. False: the log has changed meanwhile. Raises
+        KafkaError(kafka_storage_error)."""
+        cleaning, target = self._log.cleaning, self._target
+        if not cleaning.take_in(target.segment, [self._expected], self._cuts, REPAIRED_SUFFIX):
+            return False
+        self._log.damage.forget(self._expected.base_offset)
+        target.is_installed = True
+        return True
+
+    def close(self) -> None:
+        """Release the files; a copy that was not installed is removed."""
+        self._source.close()
+        self._target.close()
+
+    def _ours(self) -> memoryview | None:
+        return self._source.batch_at(self.cursor, self._fits)
+
+    def _fits(self, header: BatchHeader) -> bool:
+        """Whether a batch with this header continues the copy."""
+        base, cursor = header.base_offset, self.cursor
+        if not (cursor <= base <= header.last_offset < self.end_offset):
+            return False
+        if base != cursor and not self._has_holes:
+            return False
+        epoch = self._epochs.epoch_of(base)
+        return epoch in (NO_LEADER_EPOCH, header.leader_epoch)
+
+    def _take(self, batch: Buffer) -> None:
+        self._source.passed(len(batch))
+        self._target.add(batch)
+
+    def _fill(self, end_offset: int) -> None:
+        epoch = self._epochs.epoch_of(self.cursor)
+        if epoch == NO_LEADER_EPOCH:
+            epoch = LeaderEpoch(self._expected.last_leader_epoch)
+        if self.cursor < end_offset:
+            self._target.add(build_empty_batch(self.cursor, end_offset, epoch))
+            self._target.was_filled = True
+
+
+class _Source:
+    """The damaged segment, read through a handle of its own; a missing file has no bytes."""
+
+    def __init__(self, files: Files, segment: Segment) -> None:
+        self._index: SparseIndex | None = segment.index_in_memory
+        if self._index is None:
+            self._index = load_index(files, segment.stem, segment.summary())
+        self._files = files
+        self._path = segment.stem + LOG_SUFFIX
+        self._base_offset = segment.base_offset
+        self._file: File | None = None
+        self._position = 0
+        self._window_start = 0
+        self._window = memoryview(b"")
+
+    def open(self) -> None:
+        """Raises OSError."""
+        if self._file is None:
+            with suppress(FileNotFoundError):
+                self._file = self._files.open(self._path)
+
+    def restart(self) -> None:
+        self._position = 0
+
+    def passed(self, size_bytes: int) -> None:
+        """A batch of this size is in the copy; ours are expected after as many bytes."""
+        self._position += size_bytes
+
+    def batch_at(self, offset: int, fits: Callable[[BatchHeader], bool]) -> memoryview | None:
+        """Our intact batch that continues the copy at `offset`, if there is one: where it is
+        expected, where the index has it, or anywhere near."""
+        batch = self._intact(self._position, fits)
+        if batch is not None:
+            return batch
+        for position in self._candidates(offset):
+            batch = self._intact(position, fits)
+            if batch is not None:
+                self._position = position
+                return batch
+        return None
+
+    def _candidates(self, offset: int) -> Iterator[int]:
+        index = self._index
+        if index is not None:
+            yield index.position_of_offset(offset - self._base_offset)
+        near = bytes(self._read(self._position, SCAN_BYTES))
+        wanted = offset.to_bytes(8, "big")
+        at = near.find(wanted)
+        while at >= 0:
+            yield self._position + at
+            at = near.find(wanted, at + 1)
+
+    def next_offset(self, after: int, end: int, fits: Callable[[BatchHeader], bool]) -> int:
+        """The base offset of the next indexed batch past `after` that is intact; `end` if none
+        is."""
+        index = self._index
+        for relative, position in (
+            () if index is None else zip(index.offsets, index.positions, strict=True)
+        ):
+            offset = self._base_offset + relative
+            if after < offset < end and self._is_sound(position, offset):
+                return offset
+        return end
+
+    def _is_sound(self, position: int, offset: int) -> bool:
+        return self._intact(position, lambda header: header.base_offset == offset) is not None
+
+    def _intact(self, position: int, fits: Callable[[BatchHeader], bool]) -> memoryview | None:
+        try:
+            header = parse_header(self._read(position, HEADER_BYTES))
+            if not fits(header) or header.size_bytes < HEADER_BYTES:
+                return None
+            batch = self._read(position, header.size_bytes)
+            verify(batch, 0, header)
+        except CorruptData:
+            return None
+        return batch[: header.size_bytes]
+
+    def _read(self, position: int, size: int) -> memoryview:
+        """These bytes, fewer at the end of the file."""
+        start, window = self._window_start, self._window
+        if start <= position and position + size <= start + len(window):
+            return window[position - start : position - start + size]
+        if self._file is None:
+            return memoryview(b"")
+        data = memoryview(self._file.read_at(position, max(size, SCAN_BYTES)))
+        self._window_start, self._window = position, data
+        return data[:size]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class _Target:
+    """The copy: a segment in memory, and its file that no other code knows yet."""
+
+    def __init__(self, files: Files, old: Segment, index_interval_bytes: int) -> None:
+        self._files = files
+        self._path = old.stem + REPAIRED_SUFFIX
+        self._interval_bytes = index_interval_bytes
+        self._file: File | None = None
+        self._parts: list[Buffer] = []
+        self._parts_bytes = 0
+        self.was_filled = False
+        self.is_installed = False
+        self.segment = Segment(files, old.stem, old.base_offset)
+
+    def restart(self) -> None:
+        self.segment = Segment(self._files, self.segment.stem, self.segment.base_offset)
+        self._parts, self._parts_bytes, self.was_filled = [], 0, False
+        if self._file is not None:
+            self._file.truncate(0)
+
+    def add(self, batch: Buffer) -> None:
+        """Raises OSError."""
+        header = parse_header(batch)
+        self.segment.account(
+            batch, header.base_offset, header.leader_epoch, header, self._interval_bytes
+        )
+        self._parts.append(bytes(batch))
+        self._parts_bytes += len(batch)
+        if self._parts_bytes >= WRITE_BYTES:
+            self._write()
+
+    def open(self) -> None:
+        """Raises OSError."""
+        if self._file is None:
+            self._files.remove(self._path)
+            self._file = self._files.open(self._path, create=True)
+
+    def _write(self) -> None:
+        assert self._file is not None
+        if self._parts:
+            self._file.write_at_end(self._parts)
+        self._parts, self._parts_bytes = [], 0
+
+    def finish(self, old: SegmentSummary) -> None:
+        """Raises OSError."""
+        self._write()
+        assert self._file is not None
+        self._file.sync()
+        self.segment.first_append_ms = old.first_append_ms
+        self.segment.last_append_ms = old.last_append_ms
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if not self.is_installed:
+            with suppress(OSError):  # a start removes it too
+                self._files.remove(self._path)

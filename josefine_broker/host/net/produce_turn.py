@@ -1,0 +1,136 @@
+"""The plain produce requests of one turn of the event loop, of all connections, served together:
+one write per log, one step of its high watermark.
+
+Rules: a request is staged when it arrives and served before the loop waits for the network again,
+or earlier: when enough are staged, or when its connection has a request that is not plain. A connection's requests are served,
+and answered, in their order. An answer is made after the write that it acknowledges. Requests that
+cannot be appended together go to the dispatcher one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Protocol
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.host.metrics import ApiStats, ConnectionStats
+from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest
+
+log = logging.getLogger(__name__)
+
+
+REQUESTS_MAX = 64
+"""Staged requests are served when there are this many: with a thousand connections, clients would
+otherwise wait for the whole turn, and then the broker for all of them."""
+
+
+class Staging(Protocol):
+    """A connection, as a turn sees it."""
+
+    def answer_staged(self, frame: memoryview, answer: bytes | None) -> bool:
+        """Send the answer, or (None) serve the request; returns whether `continue_work` is due."""
+        ...
+
+    def continue_work(self) -> None: ...
+
+    def abort(self) -> bool: ...
+
+
+Append = Callable[[Key, list[PlainRequest]], "list[bytes] | None"]
+"""The answers to requests of one partition, appended together; None: nothing was appended."""
+
+
+class ProduceTurn:
+    """The staged requests. One per broker, on the event loop."""
+
+    __slots__ = (
+        "_append", "_connections", "_is_open", "_on_fatal", "_parse", "_requests", "_soon",
+        "_started_ns", "_stats", "_totals",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        plain: PlainProduce,
+        append: Append,
+        is_open: Callable[[], bool],
+        stats: ApiStats,
+        totals: ConnectionStats,
+        on_fatal: Callable[[BaseException], None],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """`is_open`: whether requests may be served without their client's name. `soon` calls a
+        function in the next turn of the loop, before that waits for the network."""
+        self._parse = plain.parse
+        self._append = append
+        self._is_open = is_open
+        self._stats = stats
+        self._totals = totals
+        self._on_fatal = on_fatal
+        self._soon = soon
+        self._requests: list[PlainRequest] = []
+        self._connections: list[Staging] = []
+        self._started_ns = 0
+
+    def stage(self, frame: memoryview, connection: Staging) -> bool:
+        """Take a request that is plain; False: the dispatcher must serve it."""
+        request = self._parse(frame)
+        if request is None or not self._is_open():
+            return False
+        if not self._requests:
+            self._started_ns = perf_counter_ns()
+            self._soon(self.run)
+        self._requests.append(request)
+        self._connections.append(connection)
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `run` is due before the end of the turn."""
+        return len(self._requests) >= REQUESTS_MAX
+
+    def run(self) -> None:
+        """Serve what is staged, if anything is."""
+        requests, connections = self._requests, self._connections
+        if not requests:
+            return
+        self._requests, self._connections = [], []
+        try:
+            self._serve(requests, connections)
+        except Fatal as error:
+            self._drop(connections)
+            self._on_fatal(error)
+        except Exception:
+            # Without an answer: it is not known which requests were stored.
+            self._totals.handler_failures += 1
+            log.exception("produce requests failed", extra={"requests": len(requests)})
+            self._drop(connections)
+
+    def _serve(self, requests: list[PlainRequest], connections: list[Staging]) -> None:
+        answers = self._answers(requests)
+        waiting: dict[Staging, None] = {}
+        # All answers first: a connection that continues may stage its next request.
+        for connection, request, answer in zip(connections, requests, answers, strict=True):
+            if connection.answer_staged(request[1], answer):
+                waiting[connection] = None
+        for connection in waiting:
+            connection.continue_work()
+
+    def _answers(self, requests: list[PlainRequest]) -> list[bytes] | list[bytes | None]:
+        """In the order of the requests; None: not served yet."""
+        groups: dict[Key, list[PlainRequest]] = {}
+        for request in requests:
+            groups.setdefault(request[0], []).append(request)
+        found = {key: self._append(key, group) for key, group in groups.items()}
+        stored = sum(len(group) for key, group in groups.items() if found[key] is not None)
+        self._stats.record_many(perf_counter_ns() - self._started_ns, stored)
+        if len(found) == 1:
+            nothing: list[bytes | None] = [None] * len(requests)
+            return next(iter(found.values())) or nothing
+        left = {key: iter(answers) for key, answers in found.items() if answers is not None}
+        return [next(left[each[0]]) if each[0] in left else None for each in requests]
+
+    def _drop(self, connections: list[Staging]) -> None:
+        for connection in connections:
+            connection.abort()

@@ -1,0 +1,136 @@
+"""Logs heal themselves: every replica is damaged at another place while clients work, and all are
+whole again. Whole clusters in virtual time, as in `test_seeds.py`."""
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.engine.hosted import HostedPartition
+from tests.simulation.cluster.faults import CALM
+from tests.simulation.cluster.view import PartitionFacts
+from tests.simulation.cluster.world import World
+
+HEALED_WITHIN_MS = 60_000
+
+
+def grown(seed: int = 5, for_ms: int = 6_000) -> World:
+    """A cluster of three brokers that has acknowledged records."""
+    world = World(seed, brokers=3, faults=CALM)
+    world.scheduler.run(for_ms)
+    return world
+
+
+def partition(world: World, topic: str) -> tuple[PartitionFacts, dict[int, HostedPartition], int]:
+    """Its facts, its replicas by broker, and its leader."""
+    ((facts, name, entry),) = (each for each in world.view.entries() if each[0].name == topic)
+    found = {each: world.view.hosted(each, name, facts.key) for each in entry.replicas}
+    return facts, {each: hosted for each, hosted in found.items() if hosted}, entry.leader
+
+
+def path_of(world: World, broker_id: int, topic: str, offset: int) -> str:
+    """The segment file that contains this offset."""
+    files = world.machines[broker_id].disk.files
+    bases = [name for name in files.list(topic) if name.endswith(".log")]
+    return f"{topic}/{max(name for name in bases if int(name[:20]) <= offset)}"
+
+
+def flip(world: World, broker_id: int, topic: str, offset: int, byte: int) -> None:
+    """A bit of the batch with this base offset."""
+    data = world.machines[broker_id].disk.files.names[path_of(world, broker_id, topic, offset)].data
+    at = bytes(data).find(offset.to_bytes(8, "big"))
+    assert at >= 0
+    data[at + byte] ^= 1
+
+
+def remove(world: World, broker_id: int, topic: str, offset: int, byte: int) -> None:
+    """The whole segment."""
+    files = world.machines[broker_id].disk.files
+    path = path_of(world, broker_id, topic, offset)
+    files.names.pop(path)
+    files.durable_names.pop(path, None)
+
+
+def shorten(world: World, broker_id: int, topic: str, offset: int, byte: int) -> None:
+    """The segment ends within the batch with this base offset."""
+    data = world.machines[broker_id].disk.files.names[path_of(world, broker_id, topic, offset)].data
+    del data[bytes(data).find(offset.to_bytes(8, "big")) + byte :]
+
+
+Damage = Callable[[World, int, str, int, int], None]
+
+
+def sealed_offsets(world: World, broker_id: int, topic: str) -> list[int]:
+    """The first offset of every segment that has an index."""
+    names = world.machines[broker_id].disk.files.list(topic)
+    return [int(name[:20]) for name in names if name.endswith(".index")]
+
+
+def damage_of(hosted: HostedPartition) -> dict[int, object]:
+    return dict(hosted.log.damage.found)  # type: ignore[attr-defined]
+
+
+def look_everywhere(world: World, topic: str) -> None:
+    """Every broker reads its whole log, as the scrub does."""
+    _, replicas, _ = partition(world, topic)
+    for hosted in replicas.values():
+        for segment in hosted.log._segments:  # type: ignore[attr-defined]
+            segment.reads.forget()
+        offset = hosted.log.log_start_offset
+        while offset < hosted.log.log_end_offset:
+            with contextlib.suppress(KafkaError):
+                hosted.log.read(offset, 1, end_offset=hosted.log.log_end_offset)
+            offset += 1
+
+
+@pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
+@pytest.mark.parametrize("byte", [9, 20, 40, 70], ids=lambda each: f"byte {each}")
+def test_flips_at_a_different_place_of_each_replica_are_repaired(topic: str, byte: int) -> None:
+    world = grown()
+    facts, replicas, _ = partition(world, topic)
+    offsets = [each.base_offset for each in facts.batches[4:40:8]]
+    for number, broker_id in enumerate(replicas):
+        flip(world, broker_id, topic, offsets[number], byte)
+    look_everywhere(world, topic)
+    assert all(damage_of(hosted) for hosted in replicas.values())
+
+    healed = world.scheduler.run_until(
+        lambda: not any(damage_of(hosted) for hosted in replicas.values()),
+        HEALED_WITHIN_MS,
+    )
+
+    assert healed
+    look_everywhere(world, topic)
+    assert not any(damage_of(hosted) for hosted in replicas.values())
+    world.settle()
+
+
+@pytest.mark.parametrize("harm", [flip, remove, shorten])
+@pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
+def test_sealed_segments_damaged_on_every_stopped_broker_are_repaired_after_the_start(
+    topic: str, harm: Damage
+) -> None:
+    """All are killed, and another segment is damaged on each."""
+    world = grown(seed=3)
+    _, replicas, _ = partition(world, topic)
+    common = set.intersection(*({*sealed_offsets(world, each, topic)} for each in replicas))
+    assert len(common) >= 3
+    for broker_id in world.broker_ids:
+        world.kill(broker_id, power=False)
+    for broker_id, offset in zip(replicas, sorted(common), strict=False):
+        harm(world, broker_id, topic, offset, 20)
+    for broker_id in world.broker_ids:
+        world.start(broker_id)
+    world.scheduler.run(3_000)
+    look_everywhere(world, topic)
+
+    def is_whole() -> bool:
+        _, replicas, leader = partition(world, topic)
+        return len(replicas) == 3 and leader >= 0 and not any(map(damage_of, replicas.values()))
+
+    assert world.scheduler.run_until(is_whole, HEALED_WITHIN_MS)
+    look_everywhere(world, topic)
+    assert is_whole()
+    assert world.met["damaged log removed"] == 0, "no operator was needed"
+    world.settle()

@@ -1,0 +1,275 @@
+"""Plain produce requests appended together leave the same bytes, facts and answers as the general
+path, which appends them one by one; what that path would refuse or delay is left to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from josefine_broker.api.table import SERVED
+from josefine_broker.engine.context import RequestInfo
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.replicas.plain_batches import append_plain, is_open
+from josefine_broker.host.log.group_sync import GroupSync
+from josefine_broker.records.builder import Record, build_batch
+from josefine_broker.records.plain_produce import PlainRequest, compiled
+from josefine_broker.wire.apis import PRODUCE
+from josefine_broker.wire.codec import decode_request, encode_response, parse_request_header
+from tests.unit.josefine_broker.api.world import NOW_MS, World, world_of
+from tests.unit.josefine_broker.plain_frames import (
+    PLAIN_RECORDS,
+    VERSIONS,
+    batch_with,
+    frame_of,
+)
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="not compiled for this platform")
+
+
+def general(world: World, frame: memoryview) -> bytes:
+    """The general path's whole response."""
+    header = parse_request_header(frame)
+    info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", "PLAINTEXT")
+    answer = SERVED[PRODUCE].handle(world.ctx, info, decode_request(header, frame))
+    world.answer()
+    return b"".join(encode_response(PRODUCE, header.api_version, header.correlation_id, answer))
+
+
+def parsed(frames: list[memoryview]) -> list[PlainRequest]:
+    assert compiled is not None
+    found = [compiled.parse(frame) for frame in frames]
+    return [each for each in found if each is not None]
+
+
+def together(world: World, *frames: memoryview) -> list[bytes] | None:
+    """The answers of the plain path to requests of one partition."""
+    assert compiled is not None
+    requests = parsed(list(frames))
+    assert len(requests) == len(frames)
+    return append_plain(world.ctx, compiled, requests[0][0], requests)
+
+
+def hosted_in(world: World, index: int = 0) -> HostedPartition:
+    return world.ctx.hosted.partitions["orders", index]
+
+
+def facts(world: World) -> list[Any]:
+    """Everything that an append changes."""
+    found: list[Any] = [sorted((name, bytes(i.data)) for name, i in world.files.names.items())]
+    for hosted in world.ctx.hosted.partitions.values():
+        log: Any = hosted.log
+        for segment in log._segments:
+            index = segment.index()
+            found.append((segment.summary(), index.offsets, index.positions, index.times))
+        partition = hosted.partition
+        found.append((partition.high_watermark, partition.appended_bytes, hosted.traffic))
+        found.append((partition.committed_bytes, log.durable_end_offset, log.log_end_offset))
+    return found
+
+
+CONFIGS: list[dict[str, str]] = [
+    {},
+    {"cleanup_policy": "compact"},
+    {"message_timestamp_type": "LogAppendTime"},
+    {"max_message_bytes": "100"},
+    {"segment_bytes": "1024"},
+    {"index_interval_bytes": "200"},
+    {"flush_messages": "1"},
+    {"flush_messages": "3"},
+    {"compression_type": "gzip"},
+    {"message_timestamp_before_max_ms": "10"},
+]
+TURNS = st.lists(
+    st.lists(
+        st.tuples(PLAIN_RECORDS, st.sampled_from(VERSIONS), st.sampled_from([1, 1, -1])),
+        min_size=1,
+        max_size=5,
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TURNS, st.sampled_from(CONFIGS))
+def test_turns_of_requests_leave_what_the_same_requests_leave_one_by_one(
+    turns: list[list[tuple[list[Record], int, int]]], config: dict[str, str]
+) -> None:
+    ours, theirs = world_of(**config), world_of(**config)
+    topic_id = ours.ctx.image.topics["orders"].topic_id
+    for turn in turns:
+        made = [
+            (bytes(build_batch(records)), {"version": version, "acks": acks, "correlation_id": n})
+            for n, (records, version, acks) in enumerate(turn)
+        ]
+        groups: dict[bool, list[Any]] = {}
+        for batch, fields in made:
+            groups.setdefault(fields["version"] >= 13, []).append((batch, fields))
+        for group in groups.values():
+            answers = together(ours, *[frame_of(b, topic_id=topic_id, **f) for b, f in group])
+            if answers is None:
+                answers = [general(ours, frame_of(b, topic_id=topic_id, **f)) for b, f in group]
+            wanted = [general(theirs, frame_of(b, topic_id=topic_id, **f)) for b, f in group]
+            assert answers == wanted
+    assert facts(ours) == facts(theirs)
+
+
+def test_a_turn_is_one_write_and_wakes_waiting_fetches_once() -> None:
+    world = world_of()
+    general(world, frame_of(batch_with(b"first")))
+    waiting = world.fetch(1, max_wait_ms=1000)
+    writes: list[int] = []
+    log: Any = hosted_in(world).log
+    file = log._segments[-1].file()
+    write = type(file).write_at_end
+
+    class Counting(type(file)):  # type: ignore[misc]
+        def write_at_end(self, buffers: Any) -> int:
+            writes.append(len(buffers))
+            return int(write(self, buffers))
+
+    file.__class__ = Counting
+
+    assert together(world, *[frame_of(batch_with(b"v")) for _ in range(5)]) is not None
+
+    assert writes == [1]
+    assert waiting.done
+    assert hosted_in(world).partition.high_watermark == 6
+
+
+PLAIN = frame_of(batch_with(b"v"), acks=-1)
+
+
+def nothing(world: World) -> None:
+    pass
+
+
+def storage_is_full(world: World) -> None:
+    world.ctx.storage.is_full = True
+
+
+def batch_is_validated(world: World) -> None:
+    world.ctx.clients.validations.partitions["orders", 0] = Any  # type: ignore[assignment]
+
+
+def headers_only(world: World) -> None:
+    hosted = hosted_in(world)
+    log = replace(hosted.settings.log, validates_records=False)
+    hosted.settings = replace(hosted.settings, log=log)
+
+
+def log_has_failed(world: World) -> None:
+    hosted_in(world).log._sync.failure = "sync failed"  # type: ignore[attr-defined]
+
+
+def follows(world: World) -> None:
+    entry = world.ctx.image.partition("orders", 0)
+    assert entry is not None
+    hosted_in(world).partition.follow(replace(entry, leader=2), 1)
+
+
+def has_replicas(world: World) -> None:
+    hosted_in(world).partition.is_alone = False
+
+
+def is_stranded(world: World) -> None:
+    hosted_in(world).partition.is_stranded = True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        storage_is_full, batch_is_validated, headers_only, log_has_failed, follows, has_replicas,
+        is_stranded,
+    ],
+)  # fmt: skip
+def test_a_partition_that_does_not_take_every_batch_at_once_is_left_to_the_general_path(
+    change: Any,
+) -> None:
+    world = world_of()
+    general(world, frame_of(batch_with(b"first")))
+    change(world)
+    before = facts(world)
+
+    assert together(world, PLAIN) is None
+
+    assert facts(world) == before
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        frame_of(batch_with(b"v"), topic="unknown"),
+        frame_of(batch_with(b"v"), index=1),
+        frame_of(batch_with(b"v"), topic="__consumer_offsets"),
+        frame_of(batch_with(b"v"), version=13),
+        frame_of(batch_with(b"v", timestamp_ms=NOW_MS + 3_600_001)),
+    ],
+)
+def test_a_request_that_is_refused_is_left_to_the_general_path(frame: memoryview) -> None:
+    world = world_of()
+    general(world, frame_of(batch_with(b"first")))
+    before = facts(world)
+
+    assert together(world, frame) is None
+
+    assert facts(world) == before
+
+
+def test_access_control_and_quotas_close_the_plain_path() -> None:
+    world = world_of()
+    assert is_open(world.ctx)
+
+    world.ctx.clients.authorizer = Any  # type: ignore[assignment]
+    assert not is_open(world.ctx)
+
+    world.ctx.clients.authorizer = None
+    world.ctx.image = replace(world.ctx.image, quotas={("user", None): {"x": 1.0}})  # type: ignore[dict-item]
+    assert not is_open(world.ctx)
+
+
+def test_a_full_disk_leaves_the_log_as_it_was_and_the_general_path_reports_it() -> None:
+    world = world_of()
+    general(world, frame_of(batch_with(b"first")))
+    used = sum(len(inode.data) for inode in world.files.names.values())
+    before = facts(world)
+
+    for room in (0, 1, 60, 100):
+        world.files.space_bytes = used + room
+        assert together(world, *[frame_of(batch_with(b"v" * 40)) for _ in range(3)]) is None
+        assert facts(world) == before
+
+    world.files.space_bytes = None
+    assert together(world, frame_of(batch_with(b"v"))) is not None
+    assert hosted_in(world).log.log_end_offset == 2
+
+
+def test_nothing_is_committed_before_its_sync_where_the_topic_requires_one() -> None:
+    jobs: list[Any] = []
+    group = GroupSync(jobs.append, lambda *_: None)
+    world = World(group=group)
+    world.create(flush_messages="1")
+    general(world, frame_of(batch_with(b"first")))
+
+    assert together(world, PLAIN) is None, "acks=all waits for a sync"
+    assert together(world, frame_of(batch_with(b"v"))) is not None
+
+    assert hosted_in(world).partition.high_watermark == 0
+    assert hosted_in(world).log.log_end_offset == 2
+
+
+def test_what_was_appended_together_survives_a_crash_as_whole_batches() -> None:
+    rng = Random(5)
+    for _ in range(20):
+        world = world_of()
+        general(world, frame_of(batch_with(b"first")))
+        assert together(world, *[frame_of(batch_with(b"v" * n)) for n in range(4)]) is not None
+        world.files = world.files.power_loss(rng)
+
+        again = world.restart()
+
+        assert 0 <= hosted_in(again).log.log_end_offset <= 5

@@ -1,0 +1,184 @@
+"""A log that recovery refuses is opened for repair with every segment in its place, and is whole
+again once other replicas have sent what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.repairable import RepairableLog
+from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.crc import Buffer
+from tests.simulation.memory_files import MemoryFiles
+from tests.unit.josefine_broker.host.log.support import DIRECTORY, NOW_MS, append, read_all
+from tests.unit.josefine_broker.host.log.test_segment_rebuild import CONFIG, filled
+
+EPOCHS = LeaderEpochs([(0, 0), (1, 50)])
+Harm = Callable[[MemoryFiles], object]
+
+
+def segment(files: MemoryFiles, number: int, suffix: str = ".log") -> str:
+    logs = sorted(name for name in files.names if name.endswith(".log"))
+    return logs[number].removesuffix(".log") + suffix
+
+
+def lose(number: int, *suffixes: str) -> Harm:
+    def harm(files: MemoryFiles) -> None:
+        for path in [segment(files, number, suffix) for suffix in suffixes]:
+            del files.names[path]
+
+    return harm
+
+
+def shorten(number: int, size: int, *, index: bool = True) -> Harm:
+    def harm(files: MemoryFiles) -> None:
+        del files.names[segment(files, number)].data[size:]
+        if not index:
+            del files.names[segment(files, number, ".index")]
+
+    return harm
+
+
+def flip(number: int, byte: int) -> Harm:
+    """In a segment without an index, which is read at a start."""
+
+    def harm(files: MemoryFiles) -> None:
+        del files.names[segment(files, number, ".index")]
+        files.names[segment(files, number)].data[byte] ^= 1
+
+    return harm
+
+
+HARMS: dict[str, Harm] = {
+    "first segment missing": lose(0, ".log"),
+    "segment missing": lose(1, ".log"),
+    "segment and index missing": lose(1, ".log", ".index", ".timeindex"),
+    "two segments missing": lambda files: (lose(1, ".log")(files), lose(1, ".log")(files)),
+    "last segment missing": lose(-1, ".log"),
+    "last segment and index missing": lose(-1, ".log", ".index", ".timeindex"),
+    "emptied": shorten(1, 0),
+    "shortened": shorten(1, 700),
+    "shortened, no index": shorten(1, 700, index=False),
+    "last segment shortened": shorten(-1, 50),
+    "last segment shortened, no index": shorten(-1, 50, index=False),
+    "flip, no index": flip(1, 70),
+    "flip in the last segment, no index": flip(-1, 70),
+}
+BY_HARM = pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS.keys())
+
+
+def closed() -> MemoryFiles:
+    files = MemoryFiles()
+    filled(files).close()
+    return files
+
+
+def opened(files: MemoryFiles, *, is_damaged: bool, seen: list[int] | None = None) -> PartitionLog:
+    def on_batch(header: BatchHeader, batch: Buffer) -> None:
+        if seen is not None:
+            seen.append(header.base_offset)
+
+    return PartitionLog.open(
+        files, DIRECTORY, CONFIG, NOW_MS, True, is_damaged=is_damaged, on_batch=on_batch
+    )
+
+
+def heal(log: PartitionLog, files: MemoryFiles, peer: PartitionLog) -> None:
+    for base in list(log.damage.found):
+        made = RepairableLog(files, log).rebuild(base, EPOCHS)
+        assert made is not None
+        while (wanted := made.copy(lambda: None)) is not None or not made.finish():
+            if wanted is not None:
+                answer = b"".join(peer.read(wanted, 500, end_offset=peer.log_end_offset))
+                with suppress(CorruptData):
+                    made.supply(answer)
+                assert made.wanted > wanted or made.cursor >= made.end_offset
+        assert made.install()
+        made.close()
+
+
+@BY_HARM
+def test_refused_log_is_opened_for_repair_and_made_whole(harm: Harm) -> None:
+    files, peer = closed(), filled(MemoryFiles())
+    harm(files)
+    with pytest.raises(CorruptData):
+        opened(files, is_damaged=False)
+
+    log = opened(files, is_damaged=True)
+
+    assert log.damage.found
+    assert log.log_end_offset == peer.log_end_offset, "no offset is assigned twice"
+    heal(log, files, peer)
+    assert read_all(log) == read_all(peer)
+    assert log.verify().problems == ()
+    append(log, [b"more"], leader_epoch=2)
+    log.close()
+    assert read_all(opened(files, is_damaged=False))[:-1] == read_all(peer)
+
+
+@BY_HARM
+def test_log_that_is_not_repaired_yet_is_found_so_by_the_next_start(harm: Harm) -> None:
+    files, peer = closed(), filled(MemoryFiles())
+    harm(files)
+    opened(files, is_damaged=True).abandon()
+
+    log = opened(files, is_damaged=True)
+
+    heal(log, files, peer)
+    assert read_all(log) == read_all(peer)
+
+
+@BY_HARM
+def test_damaged_batches_are_not_read_before_the_repair(harm: Harm) -> None:
+    files = closed()
+    intact = dict(read_all(filled(MemoryFiles())))
+    harm(files)
+    log = opened(files, is_damaged=True)
+    found, offset = 0, 0
+    while offset < log.log_end_offset:
+        try:
+            log.read(offset, 1)
+            found += 1
+        except KafkaError:
+            pass
+        offset += 1
+
+    assert 0 < found < len(intact)
+
+
+def test_replay_that_passes_over_damage_is_remembered() -> None:
+    files = closed()
+    lose(1, ".log")(files)
+    seen: list[int] = []
+
+    log = opened(files, is_damaged=True, seen=seen)
+
+    assert log.damage.lacks_batches
+    assert seen
+    base = log._segments[1].base_offset
+    assert base not in seen
+
+
+def test_log_without_any_segment_file_starts_empty_and_in_doubt() -> None:
+    files = closed()
+    for path in [each for each in files.names if each.endswith((".log", ".index", ".timeindex"))]:
+        del files.names[path]
+
+    log = opened(files, is_damaged=True)
+
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert not log.damage.found
+    assert log.recovery_report.completeness is Completeness.MISSING
+
+
+def test_intact_log_is_opened_as_ever() -> None:
+    log = opened(closed(), is_damaged=True)
+
+    assert not log.damage.found
+    assert read_all(log) == read_all(filled(MemoryFiles()))

@@ -1,0 +1,290 @@
+"""A damaged segment is made intact from its own batches and those of other replicas, byte for byte,
+whatever is damaged where; and a crash at any step leaves the old segment or the new one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.repairable import RepairableLog
+from josefine_broker.host.log.segment_rebuild import SegmentRebuild
+from josefine_broker.records.batch import HEADER_BYTES, iter_batches
+from tests.simulation.memory_files import MemoryFiles
+from tests.unit.josefine_broker.host.log.cleaning import CutFiles, Killed
+from tests.unit.josefine_broker.host.log.support import append, log_file, open_log, read_all
+
+CONFIG = LogConfig(segment_bytes=3_000, index_interval_bytes=400)
+EPOCHS = LeaderEpochs([(0, 0), (1, 50)])
+BATCHES = 100
+
+
+def filled(files: MemoryFiles) -> PartitionLog:
+    """A replica: every one made like this has the same bytes."""
+    log = open_log(files, CONFIG)
+    for number in range(BATCHES):
+        values = [b"%04d" % number] * (1 + number % 3)
+        append(log, values, leader_epoch=int(log.log_end_offset >= 50))
+    log.flush()
+    files.sync_directory("")
+    return log
+
+
+def first_file(files: MemoryFiles) -> bytearray:
+    return files.names[log_file()].data
+
+
+def note(log: PartitionLog) -> None:
+    log.damage.note(log._segments[0], 0, "a test")
+
+
+def fetched(peer: PartitionLog, offset: int) -> bytes:
+    """The answer of a replica: empty for a damaged batch."""
+    with suppress(KafkaError):
+        return b"".join(peer.read(offset, 500, end_offset=peer.log_end_offset))
+    return b""
+
+
+def rebuild(log: PartitionLog, files: MemoryFiles, peers: list[PartitionLog]) -> SegmentRebuild:
+    """Repair the first segment, as the engine does."""
+    note(log)
+    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    assert made is not None
+    try:
+        while True:
+            wanted = made.copy(lambda: None)
+            if wanted is None:
+                if made.finish():
+                    break
+                continue
+            for peer in peers:
+                with suppress(CorruptData):
+                    made.supply(fetched(peer, wanted))
+                if made.wanted > wanted or made.cursor >= made.end_offset:
+                    break
+            else:
+                assert made.keep_ours(), f"nobody has offset {wanted}"
+        assert made.install()
+    finally:
+        made.close()
+    return made
+
+
+def spans(files: MemoryFiles) -> list[tuple[int, int]]:
+    """(position, size) of each batch in the first file."""
+    return [(pos, header.size_bytes) for pos, header in iter_batches(bytes(first_file(files)))]
+
+
+@pytest.mark.parametrize("byte", [4, 7, 9, 14, 16, 18, 22, 40, HEADER_BYTES + 1])
+def test_flip_in_any_field_of_a_batch_is_repaired(byte: int) -> None:
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    intact = bytes(first_file(files))
+    position, _ = spans(files)[7]
+    first_file(files)[position + byte] ^= 1
+
+    made = rebuild(log, files, [peer])
+
+    assert bytes(first_file(files)) == intact
+    assert not log.damage.found
+    assert made.bytes_fetched < 600, "only what is damaged is fetched"
+    assert log.verify().problems == ()
+
+
+def test_different_damage_of_each_replica_is_repaired_from_the_others() -> None:
+    for seed in range(40):
+        rng = Random(seed)
+        disks = [MemoryFiles() for _ in range(3)]
+        logs = [filled(files) for files in disks]
+        intact, where = bytes(first_file(disks[0])), spans(disks[0])
+        damaged = rng.sample(range(len(where)), 6)
+        for number, files in enumerate(disks):
+            for at in damaged[2 * number : 2 * number + 2]:
+                position, size = where[at]
+                first_file(files)[position + rng.randrange(size)] ^= 1 << rng.randrange(8)
+        for number, files in enumerate(disks):
+            peers = [each for each in logs if each is not logs[number]]
+            rebuild(logs[number], files, peers)
+
+        assert [bytes(first_file(each)) for each in disks] == [intact] * 3, f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda files: files.names.pop(log_file()),
+        lambda files: first_file(files).clear(),
+        lambda files: first_file(files).__delitem__(slice(1_000, None)),
+        lambda files: first_file(files).__setitem__(slice(512, 1_024), bytes(512)),
+        lambda files: first_file(files).__setitem__(slice(512, 1_024), first_file(files)[:512]),
+        lambda files: first_file(files).__delitem__(slice(400, 700)),
+    ],
+    ids=["missing", "emptied", "shortened", "zeroed sector", "misdirected write", "shifted"],
+)
+def test_file_that_is_not_whole_is_repaired(harm: object) -> None:
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    intact = bytes(first_file(files))
+    harm(files)  # type: ignore[operator]
+
+    rebuild(log, files, [peer])
+
+    assert bytes(first_file(files)) == intact
+    assert len(read_all(log)) == log.log_end_offset
+
+
+def test_batch_in_the_place_of_another_one_is_found_by_the_checksum_over_all() -> None:
+    """Two intact batches of one size and epoch that changed places, offsets included."""
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    intact = bytes(first_file(files))
+    (first, size), (second, other) = spans(files)[3], spans(files)[6]
+    assert size == other
+    data = first_file(files)
+    body_of_second = bytes(data[second + 8 : second + size])
+    data[first + 8 : first + size] = body_of_second
+
+    rebuild(log, files, [peer])
+
+    assert bytes(first_file(files)) == intact
+
+
+def test_damaged_answer_is_never_used() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    peer = filled(MemoryFiles())
+    position, _ = spans(files)[7]
+    first_file(files)[position + 70] ^= 1
+    note(log)
+    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    assert made is not None
+    wanted = made.copy(lambda: None)
+    assert wanted is not None
+    answer = bytearray(fetched(peer, wanted))
+    answer[70] ^= 1
+
+    with pytest.raises(CorruptData):
+        made.supply(answer)
+
+    assert made.wanted == wanted
+    made.close()
+
+
+def test_batch_of_another_leader_epoch_is_refused() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    position, _ = spans(files)[7]
+    first_file(files)[position + 70] ^= 1
+    note(log)
+    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    assert made is not None
+    wanted = made.copy(lambda: None)
+    other = filled(MemoryFiles())
+    answer = bytearray(fetched(other, wanted or 0))
+    answer[15] ^= 1  # the leader epoch, which no checksum of a batch covers
+
+    with pytest.raises(CorruptData):
+        made.supply(answer)
+    made.close()
+
+
+def test_lost_records_that_were_given_up_leave_a_batch_without_records() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    before = dict(read_all(log))
+    position, _ = spans(files)[7]
+    lost = [h for _, h in iter_batches(bytes(first_file(files)))][7]
+    first_file(files)[position + 70] ^= 1
+    note(log)
+    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    assert made is not None
+    assert made.copy(lambda: None) == lost.base_offset
+    made.give_up(lost.end_offset)
+    assert made.copy(lambda: None) is None
+    assert made.finish()
+    assert made.install()
+    made.close()
+
+    gone = set(range(lost.base_offset, lost.end_offset))
+    assert dict(read_all(log)) == {at: value for at, value in before.items() if at not in gone}
+    assert log.log_end_offset == max(before) + 1
+
+
+def test_log_that_was_cut_meanwhile_is_left_as_it_is() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    note(log)
+    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    assert made is not None
+    assert made.copy(lambda: None) is None
+    assert made.finish()
+    log.truncate_to(5)
+
+    assert not made.install()
+    made.close()
+    assert log.log_end_offset <= 5
+    assert not [name for name in files.names if "repaired" in name]
+
+
+def test_damaged_active_segment_is_rolled_and_repaired() -> None:
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    base = log._segments[-1].base_offset
+    path = log_file(f"{base:020d}.log")
+    files.names[path].data[70] ^= 1
+    with pytest.raises(KafkaError):
+        log.read(base, 1_000)
+    made = RepairableLog(files, log).rebuild(base, EPOCHS)
+    assert made is not None
+    assert not log.is_active(base)
+    wanted = made.copy(lambda: None)
+    made.supply(fetched(peer, wanted or 0))
+    assert made.copy(lambda: None) is None
+    assert made.finish()
+    assert made.install()
+    made.close()
+
+    append(log, [b"more"], leader_epoch=1)
+    assert read_all(log)[:-1] == read_all(peer)
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_crash_at_any_step_leaves_the_old_segment_or_the_new_one(power: bool) -> None:
+    peer = filled(MemoryFiles())
+    files = CutFiles()
+    log = filled(files)
+    intact = bytes(first_file(files))
+    first_file(files)[70] ^= 1
+    files.names[log_file()].durable = bytes(first_file(files))
+    damaged = bytes(first_file(files))
+    outcomes = set()
+    for operation in range(200):
+        files = CutFiles()
+        log = filled(files)
+        first_file(files)[70] ^= 1
+        files.names[log_file()].durable = damaged
+        files.operations, files.fails_at, files.error = 0, operation, Killed
+        has_ended = True
+        try:
+            rebuild(log, files, [peer])
+        except (Killed, AssertionError, OSError, KafkaError):
+            has_ended = False
+        files.fails_at = None
+        disk = files.power_loss(Random(operation)) if power else files.copy()
+        again = open_log(disk, CONFIG)
+        found = bytes(first_file(disk))
+        assert found in (damaged, intact), f"operation {operation}"
+        outcomes.add(found == intact)
+        assert again.log_end_offset == log.log_end_offset
+        assert not [name for name in disk.names if "repaired" in name or "swap" in name]
+        if has_ended:
+            break
+    else:
+        pytest.fail("the repair has more operations than this test tries")
+
+    assert outcomes == {False, True}

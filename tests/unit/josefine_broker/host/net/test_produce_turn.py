@@ -1,0 +1,253 @@
+"""Plain produce requests of one turn of the loop: appended together, answered in request order,
+and never overtaken by another request of their connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from josefine_broker.base.errors import Fatal
+from josefine_broker.host.net.connection import SEND_BUFFERS_MAX
+from josefine_broker.host.net.dispatch import Peer
+from josefine_broker.host.net.produce_turn import REQUESTS_MAX
+from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
+from josefine_broker.wire.apis import PRODUCE
+from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
+from josefine_broker.wire.entities import list_groups
+from josefine_broker.wire.produce import (
+    ProducePartitionResponse,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
+from tests.unit.josefine_broker.host.serving import (
+    GROUPS,
+    Client,
+    Held,
+    Serving,
+    groups_answer,
+    serving,
+    until,
+)
+from tests.unit.josefine_broker.plain_frames import batch_with, frame_of
+
+VERSION = 9
+pytestmark = pytest.mark.skipif(compiled is None, reason="not compiled for this platform")
+
+
+def on_uvloop(test: Callable[[], Awaitable[None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())  # type: ignore[arg-type]
+
+
+def plain(number: int, index: int = 0) -> bytes:
+    frame = frame_of(batch_with(b"v"), version=VERSION, index=index, correlation_id=number)
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def groups(number: int, text: str) -> bytes:
+    body = list_groups.ListGroupsRequest(states_filter=(text,))
+    return b"".join(encode_request(GROUPS, 4, number, None, body))
+
+
+def stored(index: int, offset: int) -> ProduceResponse:
+    part = ProducePartitionResponse(index, 0, offset)
+    return ProduceResponse((ProduceTopicResponse("orders", None, (part,)),))
+
+
+class Log:
+    """What the server asked for, in order; offsets grow over all partitions."""
+
+    def __init__(self, *, takes: Callable[[int], bool] = lambda _: True) -> None:
+        """`takes`: whether requests of a partition index are appended together."""
+        self.events: list[str] = []
+        self.end_offset = 0
+        self.takes = takes
+        self.serving: Serving | None = None
+        self.held: dict[int, Held] = {}
+
+    def append(self, key: Key, requests: list[PlainRequest]) -> list[bytes] | None:
+        assert compiled is not None
+        if not self.takes(key[1]):
+            return None
+        self.events.append(f"append {len(requests)}")
+        answers = compiled.answers(requests, self.end_offset, 0)
+        self.end_offset += len(requests)
+        return answers
+
+    def handle(self, header: RequestHeader, peer: Peer, body: Any) -> Any:
+        if header.api_key == GROUPS:
+            text = body.states_filter[0]
+            self.events.append(text)
+        else:
+            text = f"one {header.correlation_id}"
+            self.events.append(text)
+            if body.topics[0].partitions[0].index != 2:
+                self.end_offset += 1
+                return stored(body.topics[0].partitions[0].index, self.end_offset - 1)
+        if not text.startswith(("hold", "one")):
+            return groups_answer(text)
+        assert self.serving is not None
+        self.held[header.correlation_id] = self.serving.hold(text, key=text)
+        return self.held[header.correlation_id]
+
+
+async def numbers(client: Client, *keys: int) -> list[int]:
+    """Correlation ids of the next answers, which are to these API keys."""
+    versions = {PRODUCE: VERSION, GROUPS: 4}
+    return [decode_response(key, versions[key], await client.frame())[0] for key in keys]
+
+
+def test_requests_that_arrive_together_are_appended_together_and_answered_in_order() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            client = await server.connect()
+            client.writer.write(b"".join(plain(n) for n in range(5)))
+            for n in range(5):
+                number, answer = decode_response(PRODUCE, VERSION, await client.frame())
+                part = answer.topics[0].partitions[0]
+                assert (number, part.error_code, part.base_offset) == (n, 0, n)
+            assert log.events == ["append 5"]
+            assert sum(server.metrics.api("Produce").buckets) == 5
+
+    on_uvloop(scenario)
+
+
+def test_another_request_of_the_connection_is_served_after_the_staged_ones() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            client = await server.connect()
+            client.writer.write(
+                groups(1, "first") + plain(2) + plain(3) + groups(4, "groups") + plain(5)
+            )
+            keys = (GROUPS, PRODUCE, PRODUCE, GROUPS, PRODUCE)
+            assert await numbers(client, *keys) == [1, 2, 3, 4, 5]
+            assert log.events == ["first", "append 2", "groups", "append 1"]
+
+    on_uvloop(scenario)
+
+
+def test_a_request_that_is_not_appended_together_is_served_in_its_place() -> None:
+    async def scenario() -> None:
+        log = Log(takes=lambda index: index == 0)
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            log.serving = server
+            client = await server.connect()
+            client.writer.write(plain(1) + plain(2, index=1) + plain(3) + plain(4, index=1))
+            assert await numbers(client, *[PRODUCE] * 4) == [1, 2, 3, 4]
+            assert log.events == ["append 2", "one 2", "one 4"]
+
+    on_uvloop(scenario)
+
+
+def test_answers_wait_for_an_earlier_request_of_their_turn_that_waits() -> None:
+    async def scenario() -> None:
+        log = Log(takes=lambda index: index == 0)
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            log.serving = server
+            client = await server.connect()
+            client.writer.write(plain(1) + plain(2, index=2) + plain(3) + plain(4, index=1))
+            assert await numbers(client, PRODUCE) == [1]
+            await until(lambda: "one 4" in log.events, "the last one is served")
+            log.held[2].complete(stored(2, 100))
+            assert await numbers(client, *[PRODUCE] * 3) == [2, 3, 4]
+
+    on_uvloop(scenario)
+
+
+def test_a_plain_request_waits_for_the_answer_of_an_earlier_other_request() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            log.serving = server
+            client = await server.connect()
+            client.writer.write(groups(1, "hold") + plain(2) + plain(3))
+            await until(lambda: "one 3" in log.events, "both are served, one by one")
+            server.release("hold")
+            assert await numbers(client, GROUPS, PRODUCE, PRODUCE) == [1, 2, 3]
+
+    on_uvloop(scenario)
+
+
+def test_more_answers_than_are_sent_together_leave_in_request_order() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=1000) as server:
+            client = await server.connect()
+            pairs = SEND_BUFFERS_MAX + 5
+            client.writer.write(
+                b"".join(groups(2 * n, "groups") + plain(2 * n + 1) for n in range(pairs))
+            )
+            assert await numbers(client, *[GROUPS, PRODUCE] * pairs) == list(range(2 * pairs))
+
+    on_uvloop(scenario)
+
+
+def test_a_full_turn_is_served_before_its_end() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=1000) as server:
+            client = await server.connect()
+            count = 2 * REQUESTS_MAX + 3
+            client.writer.write(b"".join(plain(n) for n in range(count)))
+            assert await numbers(client, *[PRODUCE] * count) == list(range(count))
+            assert log.events[0] == f"append {REQUESTS_MAX}"
+            assert max(int(event.split()[1]) for event in log.events) == REQUESTS_MAX
+
+    on_uvloop(scenario)
+
+
+def test_staged_requests_count_as_requests_in_flight() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=4) as server:
+            client = await server.connect()
+            client.writer.write(b"".join(plain(n) for n in range(10)))
+            assert await numbers(client, *[PRODUCE] * 10) == list(range(10))
+            assert log.events == ["append 4", "append 4", "append 2"]
+
+    on_uvloop(scenario)
+
+
+def test_a_broken_invariant_stops_the_broker_and_acknowledges_nothing() -> None:
+    async def scenario() -> None:
+        def append(key: Key, requests: list[PlainRequest]) -> None:
+            raise Fatal("broken")
+
+        async with serving(Log().handle, append=append) as server:
+            client = await server.connect()
+            client.writer.write(plain(1))
+            assert await client.closed()
+            assert [str(error) for error in server.fatal] == ["broken"]
+
+    on_uvloop(scenario)
+
+
+def test_an_unexpected_error_closes_the_connections_of_the_turn_without_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        log = Log()
+
+        def append(key: Key, requests: list[PlainRequest]) -> list[bytes] | None:
+            if key[1] == 1:
+                raise RuntimeError("boom")
+            return log.append(key, requests)
+
+        async with serving(log.handle, append=append) as server:
+            client, other = await server.connect(), await server.connect()
+            with caplog.at_level(logging.CRITICAL):
+                client.writer.write(plain(1, index=1))
+                assert await client.closed()
+            other.writer.write(plain(2))
+            assert await numbers(other, PRODUCE) == [2]
+            assert server.metrics.connections.handler_failures == 1
+            assert not server.fatal
+
+    on_uvloop(scenario)

@@ -1,0 +1,48 @@
+"""The dispatcher's shortcut: tried first, counted, and left out where it has no answer."""
+
+from __future__ import annotations
+
+from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.net.dispatch import Buffers, Dispatcher, Peer, Route
+from josefine_broker.wire.codec import decode_response, encode_request
+from josefine_broker.wire.entities import list_groups
+from tests.unit.josefine_broker.host.serving import GROUPS, groups_answer, refuse
+
+PEER = Peer(listener="PLAINTEXT", address="127.0.0.1:5")
+
+
+def ask(text: str) -> memoryview:
+    body = list_groups.ListGroupsRequest(states_filter=(text,))
+    return memoryview(b"".join(encode_request(GROUPS, 4, 1, None, body))[4:])
+
+
+def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> None:
+    metrics = Metrics()
+    served: list[str] = []
+    short = ask("short")
+
+    def shortcut(frame: memoryview) -> Buffers | None:
+        return [b"answer"] if frame == short else None
+
+    def handle(_header: object, _peer: object, body: list_groups.ListGroupsRequest) -> object:
+        served.append(body.states_filter[0])
+        return groups_answer(body.states_filter[0])
+
+    route = Route(
+        name="ListGroups", min_version=0, max_version=5, handle=handle, refuse=refuse,
+        stats=metrics.api("ListGroups"),
+    )  # fmt: skip
+    dispatcher = Dispatcher(
+        {GROUPS: route}, lambda: None, metrics.connections,
+        shortcut=(shortcut, metrics.api("Fetch")),
+    )  # fmt: skip
+
+    assert dispatcher.serve(short, PEER) == [b"answer"]
+    other = dispatcher.serve(ask("other"), PEER)
+
+    assert isinstance(other, list)
+    answer = decode_response(GROUPS, 4, memoryview(b"".join(other))[4:])[1]
+    assert answer.groups[0].group_id == "other"
+    assert served == ["other"]
+    assert sum(metrics.api("Fetch").buckets) == 1
+    assert sum(metrics.api("ListGroups").buckets) == 1
