@@ -26,6 +26,7 @@ ALWAYS = (
     "tests/unit/test_style.py",
     "tests/unit/test_docs.py",
     "tests/unit/test_documented_commands.py",
+    "tests/unit/test_site.py",
 )
 EVERYTHING = ("pyproject.toml", "tests/conftest.py")
 VERBS = "josefine_cli/verbs.py"
