@@ -149,7 +149,7 @@ def test_pointer_stays_where_a_duplicate_is_the_last_append_that_is_kept() -> No
 
 
 def test_the_job_purges_each_partitions_expired_journals_and_none_that_was_appended_to() -> None:
-    async def run() -> tuple[int, list[list[int]]]:
+    async def job() -> tuple[int, list[list[int]]]:
         log, store = MemoryLog(2), MemoryStore()
         journals = Journals(None, "t", log=log, store=store)
         first, alive = Event(seq_nr=SeqNr(1), payload=Json(1)), journals.journal("alive")
@@ -163,4 +163,4 @@ def test_the_job_purges_each_partitions_expired_journals_and_none_that_was_appen
         read = [[each.event.seq_nr async for each in journals.journal(key).read()] for key in ends]
         return count, read
 
-    assert asyncio.run(run()) == (3, [[], [], [1, 2]])
+    assert asyncio.run(job()) == (3, [[], [], [1, 2]])

@@ -1,7 +1,6 @@
 """The topic as a log: records written once, and a read that ends with an error or its end."""
 
 import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -61,10 +60,6 @@ def log_of(client: Client) -> TopicLog:
     return TopicLog(made, "t", holds_journals=False)
 
 
-def run_here(what: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(what)
-
-
 def headers(client: Client) -> list[tuple[int, int]]:
     """(producer, first sequence number) of each batch."""
     found = [parse_header(batch) for batch in client.batches]
@@ -90,7 +85,7 @@ def test_batches_of_one_producer_continue_its_sequence() -> None:
         await log.write(0, RECORD)
         await log.write(1, RECORD)
 
-    run_here(write())
+    asyncio.run(write())
 
     assert headers(client) == [(1, 0), (1, 1), (1, 3), (2, 0)]
 
@@ -109,7 +104,7 @@ def test_after_a_write_of_unknown_outcome_the_next_one_is_of_a_new_producer(fail
             await log.write(0, RECORD)
         await log.write(0, RECORD)
 
-    run_here(write())
+    asyncio.run(write())
 
     assert headers(client) == [(1, 0), (2, 0)]
 
@@ -121,7 +116,7 @@ def test_two_writers_of_a_partition_take_turns() -> None:
         log = log_of(client)
         await asyncio.gather(*(log.write(0, RECORD) for _ in range(4)))
 
-    run_here(write())
+    asyncio.run(write())
 
     assert headers(client) == [(1, 0), (1, 1), (1, 2), (1, 3)]
 
@@ -131,25 +126,25 @@ def test_a_record_at_an_unknown_offset_is_an_error() -> None:
     client.next_offset = UNKNOWN_OFFSET
 
     with pytest.raises(JournalError, match="written at an unknown offset"):
-        run_here(log_of(client).write(0, RECORD))
+        asyncio.run(log_of(client).write(0, RECORD))
 
 
 def test_a_read_continues_until_its_end() -> None:
     client = Client()
     client.parts = [part(0, 2), part(2, 3)]
 
-    assert run_here(read_all(log_of(client), 1, 4)) == [1, 2, 3]
+    assert asyncio.run(read_all(log_of(client), 1, 4)) == [1, 2, 3]
 
 
 def test_records_that_retention_takes_during_a_read_are_gone() -> None:
     client = Client()
     client.parts = [part(code=ErrorCode.offset_out_of_range)]
     with pytest.raises(RecordsGone, match="offset 1 went away"):
-        run_here(read_all(log_of(client), 1, 4))
+        asyncio.run(read_all(log_of(client), 1, 4))
 
     client.parts = [part(3, 2, start=3)]
     with pytest.raises(RecordsGone, match="offset 1 went away"):
-        run_here(read_all(log_of(client), 1, 5))
+        asyncio.run(read_all(log_of(client), 1, 5))
 
 
 def test_offsets_without_a_record_above_the_start_are_lost() -> None:
@@ -157,7 +152,7 @@ def test_offsets_without_a_record_above_the_start_are_lost() -> None:
     client.parts = [part(3, 2)]
 
     with pytest.raises(RecordsLost) as caught:
-        run_here(read_all(log_of(client), 1, 5))
+        asyncio.run(read_all(log_of(client), 1, 5))
 
     assert (caught.value.begin, caught.value.end) == (1, 3)
 
@@ -171,7 +166,7 @@ def test_a_damaged_batch_is_an_error_of_the_journal() -> None:
     client.parts = [broken]
 
     with pytest.raises(JournalError):
-        run_here(read_all(log_of(client), 0, 2))
+        asyncio.run(read_all(log_of(client), 0, 2))
 
 
 def test_a_topic_is_opened_once_and_again_when_it_was_created_again() -> None:
@@ -185,7 +180,7 @@ def test_a_topic_is_opened_once_and_again_when_it_was_created_again() -> None:
         client.id = UUID(int=2)
         await log.partition_count()
 
-    run_here(count())
+    asyncio.run(count())
 
     assert client.counts == 2
 
@@ -193,8 +188,8 @@ def test_a_topic_is_opened_once_and_again_when_it_was_created_again() -> None:
 def test_configs_that_nobody_may_describe_are_none_and_another_error_is_raised() -> None:
     client = Client()
     client.failures = [KafkaError(ErrorCode.topic_authorization_failed)]
-    assert run_here(log_of(client).configs()) == {}
+    assert asyncio.run(log_of(client).configs()) == {}
 
     client.failures = [KafkaError(ErrorCode.request_timed_out)]
     with pytest.raises(KafkaError):
-        run_here(log_of(client).configs())
+        asyncio.run(log_of(client).configs())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 
@@ -55,8 +56,6 @@ def test_an_error_names_the_line_of_the_users_file(name, why):
 
 
 def test_an_error_of_the_import_is_one_of_the_file_and_leaves_no_module():
-    import sys
-
     before = set(sys.modules)
 
     assert refused("f", "x = 1\nimport no_such_module\n").startswith(
@@ -79,8 +78,6 @@ def test_a_function_of_the_file_is_sent_to_executors_that_lack_the_file():
     from pyspark import cloudpickle
 
     module = _module(Function(file="/own.py", name="number", source=FILE + "\n# sent\n"))
-    import sys
-
     sent = cloudpickle.dumps(module.number)
     del sys.modules[module.__name__]
 

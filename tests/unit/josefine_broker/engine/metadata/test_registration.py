@@ -108,6 +108,16 @@ def test_each_log_is_judged_by_what_its_disk_is(claims, previous_epoch: int, dou
     assert not found.brokers[1].unclean
 
 
+def test_a_follower_in_sync_whose_log_was_shortened_is_in_doubt_too() -> None:
+    claims = LogClaims(default=Completeness.SHORTENED)
+
+    found = registered(image(partition((2, 1)), levels=LEVELS), logs=claims, previous_epoch=10,
+                       known_epoch=10)  # fmt: skip
+
+    assert only(found).completeness_of(1) is Completeness.SHORTENED
+    assert (only(found).leader, only(found).partition_epoch) == (2, 8)
+
+
 def test_a_broker_that_has_lost_its_image_may_have_lost_any_log() -> None:
     found = registered(image(levels=LEVELS), logs=None, known_epoch=None)
 
