@@ -22,6 +22,8 @@ STYLES = ("-", "--", ":")
 MARKERS = ("o", "s", "^")
 INCHES = (7.2, 4.2)
 DPI = 110
+LOG_FROM = 20
+"""Largest by smallest value of a plot, from which on its y axis is logarithmic."""
 
 
 def draw_all(found: Sequence[CaseResult], folder: Path) -> list[str]:
@@ -76,6 +78,12 @@ def draw_line(axes: Any, figure: Figure, line: Line, peer: str, colors: dict[str
     axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.12, linewidth=0)
 
 
+def spans_decades(lines: Sequence[Line]) -> bool:
+    """Whether a logarithmic axis would have more than one labelled tick."""
+    values = [y for line in lines for y in (*line.low, *line.high) if y > 0]
+    return max(values, default=1.0) >= LOG_FROM * min(values, default=1.0)
+
+
 def label_axes(axes: Any, figure: Figure, lines: Sequence[Line], colors: dict[str, str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -88,7 +96,7 @@ def label_axes(axes: Any, figure: Figure, lines: Sequence[Line], colors: dict[st
     axes.xaxis.set_major_formatter(plain)
     axes.tick_params(axis="x", which="minor", bottom=False)
     axes.xaxis.set_minor_formatter(NullFormatter())
-    if figure.is_y_log:
+    if figure.is_y_log and spans_decades(lines):
         axes.set_yscale("log")
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.report.figures import FIGURES, lines_of
+from tests.bench.report.plots import spans_decades
 from tests.bench.report.results import CaseResult, Measured
 from tests.unit.bench.test_results import CONDITIONS
 
@@ -32,6 +33,14 @@ def test_line_goes_through_the_medians_in_order_of_x() -> None:
 
 def test_single_point_is_no_line() -> None:
     assert lines_of(THROUGHPUT, [at(10, (2,), (1,))]) == []
+
+
+def test_axis_is_logarithmic_only_where_it_has_ticks_to_label() -> None:
+    near = lines_of(THROUGHPUT, [at(10, (50,), (70,)), at(1000, (60,), (90,))])
+    far = lines_of(THROUGHPUT, [at(10, (5,), (70,)), at(1000, (60,), (900,))])
+
+    assert not spans_decades(near)
+    assert spans_decades(far)
 
 
 def test_drawing_makes_svg_and_png_in_both_themes_the_same_each_time(tmp_path: Path) -> None:
