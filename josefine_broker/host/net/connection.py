@@ -294,6 +294,8 @@ class Connection(asyncio.BufferedProtocol):
             is_staged = bool(pending) and pending[-1] is STAGED
             if (is_staged or not pending) and turn.stage(frame, self):
                 pending.append(STAGED)
+                if turn.is_full:
+                    turn.run()
                 return
             if is_staged:
                 turn.run()  # this request must not overtake them

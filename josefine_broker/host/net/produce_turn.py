@@ -2,9 +2,9 @@
 one write per log, one step of its high watermark.
 
 Rules: a request is staged when it arrives and served before the loop waits for the network again,
-or earlier, when its connection has a request that is not plain. A connection's requests are served,
-and answered, in their order. An answer is made after the write that it acknowledges. Requests that
-cannot be appended together go to the dispatcher one by one.
+or earlier: when enough are staged, or when its connection has a request that is not plain. A
+connection's requests are served, and answered, in their order. An answer is made after the write
+that it acknowledges. Requests that cannot be appended together go to the dispatcher one by one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from josefine_broker.records.plain_produce import Key, PlainProduce, PlainReques
 log = logging.getLogger(__name__)
 
 
-REQUESTS_MAX = 1024
-"""Requests of one turn; more are served one by one. The extension takes 4,096 of one partition."""
+REQUESTS_MAX = 64
+"""Staged requests are served when there are this many: with a thousand connections, clients would
+otherwise wait for the whole turn, and then the broker for all of them."""
 
 
 class Staging(Protocol):
@@ -75,7 +76,7 @@ class ProduceTurn:
     def stage(self, frame: memoryview, connection: Staging) -> bool:
         """Take a request that is plain; False: the dispatcher must serve it."""
         request = self._parse(frame)
-        if request is None or len(self._requests) >= REQUESTS_MAX or not self._is_open():
+        if request is None or not self._is_open():
             return False
         if not self._requests:
             self._started_ns = perf_counter_ns()
@@ -83,6 +84,11 @@ class ProduceTurn:
         self._requests.append(request)
         self._connections.append(connection)
         return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `run` is due before the end of the turn."""
+        return len(self._requests) >= REQUESTS_MAX
 
     def run(self) -> None:
         """Serve what is staged, if anything is."""

@@ -14,6 +14,7 @@ import uvloop
 from josefine_broker.base.errors import Fatal
 from josefine_broker.host.net.connection import SEND_BUFFERS_MAX
 from josefine_broker.host.net.dispatch import Peer
+from josefine_broker.host.net.produce_turn import REQUESTS_MAX
 from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
 from josefine_broker.wire.apis import PRODUCE
 from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
@@ -184,6 +185,20 @@ def test_more_answers_than_are_sent_together_leave_in_request_order() -> None:
                 b"".join(groups(2 * n, "groups") + plain(2 * n + 1) for n in range(pairs))
             )
             assert await numbers(client, *[GROUPS, PRODUCE] * pairs) == list(range(2 * pairs))
+
+    on_uvloop(scenario)
+
+
+def test_a_full_turn_is_served_before_its_end() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=1000) as server:
+            client = await server.connect()
+            count = 2 * REQUESTS_MAX + 3
+            client.writer.write(b"".join(plain(n) for n in range(count)))
+            assert await numbers(client, *[PRODUCE] * count) == list(range(count))
+            assert log.events[0] == f"append {REQUESTS_MAX}"
+            assert max(int(event.split()[1]) for event in log.events) == REQUESTS_MAX
 
     on_uvloop(scenario)
 
