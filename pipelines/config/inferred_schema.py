@@ -127,6 +127,7 @@ def pipeline_text(topic: str, bootstrap: str, columns: Mapping[str, Kind], seen:
     name = re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_") or "records"
     if not name[0].isalpha() or name in YAML_WORDS:
         name = f"topic_{name}"
+    # Spark compares names without case: a column of the record keeps its name, ours goes.
     taken = {column.lower() for column in columns}
     added = [f"{source} as {name}" for name, source in PLACES.items() if name not in taken]
     selected = ", ".join(["value.*", *added])

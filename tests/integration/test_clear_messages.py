@@ -134,3 +134,21 @@ def test_a_key_goes_with_every_record_that_has_none_of_its_own(plain: BrokerProc
     assert done.code == 0, done.err
     assert [json.loads(line)["key"] for line in read.out.splitlines()] == ["k1", "own"]
     assert "--key and --key-separator are two ways to set the key" in both.err
+
+
+def test_a_topic_that_no_schema_can_be_inferred_from_gets_no_file(
+    plain: BrokerProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.yaml"
+    for topic, lines in (("empty", ""), ("text", "a\nb\n"), ("mixed", 'x\n{"id": 1}\n')):
+        josefine(plain.bootstrap, "topics", "create", topic)
+        josefine(plain.bootstrap, "produce", topic, stdin=lines)
+
+    def init(topic: str) -> Done:
+        return josefine(plain.bootstrap, "pipeline", "init", str(file), "--topic", topic)
+
+    assert "topic 'empty' has no records to infer a schema from: produce some" in init("empty").err
+    assert "topic 'text': none of 2 records is a JSON object with fields" in init("text").err
+    assert not file.exists()
+    assert init("mixed").err == "1 record of 2 not in JSON: dead letters of a run\n"
+    assert 'schema: "id BIGINT"' in file.read_text()
