@@ -1,8 +1,8 @@
 """The steps of a release: `python -m distributions.release VERSION [--tag]`, by ./build.sh release.
 
-The version is written into pyproject.toml, the changelog must have a section for it, and the wheels
-and source distributions of `dist/` are built and checked. With --tag the commit is tagged, which
-needs a clean tree: then what is tagged is what was built.
+The version is written into the files of PLACES, the changelog must have a section for it, and the
+wheels and source distributions of `dist/` are built and checked. With --tag the commit is tagged,
+which needs a clean tree: then what is tagged is what was built.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from distributions.table import DISTRIBUTIONS
 
 USAGE = "usage: ./build.sh release VERSION [--tag]"
 FOLDER = "dist"
-_VERSION = re.compile(r'^version = "([^"]*)"$', re.MULTILINE)
+PLACES = {"pyproject.toml": "version", "josefine_broker/client/connection.py": "SOFTWARE_VERSION"}
+"""File → the name that has the version there: the second one is what a client sends (KIP-511)."""
 
 
 class ReleaseError(Exception):
@@ -50,14 +51,17 @@ def release(version: str, root: Path, *, tagged: bool) -> None:
     """All steps, the cheap checks first: nothing is written before they passed."""
     check_version(version)
     check_changelog((root / "CHANGELOG.md").read_text("utf-8"), version)
-    file = root / "pyproject.toml"
-    text = file.read_text("utf-8")
-    new = with_version(text, version)
+    texts = {name: (root / name).read_text("utf-8") for name in PLACES}
+    changed = {
+        name: new
+        for name, text in texts.items()
+        if (new := with_version(text, version, name)) != text
+    }
     if tagged:
-        _check_can_tag(root, version, is_written=new == text)
-    if new != text:
-        file.write_text(new, "utf-8")
-        print(f"pyproject.toml: version {version}; commit it before --tag")
+        _check_can_tag(root, version, is_written=not changed)
+    for name, new in changed.items():
+        (root / name).write_text(new, "utf-8")
+        print(f"{name}: version {version}; commit it before --tag")
     folder = root / FOLDER
     for old in (*folder.glob("josefine*.whl"), *folder.glob("josefine*.tar.gz")):
         old.unlink()
@@ -101,11 +105,13 @@ def check_changelog(text: str, version: str) -> None:
         raise ReleaseError(f"CHANGELOG.md: the section '## {version}' has no entry: write one")
 
 
-def with_version(text: str, version: str) -> str:
-    """pyproject.toml with this version."""
-    new, count = _VERSION.subn(f'version = "{version}"', text, count=1)
+def with_version(text: str, version: str, file: str = "pyproject.toml") -> str:
+    """The text of a file of PLACES with this version."""
+    key = PLACES[file]
+    line = re.compile(rf'^{key} = "[^"]*"$', re.MULTILINE)
+    new, count = line.subn(f'{key} = "{version}"', text, count=1)
     if not count:
-        raise ReleaseError("pyproject.toml has no line 'version = \"...\"': write one")
+        raise ReleaseError(f"{file} has no line '{key} = \"...\"': write one")
     return new
 
 

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from josefine_spark.base.errors import OptionError
 from josefine_spark.base.gc_freeze import freeze_loaded
+from josefine_spark.base.plain_errors import without_traceback
 from josefine_spark.options.options import (
     Delivery,
     ReadOptions,
@@ -57,6 +58,7 @@ class JosefineDataSource(DataSource):
     def name(cls) -> str:
         return "josefine"
 
+    @without_traceback
     def schema(self) -> StructType:
         columns = self._columns()
         freeze_loaded()
@@ -70,6 +72,7 @@ class JosefineDataSource(DataSource):
         check_columns_named(self.options)
         return _columns_of(source_options(self.options, streaming=None).read)
 
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         given = options_with_table(self.options, schema, written=False)
         options = source_options(given, streaming=False)
@@ -77,6 +80,7 @@ class JosefineDataSource(DataSource):
         _log_without_effect(options)
         return JosefineReader(options)
 
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         given = options_with_table(self.options, schema, written=False)
         options = source_options(given, streaming=True)
@@ -88,6 +92,7 @@ class JosefineDataSource(DataSource):
             check_writable()
         return JosefineStreamReader(options)
 
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from josefine_spark.sink import JosefineWriter
 
@@ -104,6 +109,7 @@ class JosefineDataSource(DataSource):
             return ExactlyOnceWriter(options, schema)
         return JosefineWriter(options, schema)
 
+    @without_traceback
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:

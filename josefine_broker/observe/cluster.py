@@ -67,6 +67,7 @@ def cluster_view(broker: Broker) -> dict[str, Any]:
         "cluster_id": image.cluster_id,
         "place": place.value,
         "waits_for": broker.describe_wait() if waits else None,
+        "storage_trouble": ctx.storage.trouble,  # it leads nothing while there is one
         "controller": ctx.cluster.controller_id,
         "raft": _raft(broker.quorum),
         "image": {

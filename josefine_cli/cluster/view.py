@@ -190,6 +190,9 @@ def problems(found: Survey) -> list[str]:
             sentences.append(f"broker {id_} does not answer, and is {place(broker)} in the image")
         elif view["waits_for"]:
             sentences.append(f"broker {id_} does not serve: {view['waits_for']}")
+        elif view.get("storage_trouble"):  # a broker of an older version does not report it
+            trouble = view["storage_trouble"]
+            sentences.append(f"broker {id_} leads nothing until this is resolved: {trouble}")
         elif place(broker) != "serving":
             sentences.append(f"broker {id_} is {place(broker)}")
     sentences += _disagreements(found)

@@ -37,6 +37,7 @@ from josefine_cli.kafka.consume_records import (
     writer,
 )
 from josefine_cli.kafka.decode import DecodeHow, Message, RegistryAddress, Schema, decoding
+from josefine_cli.kafka.names import partition_count
 from josefine_cli.kafka.offset_spec import FORMS, Place, is_after, parse_place, resolve
 
 app = typer.Typer(
@@ -164,7 +165,7 @@ def _as_member(
     follow: bool,
 ) -> None:
     with connect(bootstrap) as client:
-        client.partition_count(topic)
+        partition_count(client, topic)
     with StopSignals() as stop:
         reader = GroupReader(
             lambda: connect(bootstrap),
@@ -202,7 +203,7 @@ def parse_partitions(text: str) -> list[int]:
 def _partitions(
     client: BlockingClient, topic: str, chosen: list[int] | None
 ) -> list[TopicPartition]:
-    count = client.partition_count(topic)
+    count = partition_count(client, topic)
     numbers = range(count) if chosen is None else chosen
     missing = [n for n in numbers if n >= count]
     if missing:

@@ -12,6 +12,7 @@ from josefine_broker.client.io_blocking import LATEST, BlockingClient
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import agree, connect, print_json
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.names import partition_count
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -37,7 +38,7 @@ def delete_records(
     wanted = {TopicPartition(topic, index): offset for index, offset in map(_place, before)}
     agree(f"Delete records of {topic} before {', '.join(before)}?", yes, "deleting")
     with connect(bootstrap_of(bootstrap)) as client:
-        client.partition_count(topic)
+        partition_count(client, topic)
         _check_before_ends(client, wanted)
         starts = client.delete_records(wanted)
     if as_json:

@@ -32,6 +32,7 @@ from josefine_cli.kafka.group_offsets import (
     parse_topic,
     partitions_of,
 )
+from josefine_cli.kafka.names import unknown_group
 from josefine_cli.kafka.offset_spec import FORMS, parse_place
 
 app = typer.Typer(
@@ -291,10 +292,11 @@ def _tell_moves(group: str, planned: Sequence[Move], executed: bool, as_json: bo
 
 
 def _description(client: BlockingClient, group: str) -> dict[str, Any]:
-    """The description of a group. Raises KafkaError for a group that does not exist."""
+    """The description of a group. Raises UserError for a group that does not exist."""
     described = _describe(client, group)
     if described.state == DEAD:
-        raise KafkaError(ErrorCode.group_id_not_found, f"group '{group}' does not exist")
+        found = client.run(lambda s, t, d: group_admin.list_groups(s, (), t, d, []))
+        raise UserError(unknown_group(group, (each.group for each in found)))
     committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
     owners = {tp: member for member in described.members for tp in member.assigned}
     tps = sorted({*committed, *owners})

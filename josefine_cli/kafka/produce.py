@@ -39,6 +39,7 @@ from josefine_cli.base.output import (
 from josefine_cli.base.signals import StopSignals
 from josefine_cli.cluster.target import Bootstrap, bootstrap_of
 from josefine_cli.kafka.lines import lines_and_pauses
+from josefine_cli.kafka.names import partition_count
 
 app = typer.Typer(
     help="Write records from a file or stdin to a topic.",
@@ -110,6 +111,9 @@ def produce(
         str | None,
         typer.Option("--key-separator", "-k", help="Splits a line into key and value."),
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Key of every record that has none of its own.")
+    ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Default: by the key.")
     ] = None,
@@ -139,11 +143,13 @@ def produce(
     """
     if key_separator is not None and (input_format is InputFormat.JSON or not key_separator):
         raise UsageError("--key-separator is only for --format lines")
-    parse = _parser(input_format, key_separator)
+    if key_separator is not None and key is not None:
+        raise UsageError("--key and --key-separator are two ways to set the key: take one")
+    parse = _with_key(_parser(input_format, key_separator), key)
     extra = parse_headers(header)
     with connect(bootstrap_of(bootstrap)) as client, _Source(file) as source, StopSignals() as stop:
         # Asked only for its error: an unknown topic is reported before the first input is read.
-        client.partition_count(topic)
+        partition_count(client, topic)
         producer = BlockingProducer(
             client,
             acks=ACKS_NUMBER[acks],
@@ -293,6 +299,18 @@ def _parser(input_format: InputFormat, key_separator: str | None) -> Callable[[b
         return Input(key=key, value=value)
 
     return parse
+
+
+def _with_key(parse: Callable[[bytes], Input], key: str | None) -> Callable[[bytes], Input]:
+    if key is None:
+        return parse
+    given = key.encode()
+
+    def with_key(line: bytes) -> Input:
+        found = parse(line)
+        return found if found.key is not None else found._replace(key=given)
+
+    return with_key
 
 
 def parse_json(line: bytes) -> Input:

@@ -20,6 +20,7 @@ from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import connect, note
 from josefine_cli.cluster.target import Bootstrap, bootstrap_of
 from josefine_cli.kafka.consume_records import named_when_damaged, records_of
+from josefine_cli.kafka.names import partition_count
 
 RECORDS_MAX = 1_000
 """Records that the schema is of, about the same number from each partition."""
@@ -83,7 +84,7 @@ def _text_of(topic: str, bootstrap: str) -> tuple[str, str]:
 
 def _newest_values(client: BlockingClient, topic: str) -> Iterator[bytes | None]:
     """Values of the newest records of each partition, RECORDS_MAX in all at most."""
-    tps = [TopicPartition(topic, n) for n in range(client.partition_count(topic))]
+    tps = [TopicPartition(topic, n) for n in range(partition_count(client, topic))]
     first = client.list_offsets(dict.fromkeys(tps, EARLIEST))
     last = client.list_offsets(dict.fromkeys(tps, LATEST))
     share = max(1, RECORDS_MAX // len(tps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,51 @@ def test_records_after_the_end_are_not_deleted_and_the_end_is_named(plain: Broke
         "0:end deletes all its records\n",
     )
     assert (whole.code, whole.out) == (0, "partition 0 starts at offset 2\n"), whole.err
+
+
+def test_an_unknown_topic_or_group_is_answered_with_the_nearest_one(plain: BrokerProcess) -> None:
+    josefine(plain.bootstrap, "topics", "create", "payments")
+    josefine(plain.bootstrap, "produce", "payments", stdin="a\n")
+    josefine(plain.bootstrap, "consume", "payments", "--group", "readers", "--max", "1")
+
+    for verb in (("consume",), ("produce",), ("delete-records", "--before", "0:end", "--yes")):
+        done = josefine(plain.bootstrap, verb[0], "payment", *verb[1:], stdin="x\n")
+        assert done.err == (
+            "error: topic 'payment' does not exist: did you mean 'payments'? "
+            "If not: josefine topics create payment\n"
+        )
+    described = josefine(plain.bootstrap, "groups", "describe", "reader")
+    assert described.err == "error: group 'reader' does not exist: did you mean 'readers'?\n"
+
+
+def test_a_key_goes_with_every_record_that_has_none_of_its_own(plain: BrokerProcess) -> None:
+    josefine(plain.bootstrap, "topics", "create", "keyed")
+    lines = '{"value": "a"}\n{"key": "own", "value": "b"}\n'
+
+    done = josefine(
+        plain.bootstrap, "produce", "keyed", "--key", "k1", "--format", "json", stdin=lines
+    )
+    both = josefine(plain.bootstrap, "produce", "keyed", "--key", "k", "-k", ":", stdin="a:b\n")
+    read = josefine(plain.bootstrap, "consume", "keyed", "--json")
+
+    assert done.code == 0, done.err
+    assert [json.loads(line)["key"] for line in read.out.splitlines()] == ["k1", "own"]
+    assert "--key and --key-separator are two ways to set the key" in both.err
+
+
+def test_a_topic_that_no_schema_can_be_inferred_from_gets_no_file(
+    plain: BrokerProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.yaml"
+    for topic, lines in (("empty", ""), ("text", "a\nb\n"), ("mixed", 'x\n{"id": 1}\n')):
+        josefine(plain.bootstrap, "topics", "create", topic)
+        josefine(plain.bootstrap, "produce", topic, stdin=lines)
+
+    def init(topic: str) -> Done:
+        return josefine(plain.bootstrap, "pipeline", "init", str(file), "--topic", topic)
+
+    assert "topic 'empty' has no records to infer a schema from: produce some" in init("empty").err
+    assert "topic 'text': none of 2 records is a JSON object with fields" in init("text").err
+    assert not file.exists()
+    assert init("mixed").err == "1 record of 2 not in JSON: dead letters of a run\n"
+    assert 'schema: "id BIGINT"' in file.read_text()

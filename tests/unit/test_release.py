@@ -1,6 +1,7 @@
 """The steps of a release: each is refused where what it would publish is not fit for it."""
 
 import subprocess
+import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from distributions import release as steps
 from distributions.licences import LICENCES, required
 from distributions.release import (
+    PLACES,
     ReleaseError,
     check_changelog,
     check_version,
@@ -17,6 +19,7 @@ from distributions.release import (
     with_version,
     wrong_metadata,
 )
+from tests.unit.test_style import ROOT
 
 CHANGELOG = """# Changelog
 
@@ -81,7 +84,14 @@ def test_a_release_needs_a_section_of_the_changelog_with_an_entry() -> None:
         check_changelog(CHANGELOG, "0.2")
 
 
-def test_the_version_is_written_in_one_place_and_nowhere_else() -> None:
+def test_all_places_have_the_same_version() -> None:
+    texts = {name: (ROOT / name).read_text() for name in PLACES}
+    version = tomllib.loads(texts["pyproject.toml"])["project"]["version"]
+
+    assert {name: with_version(text, version, name) for name, text in texts.items()} == texts
+
+
+def test_the_version_is_written_in_its_line_and_nowhere_else() -> None:
     text = 'name = "josefine"\nversion = "0.1.0"\n[tool.x]\nversion = "9"\n'
 
     assert with_version(text, "0.2.0") == text.replace("0.1.0", "0.2.0")
@@ -127,7 +137,9 @@ def test_two_wheels_that_own_one_file_are_refused(tmp_path: Path) -> None:
 def repository(tmp_path: Path) -> Path:
     """A committed tree with a changelog and a version of its own."""
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
-    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
+    for name, key in PLACES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f'{key} = "0.1.0"\n')
     user = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     for arguments in (("init", "-q"), ("add", "."), (*user, "commit", "-q", "-m", "Start")):
         subprocess.run(["git", *arguments], cwd=tmp_path, check=True)

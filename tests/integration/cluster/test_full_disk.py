@@ -74,6 +74,9 @@ def test_broker_with_a_full_disk_hands_over_and_comes_back(
 
             wait_until(tells_why, 60, "a broker that says that its disk is full")
 
+            view = json.loads(cluster.broker(1).get("/cluster")[1])
+            assert "bytes free" in view["storage_trouble"]
+
             # What it leads in the metadata goes too: there, its next write may find no room.
             wait_until(lambda: cluster.controller() != 1, 60, "another controller")
             full = fill_to_the_last_byte(small_disk / "rest")

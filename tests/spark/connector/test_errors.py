@@ -76,6 +76,21 @@ def test_a_wrong_option_of_a_read_is_one_line(terse: SparkSession, topics: Topic
     assert "Traceback" not in text
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_wrong_option_is_one_line_without_a_setting_of_spark(
+    spark: SparkSession, topics: Topics, reads: bool
+) -> None:
+    streams = spark.readStream if reads else spark.read
+    reader = streams.format("josefine").options(bootstrapServers=topics.bootstrap)
+
+    text = said(reader.options(subscribe="t", failOnDataLos="x").load)
+
+    assert text.splitlines()[0].endswith(
+        "OptionError: unknown option 'failondatalos': did you mean failOnDataLoss?"
+    )
+    assert "Traceback" not in text
+
+
 def test_a_topic_that_is_not_there_is_one_line(terse: SparkSession, topics: Topics) -> None:
     reader = terse.read.format("josefine").options(bootstrapServers=topics.bootstrap)
 

@@ -52,6 +52,15 @@ def test_a_broker_that_waits_says_why() -> None:
     assert problems(survey(view(1), waiting)) == [said]
 
 
+def test_a_broker_with_a_full_disk_is_not_called_one_that_stops() -> None:
+    full = view(1) | {"storage_trouble": "1 bytes free in /data"}
+    for each in full["brokers"]:
+        each["shutting_down"] = each["id"] == 1
+
+    said = "broker 1 leads nothing until this is resolved: 1 bytes free in /data"
+    assert problems(survey(full, view(2))) == [said]
+
+
 def test_images_are_compared_at_one_height_only() -> None:
     apart = survey(view(1, height=5), view(2, height=6, digest="b"))
     assert problems(apart) == ["images were never seen at one height: 1 at 5, 2 at 6"]
