@@ -16,6 +16,7 @@ One piece of work at a time uses it, on any thread; `install` runs on the log's 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -285,9 +286,24 @@ class _Source:
             return window[position - start : position - start + size]
         if self._file is None:
             return memoryview(b"")
-        data = memoryview(self._file.read_at(position, max(size, SCAN_BYTES)))
+        try:
+            data = memoryview(self._file.read_at(position, max(size, SCAN_BYTES)))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return self._read_alone(position, size)
         self._window_start, self._window = position, data
         return data[:size]
+
+    def _read_alone(self, position: int, size: int) -> memoryview:
+        """The disk cannot read a sector near: read no more than is asked for."""
+        assert self._file is not None
+        try:
+            return memoryview(self._file.read_at(position, size))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return memoryview(b"")
 
     def close(self) -> None:
         if self._file is not None:
