@@ -260,7 +260,11 @@ class Repairs:
 
         producers = partition.producers
         producers.clear()
-        hosted.log.replay(None, on_batch)
+        try:
+            hosted.log.replay(None, on_batch)
+        except (CorruptData, OSError) as error:  # new damage: the scrub or a read finds it
+            self._tell("repaired log not replayed", work, Gravity.WARNING, reason=error)
+            return
         if not partition.is_leader:
             partition.epochs.clear()
             for epoch, start_offset in starts.items():
