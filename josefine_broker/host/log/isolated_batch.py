@@ -54,6 +54,19 @@ def find_isolated(data: bytes, place: Place, offset: int) -> memoryview | None:
     return None
 
 
+def next_intact(data: bytes, base_offset: int, after: int) -> int | None:
+    """The base offset of the first intact batch in `data` past the offset `after`; `base_offset` is
+    the segment's."""
+    common = base_offset.to_bytes(8, "big")[:3]
+    at = data.find(common)
+    while at >= 0:
+        batch = _batch_at(data, at)
+        if batch is not None and parse_header(batch).base_offset > after:
+            return parse_header(batch).base_offset
+        at = data.find(common, at + 1)
+    return None
+
+
 def _batch_at(data: bytes, at: int) -> memoryview | None:
     if data[at + _MAGIC_AT : at + _MAGIC_AT + 1] != _MAGIC or len(data) - at < HEADER_BYTES:
         return None
