@@ -127,12 +127,12 @@ class Hosting:
                 is_hollow = self._manager.may_lack_unsynced and self._manager.has_directory(tp)
                 return Completeness.UNSYNCED if is_hollow else None
             recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log)
-        except CorruptData:
+        except (CorruptData, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                return Completeness.UNSYNCED
             if is_only_replica:
                 return Completeness.UNREADABLE
             return self._prepare_damaged(tp, topic_id, settings)
-        except OSError:
-            return Completeness.UNSYNCED
         return self._judged(recovered, tp.partition)
 
     def _prepare_damaged(
@@ -145,6 +145,8 @@ class Hosting:
         except (CorruptData, OSError):
             return Completeness.UNREADABLE
         self._prepared[tp] = recovered
+        if recovered.log.recovery_report.completeness is Completeness.MISSING:
+            return Completeness.MISSING
         lacks_batches = recovered.log.damage.lacks_batches
         doubt = Completeness.UNREADABLE if lacks_batches else Completeness.UNSYNCED
         return self._judged(recovered, tp.partition).or_worse(doubt)
@@ -246,7 +248,13 @@ class Hosting:
     ) -> _Recovered:
         """Recover a log that was missing, or failed to open, when this process registered. Raises
         CorruptData, OSError."""
-        recovered = self._recover(tp, topic_id, settings.log)
+        try:
+            recovered = self._recover(tp, topic_id, settings.log)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            reason = f"{tp}: {error}: remove its directory to have it copied from another replica"
+            raise CorruptData(reason) from error
         found = self._judged(recovered, tp.partition)
         claimed = self._claims.of((topic_id, tp.partition))
         if not found.may_lead and found.rank > claimed.rank:

@@ -25,6 +25,8 @@ class Inode:
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = b""
+        self.unreadable: set[int] = set()
+        """Where sectors start that the disk cannot read any more."""
 
     def after_power_loss(self, rng: Random) -> Inode:
         durable, data = self.durable, self.data
@@ -49,6 +51,7 @@ class Inode:
         survivor = Inode()
         survivor.data = found
         survivor.durable = bytes(found)
+        survivor.unreadable = set(self.unreadable)
         return survivor
 
 
@@ -80,6 +83,9 @@ class MemoryFile:
         return position
 
     def read_at(self, position: int, size: int) -> bytes:
+        for start in self._inode.unreadable:
+            if start < position + size and position < start + SECTOR_BYTES:
+                raise OSError(errno.EIO, "the disk cannot read a sector")
         return bytes(self._data()[position : position + size])
 
     def size(self) -> int:

@@ -120,7 +120,7 @@ class Repairs:
         given_up = []
         for each in self._open.values():
             if each.tp == tp and each.repair.lost is not None:
-                each.repair.accepts_loss = True
+                each.repair.given_up_to = each.repair.lost[1]
                 given_up.append(each.repair.lost)
         self.step()
         return given_up
@@ -260,7 +260,11 @@ class Repairs:
 
         producers = partition.producers
         producers.clear()
-        hosted.log.replay(None, on_batch)
+        try:
+            hosted.log.replay(None, on_batch)
+        except (CorruptData, OSError) as error:  # new damage: the scrub or a read finds it
+            self._tell("repaired log not replayed", work, Gravity.WARNING, reason=error)
+            return
         if not partition.is_leader:
             partition.epochs.clear()
             for epoch, start_offset in starts.items():
@@ -319,9 +323,9 @@ class Repairs:
         if not repair.exhausted(now_ms):
             return
         lost = rebuild.wanted, rebuild.next_intact()
-        if repair.accepts_loss and repair.lost is not None:
-            self._tell("lost records given up", work, Gravity.WARNING, lost=lost)
-            rebuild.give_up(lost[1])
+        if rebuild.wanted < repair.given_up_to:
+            self._tell("lost record given up", work, Gravity.WARNING, at=rebuild.wanted)
+            rebuild.give_up()
             repair.on(RepairEvent.DUE)
             self._go_on(work)
             return

@@ -8,8 +8,8 @@ done about it is decided in `engine/partition/repair`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+import errno
+from collections.abc import Iterable
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -23,7 +23,10 @@ from josefine_broker.host.log.recovery import reindex
 from josefine_broker.host.log.segment import DamagedBatchError, Segment
 from josefine_broker.host.log.segments import SegmentList
 
-_T = TypeVar("_T")
+
+def is_damage(error: OSError) -> bool:
+    """Whether a failed read means that the data is gone: the file, or a sector of the disk."""
+    return error.errno in (errno.EIO, errno.ENOENT, errno.ESTALE)
 
 
 class DamagedLogs:
@@ -109,30 +112,56 @@ class LogDamage:
             raise KafkaError(ErrorCode.offset_out_of_range, "the segment is gone")
         return None if segment in self._sync.sealing else segment
 
-    def looked_up(
-        self, segment: Segment, offset: int, config: LogConfig, lookup: Callable[[Segment], _T]
-    ) -> _T:
-        """Do a lookup for `offset`; a damaged index is rebuilt once, damaged batches are noted.
-        Raises KafkaError."""
+    def read(
+        self,
+        segment: Segment,
+        offset: int,
+        bytes_max: int,
+        end_offset: int,
+        at_least_one: bool,
+        config: LogConfig,
+    ) -> memoryview | None:
+        """As `Segment.read`; a damaged index is rebuilt once, damage is noted, and an intact batch
+        next to it is still found. Raises KafkaError."""
         before = segment.reads.bytes_verified
+        segment.reads.may_have_holes = config.may_have_holes
         if segment is not self._segments[-1]:
             self._segments.keep_warm(segment, self._sync.sealing)
         try:
-            try:
-                return lookup(segment)
-            except DamagedBatchError:
-                raise
-            except CorruptData:
-                if segment is self._segments[-1] or segment in self._sync.sealing:
-                    raise
-                if segment.base_offset in self.found:
-                    raise  # reading all of it again would find the same damage
-                reindex(self._files, segment, config)
-                return lookup(segment)
-        except (CorruptData, FileNotFoundError) as error:
-            self.note(segment, offset, str(error))
-            raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
+            return segment.read(offset, bytes_max, end_offset, at_least_one)
+        except CorruptData as error:
+            if self._index_is_rebuilt(segment, error, config):
+                return segment.read(offset, bytes_max, end_offset, at_least_one)
+            return self._read_alone(segment, offset, end_offset, error)
         except OSError as error:
-            raise storage_error(f"{segment.stem}: read failed: {error}") from error
+            if not is_damage(error):
+                raise storage_error(f"{segment.stem}: read failed: {error}") from error
+            return self._read_alone(segment, offset, end_offset, error)
         finally:
             self.every.bytes_verified += segment.reads.bytes_verified - before
+
+    def _read_alone(
+        self, segment: Segment, offset: int, end_offset: int, found: CorruptData | OSError
+    ) -> memoryview | None:
+        """The one batch with `offset`, after a read has met damage. Raises KafkaError."""
+        self.note(segment, offset, str(found))
+        try:
+            return segment.read_alone(offset, end_offset)
+        except CorruptData as error:
+            raise KafkaError(ErrorCode.corrupt_message, str(found)) from error
+        except OSError as error:
+            if not is_damage(error):
+                raise storage_error(f"{segment.stem}: read failed: {error}") from error
+            raise KafkaError(ErrorCode.corrupt_message, str(found)) from error
+
+    def _index_is_rebuilt(self, segment: Segment, error: CorruptData, config: LogConfig) -> bool:
+        """Whether only the index was damaged, and is whole again. Raises OSError."""
+        if isinstance(error, DamagedBatchError) or segment.base_offset in self.found:
+            return False  # reading all of it again would find the same damage
+        if segment is self._segments[-1] or segment in self._sync.sealing:
+            return False
+        try:
+            reindex(self._files, segment, config)
+        except CorruptData:
+            return False
+        return True

@@ -12,6 +12,7 @@ and is copied from its leader.
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
@@ -56,8 +57,8 @@ def recover_for_repair(
     CorruptData, OSError."""
     try:
         return *recover(files, directory, config, state, clean_shutdown, now_ms), []
-    except CorruptData:
-        if not is_damaged:
+    except (CorruptData, OSError) as error:
+        if not is_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
             raise
         return _recover_damaged(files, directory, config, state, now_ms)
 
@@ -178,11 +179,18 @@ def _open(
     if not is_there:
         raise CorruptData(f"{path} is missing, and its index does not fit the log")
     segment = Segment(files, stem, base_offset)
-    problem = scan(segment, config, tally, now_ms)
+    try:
+        problem, is_unreadable = scan(segment, config, tally, now_ms), False
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        problem, is_unreadable = str(error), True
     offset = segment.end_offset
     if not problem and following in (None, offset):
         return segment
     if following is None and offset >= tally.synced.end:
+        if is_unreadable:
+            raise CorruptData(f"{path}: {problem}, and how far the log reached is unknown")
         cut(segment, tally, problem)  # as recovery does: nothing past it is known to be synced
         return segment
     segment.end_offset = tally.synced.end if following is None else following

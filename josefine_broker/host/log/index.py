@@ -71,6 +71,12 @@ class SparseIndex:
         at = bisect_right(self.offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
+    def place_of_offset(self, relative_offset: int) -> tuple[int, int]:
+        """(relative base offset, position) of a batch at or before the one that contains the
+        offset."""
+        at = bisect_right(self.offsets, relative_offset)
+        return (self.offsets[at - 1], self.positions[at - 1]) if at else (0, 0)
+
     def position_before(self, position: int) -> int:
         """The last indexed batch start at or before `position`."""
         at = bisect_right(self.positions, position)

@@ -295,12 +295,7 @@ class PartitionLog:
     def _read(
         self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
     ) -> memoryview | None:
-        return self.damage.looked_up(
-            segment,
-            offset,
-            self.config,
-            lambda segment: segment.read(offset, bytes_max, end_offset, at_least_one),
-        )
+        return self.damage.read(segment, offset, bytes_max, end_offset, at_least_one, self.config)
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
         """A search for the first record at or past `timestamp_ms`, run outside this log's thread;

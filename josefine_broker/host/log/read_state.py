@@ -18,7 +18,7 @@ RANGES_MAX = 64
 class ReadState:
     """The verified ranges are disjoint and ascending; positions in bytes, ends exclusive."""
 
-    __slots__ = ("_ends", "_starts", "bytes_verified", "hints")
+    __slots__ = ("_ends", "_starts", "bytes_verified", "hints", "may_have_holes")
 
     def __init__(self) -> None:
         self.hints: dict[int, int] = {}
@@ -27,6 +27,8 @@ class ReadState:
         self._ends: list[int] = []
         self.bytes_verified = 0
         """Counted since the segment was opened; never reset."""
+        self.may_have_holes = True
+        """Whether batches may lack offsets between them: only compaction leaves such holes."""
 
     def covers(self, start: int, end: int) -> bool:
         """Whether all of [start, end) was verified."""

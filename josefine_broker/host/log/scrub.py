@@ -22,6 +22,7 @@ from josefine_broker.base.ports import Clock, Files
 from josefine_broker.engine.partition.repair.scrub_plan import ScrubProgress
 from josefine_broker.engine.ports import WorkPort
 from josefine_broker.host.disk.files import read_checked, write_checked
+from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.index import SegmentSummary, load_index
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
@@ -171,10 +172,10 @@ class Scrub:
         if rate is not None:
             self.progress = self.progress.passed(wanted.tp, summary.end_offset)
         is_same = not its_log.cleaning.was_cut_since(wanted.cuts)
-        if isinstance(found, OSError) and not isinstance(found, FileNotFoundError):
+        if isinstance(found, OSError) and is_damage(found):
+            found = Found(summary.base_offset, f"{wanted.segment.stem}{LOG_SUFFIX}: {found}")
+        elif isinstance(found, OSError):
             log.warning("segment not verified", extra={"log": str(wanted.tp), "reason": found})
-        elif isinstance(found, FileNotFoundError):
-            found = Found(summary.base_offset, f"{wanted.segment.stem}{LOG_SUFFIX} is missing")
         if isinstance(found, Found) and is_same:
             its_log.damage.note(wanted.segment, found.offset, found.reason)
         if not self._is_stepping:

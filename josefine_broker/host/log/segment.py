@@ -30,6 +30,7 @@ from josefine_broker.host.log.index import (
     remove_index,
     store_index,
 )
+from josefine_broker.host.log.isolated_batch import FIND_BYTES, Place, find_isolated, read_around
 from josefine_broker.host.log.read_state import ReadState
 from josefine_broker.records.batch import (
     HEADER_BYTES,
@@ -299,6 +300,22 @@ class Segment:
         size = self._peek(data, 0, start)[1]
         return self._checked(file.read_at(start, size), start, offset, end_offset)
 
+    def read_alone(self, offset: int, end_offset: int) -> memoryview | None:
+        """The batch with `offset`, when damage near it fails a read (`isolated_batch.py`). None: it
+        is intact, and reaches `end_offset`. Raises DamagedBatchError, OSError."""
+        try:
+            first, start = self.index().place_of_offset(offset - self.base_offset)
+        except CorruptData:
+            first = start = 0
+        size = min(FIND_BYTES, self.size_bytes - start)
+        place = Place(start, self.base_offset + first, self.size_bytes, self.end_offset)
+        found = None
+        if not self.reads.may_have_holes:  # they leave no batch certain without its neighbours
+            found = find_isolated(read_around(self.file(), start, size), place, offset)
+        if found is None:
+            raise DamagedBatchError(f"{self.stem}{LOG_SUFFIX}: no intact batch", offset)
+        return found if parse_header(found).end_offset <= end_offset else None
+
     def _check_beyond(self, start: int, offset: int, end_offset: int) -> None:
         """The batch with `offset` should reach `end_offset`: then it is not returned yet. Raises
         DamagedBatchError when it does not, because a damaged header led the search astray."""
@@ -316,7 +333,7 @@ class Segment:
         if size and self.reads.covers(start, start + size):
             return found
         # One pass over the headers, once per range: the checksum itself runs at memory speed.
-        pos, next_offset = 0, NO_OFFSET
+        pos, next_offset, may_have_holes = 0, NO_OFFSET, self.reads.may_have_holes
         try:
             while pos < size or not size:
                 header = parse_header(found, pos)
@@ -324,6 +341,11 @@ class Segment:
                 # The checksum leaves out the base offset, so it is compared with its neighbours.
                 if not next_offset <= header.base_offset <= header.last_offset < end_offset:
                     raise CorruptData(f"a batch with base offset {header.base_offset}")
+                expected = next_offset if pos else offset
+                is_next = may_have_holes or header.base_offset == expected
+                # A read may start within a batch: then the search must lead there, too.
+                if not is_next and (pos or self._seek(offset) != start):
+                    raise CorruptData(f"offset {header.base_offset}, expected {expected}")
                 if header.last_offset < offset:
                     raise CorruptData(f"a batch that ends at offset {header.last_offset}")
                 next_offset = header.end_offset
@@ -363,15 +385,23 @@ class Segment:
             return 0
         if offset >= self.end_offset:
             return self.size_bytes
-        position = self.index().position_of_offset(offset - self.base_offset)
+        next_offset, position = self.index().place_of_offset(offset - self.base_offset)
+        next_offset += self.base_offset
         file, size = self.file(), self.size_bytes
         while position < size:
             data = memoryview(file.read_at(position, min(SEEK_BYTES, size - position)))
             pos = 0
             while len(data) - pos >= _PEEK.size:
-                _, batch_bytes, last_offset = self._peek(data, pos, position)
+                base_offset, batch_bytes, last_offset = self._peek(data, pos, position)
+                # A damaged header leads astray: then the next one does not follow it.
+                is_next = base_offset == next_offset or (
+                    base_offset > next_offset and self.reads.may_have_holes
+                )
+                if not is_next or last_offset >= self.end_offset:
+                    raise CorruptData(f"{self.stem}: offset {base_offset} at {position + pos}")
                 if last_offset >= offset:
                     return position + pos
+                next_offset = last_offset + 1
                 pos += batch_bytes
             if pos == 0:
                 raise CorruptData(f"{self.stem}: {len(data)} bytes at {position} are not a batch")

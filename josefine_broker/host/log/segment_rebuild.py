@@ -16,6 +16,7 @@ One piece of work at a time uses it, on any thread; `install` runs on the log's 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -24,6 +25,7 @@ from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
+from josefine_broker.host.log.isolated_batch import FIND_BYTES, next_intact, read_around
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.segment import LOG_SUFFIX, SCAN_BYTES, Segment
 from josefine_broker.host.log.segment_swap import REPAIRED_SUFFIX
@@ -118,6 +120,8 @@ class SegmentRebuild:
                 )
             self._take(batch)
             self.bytes_fetched += len(batch)
+            # Records were given up there: the checksum of our segment was of the records.
+            self._target.was_filled |= not header.record_count
             if not self._distrusts and self._ours() is not None:
                 return
 
@@ -128,14 +132,14 @@ class SegmentRebuild:
             self._take(batch)
         return batch is not None
 
-    def give_up(self, end_offset: int) -> None:
-        """The operator accepted the loss of the records from `wanted` to `end_offset`: a batch
-        without records takes their place."""
-        self._fill(min(max(end_offset, self.cursor + 1), self.end_offset))
+    def give_up(self) -> None:
+        """The operator accepted the loss of the record at `wanted`: a batch without records takes
+        its place. One offset at a time: another replica may have the next one."""
+        self._fill(self.wanted + 1)
 
     def next_intact(self) -> int:
         """The offset at which our own batches continue after the damaged ones."""
-        return self._source.next_offset(self.wanted, self.end_offset, self._fits)
+        return self._source.next_offset(self.wanted, self.end_offset)
 
     def finish(self) -> bool:
         """Make the copy durable; False: it starts again, and trusts our own batches less. Raises
@@ -252,20 +256,13 @@ class _Source:
             yield self._position + at
             at = near.find(wanted, at + 1)
 
-    def next_offset(self, after: int, end: int, fits: Callable[[BatchHeader], bool]) -> int:
-        """The base offset of the next indexed batch past `after` that is intact; `end` if none
-        is."""
-        index = self._index
-        for relative, position in (
-            () if index is None else zip(index.offsets, index.positions, strict=True)
-        ):
-            offset = self._base_offset + relative
-            if after < offset < end and self._is_sound(position, offset):
-                return offset
-        return end
-
-    def _is_sound(self, position: int, offset: int) -> bool:
-        return self._intact(position, lambda header: header.base_offset == offset) is not None
+    def next_offset(self, after: int, end: int) -> int:
+        """The base offset of the next batch past `after` that is intact; `end` if none is found."""
+        if self._file is None:
+            return end
+        data = read_around(self._file, self._position, FIND_BYTES)
+        found = next_intact(data, self._base_offset, after)
+        return end if found is None else min(found, end)
 
     def _intact(self, position: int, fits: Callable[[BatchHeader], bool]) -> memoryview | None:
         try:
@@ -285,9 +282,24 @@ class _Source:
             return window[position - start : position - start + size]
         if self._file is None:
             return memoryview(b"")
-        data = memoryview(self._file.read_at(position, max(size, SCAN_BYTES)))
+        try:
+            data = memoryview(self._file.read_at(position, max(size, SCAN_BYTES)))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return self._read_alone(position, size)
         self._window_start, self._window = position, data
         return data[:size]
+
+    def _read_alone(self, position: int, size: int) -> memoryview:
+        """The disk cannot read a sector near: read no more than is asked for."""
+        assert self._file is not None
+        try:
+            return memoryview(self._file.read_at(position, size))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return memoryview(b"")
 
     def close(self) -> None:
         if self._file is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.cluster import damage
 from tests.simulation.cluster.damage import flip_bit, tear_sector
 from tests.simulation.cluster.file_kinds import KINDS
+from tests.simulation.cluster.rot import rot
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -35,6 +36,7 @@ class Chaos:
         """By itself, so that seeds found before it still mean what they meant."""
         self._rot, self._chain = Random(world.seed + 4), Random(world.seed + 5)
         self._kinds, self._links = Random(world.seed + 6), Random(world.seed + 7)
+        self._decay = Random(world.seed + 12)
         self.is_over = False
         world.scheduler.every(EVERY_MS, CALM_START_MS, self._act)
 
@@ -72,6 +74,8 @@ class Chaos:
             world.scheduler.at(250, disk.repair)
         self._break_disks()
         self._break_kinds()
+        if self._decay.random() < faults.rot_per_second * EVERY_MS / 1000:
+            rot(world, self._decay)
         if faults.member_per_second:
             world.members.act(faults.member_per_second * EVERY_MS / 1_000)
         if faults.upgraded and world.members.rng.random() < UPGRADE_PER_SECOND * EVERY_MS / 1_000:

@@ -92,6 +92,9 @@ class Faults:
     chain_damaged_per_second: float = 0.0
     """A bit, a sector or a file of Raft's, of a broker that is down, which then must not start
     until somebody restores it."""
+    rot_per_second: float = 0.0
+    """The log of a broker that runs: a bit flips, a write is lost or goes to the wrong place, a
+    sector cannot be read any more. In lives of their own, see `rot.py`."""
     reckless: float = 0.0
     """This share of power losses does not spare partitions that then may lose records: more
     replicas without power than `min.insync.replicas` covers, and nothing synced."""

@@ -27,6 +27,7 @@ from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.log.scrub import Scrub, ScrubSettings
 from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.observe.storage import failed_logs
 from raft import StoreFailed
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["LAG_TIME_MS", "Process"]
 
 CHECKPOINT_MS = 1_000
+SCRUB_MS = 1_500
 SHUTDOWN_TIMEOUT_MS = 3_000
 HAS_A_PLACE = Place.FENCED, Place.SERVING
 
@@ -85,6 +87,8 @@ class Process:
         self._forwarder = Forwarder(self)
         self.ctx.ports.forward = self._forwarder.ask
         self.repairs = Repairs(self.ctx, self.hosting.damaged, work_at_once)
+        settings = ScrubSettings(interval_ms=SCRUB_MS, bytes_per_second_max=1 << 40)
+        self.scrub = Scrub(manager, work_at_once, machine.clock, settings)
 
     def start(self) -> None:
         """Begin to work: what is known to be committed is applied first."""
@@ -280,6 +284,8 @@ class Process:
 
     def _duties(self) -> None:
         self._look_at_storage()
+        if self.world.faults.rot_per_second:
+            self.scrub.step()
         self.repairs.step()
         check_isrs(self.ctx)
         tick_transactions(self.ctx)

@@ -3,14 +3,24 @@ whole again. Whole clusters in virtual time, as in `test_seeds.py`."""
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.partition.repair.repair import Repair, order_of
+from josefine_broker.host.log import isolated_batch
+from josefine_broker.host.log.damage import LogDamage, is_damage
+from josefine_broker.host.log.scrub import Scrub
+from josefine_broker.host.log.segment import Segment
+from josefine_broker.host.log.segment_rebuild import SegmentRebuild
 from tests.simulation.cluster.faults import CALM
+from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.view import PartitionFacts
 from tests.simulation.cluster.world import World
+from tests.simulation.mutating import mutated
 
 HEALED_WITHIN_MS = 60_000
 
@@ -134,3 +144,103 @@ def test_sealed_segments_damaged_on_every_stopped_broker_are_repaired_after_the_
     assert is_whole()
     assert world.met["damaged log removed"] == 0, "no operator was needed"
     world.settle()
+
+
+ROT = {"rot_per_second": 4.0}
+BAD_NETWORK = {
+    "connection_break_per_second": 0.7,
+    "connection_slow": 0.05,
+    "raft_delay": 0.05,
+    "pause_per_second": 0.2,
+    "slow_link_per_second": 0.2,
+}
+LIVES = range(3_000, 3_012)
+
+
+@pytest.mark.parametrize("seed", LIVES)
+def test_disks_that_decay_under_running_brokers_lose_nothing(seed: int) -> None:
+    """No damaged record is read, every one stays readable, all replicas are equal in the end."""
+    network = BAD_NETWORK if seed % 2 else {}
+
+    world = simulate(seed, 5_000, faults=replace(CALM, **ROT, **network))
+
+    assert world.met["log rotten"] > 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong line of a rule of repair."""
+
+    breaks: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        breaks="reads deliver unverified batches",
+        function=Segment._checked,
+        old="verify(found, pos, header)",
+        new="pass",
+    ),
+    Mutant(
+        breaks="a repair uses answers without their checksums",
+        function=SegmentRebuild.supply,
+        old="verify(batch, 0, header)",
+        new="pass",
+    ),
+    Mutant(
+        breaks="a repair asks only the leader",
+        function=order_of,
+        old="dict.fromkeys((leader, *isr, *replicas))",
+        new="dict.fromkeys((leader,))",
+    ),
+    Mutant(
+        breaks="one refusal means that records are lost",
+        function=Repair.choose,
+        old="each not in self._refused | self._silent",
+        new="not self._refused",
+    ),
+    Mutant(
+        breaks="a base offset may be any",
+        function=Segment._checked,
+        old="is_next = may_have_holes or header.base_offset == expected",
+        new="is_next = True",
+    ),
+    Mutant(
+        breaks="an isolated batch needs no neighbour that confirms it",
+        function=isolated_batch.find_isolated,
+        old="ends.get(at) == header.base_offset",
+        new="True",
+    ),
+    Mutant(
+        breaks="damage of a read is not noted",
+        function=LogDamage._read_alone,
+        old="self.note(segment, offset, str(found))",
+        new="pass",
+    ),
+    Mutant(
+        breaks="the scrub passes over damage",
+        function=Scrub._done,
+        old="if isinstance(found, Found) and is_same:",
+        new="if False:",
+    ),
+    Mutant(
+        breaks="an unreadable sector is a failure of the disk",
+        function=is_damage,
+        old="error.errno in (errno.EIO, errno.ENOENT, errno.ESTALE)",
+        new="False",
+    ),
+)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
+def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
+    with mutated(mutant):
+        for seed in (*LIVES, *range(3_012, 3_030)):
+            try:
+                simulate(seed, 5_000, faults=replace(CALM, **ROT))
+            except (AssertionError, CorruptData, KafkaError, Fatal):
+                return
+    pytest.fail(f"nobody noticed: {mutant.breaks}")

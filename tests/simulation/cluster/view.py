@@ -25,6 +25,7 @@ from josefine_broker.records.batch import (
 )
 from raft import Node
 from tests.simulation.cluster.group_facts import GroupFacts
+from tests.simulation.cluster.rot import is_intact
 from tests.simulation.cluster.transfer_facts import TransferFacts
 from tests.simulation.cluster.unclean import Losses
 
@@ -102,11 +103,18 @@ class PartitionFacts:
         """Replicas that lost their power and have not been in sync again."""
         self.damaged: set[int] = set()
         """Replicas whose log was damaged, and that have not been in sync again."""
+        self.rotten: dict[Batch, set[int]] = {}
+        """Committed batches that were damaged under running brokers, and at which: `rot.py`."""
         unclean = config.get("unclean.leader.election.enable")
         self.losses = Losses(is_allowed=unclean == "true" if unclean else unclean_default)
         """What unclean elections took."""
         self.excused = ""
         """Why records may be lost or changed here from now on; empty: they may not."""
+
+    @property
+    def rotting(self) -> set[int]:
+        """Replicas with damage that is not repaired yet."""
+        return set().union(*self.rotten.values())
 
     @property
     def end_offset(self) -> int:
@@ -160,7 +168,7 @@ class PartitionFacts:
         was not believed to be may then be the last one."""
         if self.flushes and not self.damaged:
             return False
-        return len(self.damaged | powerless) >= self.min_isr
+        return len(self.damaged | powerless | self.rotting) >= self.min_isr
 
 
 class View:
@@ -270,6 +278,21 @@ class View:
             }
             facts.powerless -= whole
             facts.damaged -= whole
+            if facts.rotten:
+                self._forgive_rot(facts, entry)
+
+    def _forgive_rot(self, facts: PartitionFacts, entry: PartitionEntry) -> None:
+        """What was repaired, or deleted with its topic, its replica or by an operator."""
+        for batch, brokers in list(facts.rotten.items()):
+            brokers &= set(entry.replicas)
+            for broker_id in list(brokers):
+                process = self.processes.get(broker_id)
+                if process is not None and is_intact(
+                    process.machine.disk.files.names, facts.name, batch
+                ):
+                    brokers.discard(broker_id)
+            if not brokers or batch.base_offset < facts.deleted_before:
+                del facts.rotten[batch]
 
     def lose_power(self, broker_id: int) -> None:
         """A machine lost its power."""
@@ -286,8 +309,8 @@ class View:
         self.forgive()
         found = []
         for facts, _, entry in self.entries():
-            others = {*entry.isr, *entry.elr} - facts.damaged - {broker_id}
-            lacking = facts.damaged | facts.powerless | {broker_id}
+            others = {*entry.isr, *entry.elr} - facts.damaged - facts.rotting - {broker_id}
+            lacking = facts.damaged | facts.powerless | facts.rotting | {broker_id}
             is_borne = len(lacking) < facts.min_isr and not facts.excused
             if broker_id in entry.replicas and others and is_borne:
                 found.append(facts)

@@ -49,6 +49,7 @@ MEMBERS_NODE = 99
 UPGRADED = 0.6
 """This share of restarts brings newer code, where there is any."""
 WALL_OFFSET_MS = 20_000
+HEALED_WITHIN_MS = 60_000
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -485,10 +486,32 @@ class World:
             self.groups.settle()
         if self.transfers is not None:
             self.transfers.settle()
+        if self.met["log rotten"]:
+            self._heal()
         for invariant in self.invariants:
             invariant.settled(self)
         for process in self.view.processes.values():
             self._count_life(process)
+
+    def _heal(self) -> None:
+        """Every broker verifies all of its logs, as an operator may have it do; all must be whole
+        again by themselves."""
+
+        def is_whole() -> bool:
+            self.view.forgive()
+            return not any(
+                facts.rotten and not facts.excused for facts, _, _ in self.view.entries()
+            )
+
+        def verify() -> None:
+            for process in self.view.processes.values():
+                process.event(partial(process.scrub.verify_now, process.ctx.hosted.partitions))
+
+        for at_ms in range(1_000, HEALED_WITHIN_MS, 5_000):
+            self.scheduler.at(at_ms, verify)
+        whole = self.scheduler.run_until(is_whole, HEALED_WITHIN_MS)
+        rotten = {f.name: f.rotten for f, _, _ in self.view.entries() if f.rotten}
+        assert whole, f"not repaired long after the last fault: {rotten}"
 
 
 def _overriding(invariants: list[Invariant], hook: str) -> list[Callable[..., None]]:

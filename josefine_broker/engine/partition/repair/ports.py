@@ -38,8 +38,8 @@ class RebuildPort(Protocol):
         """Use the next batch of the damaged segment, if its own checksum is right."""
         ...
 
-    def give_up(self, end_offset: int) -> None:
-        """Leave out the records up to `end_offset`."""
+    def give_up(self) -> None:
+        """Leave out the record at `wanted`."""
         ...
 
     def next_intact(self) -> int:

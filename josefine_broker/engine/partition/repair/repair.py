@@ -69,7 +69,7 @@ class Repair:
     """See the module. One per damaged segment; mutable."""
 
     __slots__ = (
-        "_helper", "_refused", "_retry_ms", "_silent", "accepts_loss", "damage", "lost",
+        "_helper", "_refused", "_retry_ms", "_silent", "damage", "given_up_to", "lost",
         "retry_at_ms", "state",
     )  # fmt: skip
 
@@ -79,8 +79,8 @@ class Repair:
         self.retry_at_ms = 0
         self.lost: tuple[int, int] | None = None
         """The offset range that no replica has."""
-        self.accepts_loss = False
-        """The operator has given up what no replica has."""
+        self.given_up_to = 0
+        """The operator has given up what no replica has below this offset."""
         self._helper = -1
         self._refused: set[int] = set()
         self._silent: set[int] = set()
@@ -145,7 +145,8 @@ class Repair:
             case RepairState.FOUND:
                 return now_ms >= self.retry_at_ms
             case RepairState.WAITING | RepairState.LOST:
-                return now_ms >= self.retry_at_ms or self.accepts_loss
+                is_given_up = self.lost is not None and self.lost[0] < self.given_up_to
+                return now_ms >= self.retry_at_ms or is_given_up
             case _:
                 return False
 

@@ -204,8 +204,10 @@ def test_lost_records_that_were_given_up_leave_a_batch_without_records() -> None
     made = RepairableLog(files, log).rebuild(0, EPOCHS)
     assert made is not None
     assert made.copy(lambda: None) == lost.base_offset
-    made.give_up(lost.end_offset)
-    assert made.copy(lambda: None) is None
+    assert made.next_intact() == lost.end_offset
+    while (wanted := made.copy(lambda: None)) is not None:
+        assert wanted < lost.end_offset
+        made.give_up()
     assert made.finish()
     assert made.install()
     made.close()

@@ -84,8 +84,10 @@ def test_accepted_loss_is_due_at_once() -> None:
     repair = asking()
     repair.refused(2)
     repair.exhausted(1_000)
+    repair.lost = (40, 50)
+    assert not repair.is_due(1_000)
 
-    repair.accepts_loss = True
+    repair.given_up_to = 50
 
     assert repair.is_due(1_000)
 

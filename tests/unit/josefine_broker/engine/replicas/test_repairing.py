@@ -1,0 +1,260 @@
+"""A damaged replica, leader or follower, is made whole from the others; what nobody has is lost,
+and given up only by a person at the leader."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX, RepairState
+from josefine_broker.engine.ports import work_at_once
+from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.log.scrub import Scrub, ScrubSettings
+from josefine_broker.observe.healing import Healing
+from josefine_broker.observe.health import check_damage
+from josefine_broker.records.batch import iter_batches
+from tests.unit.josefine_broker.api.replicas import FETCH, FETCH_VERSION, Replicas
+
+TP = TopicPartition("orders", 0)
+LOG = f"{TP}/{0:020d}.log"
+VALUES = [b"a", b"b", b"c", b"d", b"e"]
+
+
+class Damaged(Replicas):
+    """A partition on every broker, with five records, one per batch, and the brokers' repairs."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        super().__init__(brokers)
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.silent: set[int] = set()
+        self.create(replicas=(tuple(range(1, brokers + 1)),))
+        self.run()
+        for value in VALUES:
+            self.produce(1, value)
+            self.run()
+        self.check_isrs()
+        self.run()
+        self.repairs: dict[int, Repairs] = {}
+        for id_, ctx in self.ctx.items():
+            ctx.ports.forward = self._forward
+            ctx.ports.tell = self._tell
+            self.repairs[id_] = Repairs(ctx, self.hosting[id_].damaged, work_at_once)
+
+    def _forward(
+        self, broker_id: int, api_key: int, request: Any, deadline_ms: int, on_answer: Any
+    ) -> None:
+        assert api_key == FETCH
+        is_silent = broker_id in self.silent
+        on_answer(None if is_silent else self.ask(broker_id, FETCH, request, FETCH_VERSION))
+
+    def _tell(self, message: str, /, **fields: Any) -> None:
+        self.told.append((message, fields))
+
+    def spoil(self, broker_id: int, *numbers: int) -> None:
+        """Flip a bit in these batches, and have the broker read them."""
+        log: Any = self.hosted(broker_id).log
+        data = self.files[broker_id].names[LOG].data
+        spans = [(pos, header.size_bytes) for pos, header in iter_batches(bytes(data))]
+        for number in numbers:
+            position, size = spans[number]
+            data[position + size - 1] ^= 1
+            for segment in log._segments:
+                segment.reads.forget()
+            with pytest.raises(KafkaError):
+                log.read(number, 1, end_offset=len(VALUES))
+
+    def repair(self, broker_id: int, *, after_ms: int = 0) -> None:
+        self.advance(after_ms)
+        self.repairs[broker_id].step()
+
+    def damaged(self, broker_id: int) -> bool:
+        return bool(self.hosting[broker_id].damaged.logs)
+
+    def values(self, broker_id: int) -> list[bytes]:
+        return [value for _, _, value in self.records(broker_id)]
+
+    def messages(self) -> list[str]:
+        return [message for message, _ in self.told]
+
+
+@pytest.mark.parametrize("broker_id", [1, 2], ids=["leader", "follower"])
+def test_damage_is_repaired_without_a_new_leader_or_epoch(broker_id: int) -> None:
+    cluster = Damaged()
+    before = cluster.entry()
+    cluster.spoil(broker_id, 1, 3)
+
+    cluster.repair(broker_id)
+
+    assert not cluster.damaged(broker_id)
+    assert cluster.values(broker_id) == VALUES
+    assert cluster.entry() == before
+    assert cluster.messages() == ["damaged segment found", "segment repaired"]
+    (_, found), _ = cluster.told
+    assert (found["partition"], found["segment"], found["offset"]) == ("orders-0", 0, 1)
+    cluster.produce(1, b"f")
+    cluster.run()
+    assert cluster.values(2) == [*VALUES, b"f"]
+
+
+def test_every_replica_is_damaged_at_another_place_and_all_are_repaired() -> None:
+    cluster = Damaged()
+    for broker_id in (1, 2, 3):
+        cluster.spoil(broker_id, broker_id)
+
+    for broker_id in (1, 2, 3):
+        cluster.repair(broker_id)
+
+    assert [cluster.values(each) for each in (1, 2, 3)] == [VALUES] * 3
+
+
+def test_consumer_waits_for_the_repair_instead_of_failing() -> None:
+    cluster = Damaged()
+    cluster.spoil(1, 2)
+
+    waiting = cluster.fetch(1, 2)
+    assert (waiting.error_code, waiting.records) == (0, ())
+    cluster.repair(1)
+
+    assert cluster.fetch(1, 2).records
+
+
+def test_records_on_no_replica_are_lost_and_named() -> None:
+    cluster = Damaged()
+    for broker_id in (1, 2, 3):
+        cluster.spoil(broker_id, 2)
+
+    cluster.repair(1)
+
+    assert cluster.repairs[1].lost == [(TP, (2, 3))]
+    assert cluster.fetch(1, 2).error_code == ErrorCode.corrupt_message
+    check = check_damage(cluster.repairs[1])
+    assert not check.ok
+    assert "orders-0 offsets 2 to 3" in check.detail
+
+
+def test_records_are_not_lost_while_a_replica_is_silent() -> None:
+    cluster = Damaged()
+    cluster.spoil(1, 2)
+    cluster.spoil(2, 2)
+    cluster.silent.add(3)
+
+    cluster.repair(1)
+
+    ((_, repair),) = cluster.repairs[1]
+    assert repair.state is RepairState.WAITING
+    assert check_damage(cluster.repairs[1]).ok
+    cluster.silent.clear()
+    cluster.repair(1, after_ms=RETRY_MS_MAX)
+    assert cluster.values(1) == VALUES
+
+
+def test_lost_records_come_back_with_a_replica_that_has_them() -> None:
+    cluster = Damaged(2)
+    cluster.spoil(1, 2)
+    cluster.spoil(2, 2)
+    cluster.repair(1)
+    assert cluster.repairs[1].lost
+    data = cluster.files[2].names[LOG].data
+    spans = [(pos, header.size_bytes) for pos, header in iter_batches(bytes(data))]
+    data[sum(spans[2]) - 1] ^= 1  # somebody restores it
+
+    cluster.repair(1, after_ms=RETRY_MS_MAX)
+
+    assert not cluster.repairs[1].lost
+    assert cluster.values(1) == VALUES
+
+
+def test_loss_is_accepted_at_the_leader_and_copied_by_the_followers() -> None:
+    cluster = Damaged(2)
+    cluster.spoil(1, 2)
+    cluster.spoil(2, 2)
+    cluster.repair(1)
+    with pytest.raises(KafkaError) as raised:
+        cluster.repairs[2].accept_loss(TP)
+    assert raised.value.code is ErrorCode.not_leader_or_follower
+
+    (given_up,) = cluster.repairs[1].accept_loss(TP)
+    assert given_up == (2, 3)
+
+    cluster.repair(1, after_ms=RETRY_MS_MAX)
+    cluster.repair(2, after_ms=RETRY_MS_MAX)
+    assert not cluster.damaged(1)
+    assert not cluster.damaged(2)
+    kept = [b"a", b"b", b"d", b"e"]
+    assert cluster.values(1) == kept
+    assert cluster.values(2) == kept
+    assert bytes(cluster.files[1].names[LOG].data) == bytes(cluster.files[2].names[LOG].data)
+
+
+def test_deleted_topic_ends_its_repairs() -> None:
+    cluster = Damaged(2)
+    cluster.spoil(1, 2)
+    cluster.spoil(2, 2)
+    cluster.repair(1)
+    cluster.hosting[1].delete(TP)
+    del cluster.ctx[1].hosted.partitions[TP]
+
+    cluster.repair(1)
+
+    assert list(cluster.repairs[1]) == []
+
+
+def healing(cluster: Damaged, broker_id: int) -> Healing:
+    ctx = cluster.ctx[broker_id]
+    manager: LogManager = cluster.hosting[broker_id]._manager
+    scrub = Scrub(manager, work_at_once, ctx.clock, ScrubSettings())
+    damaged = cluster.hosting[broker_id].damaged
+    return Healing(ctx, damaged, scrub, cluster.repairs[broker_id])
+
+
+def test_checksums_of_ranges_are_equal_on_intact_replicas_and_missing_on_damaged_ones() -> None:
+    cluster = Damaged(2)
+    query = {"partition": "orders-0", "end": "4"}
+
+    first, second = (asyncio.run(healing(cluster, each).checksums(query)) for each in (1, 2))
+
+    assert first["ranges"] == second["ranges"]
+    assert first["ranges"][0][:2] == [0, 4]
+    cluster.spoil(2, 3)
+    damaged = asyncio.run(healing(cluster, 2).checksums(query))
+    assert damaged["ranges"] == [[0, 4, None]]
+    part = asyncio.run(healing(cluster, 2).checksums({**query, "start": "0", "end": "3"}))
+    assert part["ranges"][0][:2] == [0, 3]
+    assert part["ranges"][0][2] is not None
+
+
+def test_verification_finds_damage_and_the_page_shows_it() -> None:
+    cluster = Damaged(2)
+    data = cluster.files[1].names[LOG].data
+    data[len(data) // 2] ^= 1
+    pages = healing(cluster, 1)
+
+    assert pages.verify({"topic": "orders"}) == {"broker_id": 1, "partitions": 1}
+
+    (shown,) = pages.view({})["damaged"]
+    assert (shown["partition"], shown["state"]) == ("orders-0", "found")
+    cluster.repair(1)
+    assert pages.view({})["damaged"] == []
+    assert pages.view({})["repaired"] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ({"partition": "orders"}, "expected TOPIC-NUMBER"),
+        ({"partition": "bills-0"}, "has no replica on broker 1"),
+        ({"partition": "orders-0", "start": "x"}, "start=x: expected an offset"),
+    ],
+)
+def test_invalid_query_gets_one_sentence(query: dict[str, str], why: str) -> None:
+    pages = healing(Damaged(2), 1)
+
+    with pytest.raises(ValueError, match=why):
+        asyncio.run(pages.checksums(query))
+    with pytest.raises(ValueError, match="no partition of topic 'bills'"):
+        pages.verify({"topic": "bills"})
