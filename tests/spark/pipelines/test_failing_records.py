@@ -52,6 +52,9 @@ SUMS = """
 AMOUNTS = FILE.replace("value.*", "value.id, value.d, value.n, bigint(value.n) as amount")
 
 
+PLACE = "topic STRING, partition INT, offset BIGINT"
+
+
 def lab_of(
     spark: SparkSession, folder: Path, sql: str, more: str = "", text: str = FILE
 ) -> FilesLab:
@@ -111,6 +114,9 @@ def test_one_sink_leaves_a_record_out_and_gets_it_by_a_replay_of_the_corrected_f
 ) -> None:
     """Another sink has it all the while. A check that cannot be computed for it sends another."""
     lab = lab_of(spark, tmp_path, "int(n) as out", RAW)
+    before = f"replay BIGINT, {PLACE}, sinks ARRAY<STRING>, timestamp TIMESTAMP"
+    columns = f"pipeline STRING, source STRING, {before}, replayed_at TIMESTAMP"
+    spark.sql(f"create table delta.`{tmp_path}/dead_replayed` ({columns}) using delta")
     lab.add("ev", *records(6, {4: {"n": "x"}, 5: {"n": "999"}}))
     lab.run()
     assert (ids(lab), ids(lab, "raw")) == ([0, 1, 2, 3], [*range(6)])
@@ -142,8 +148,12 @@ def test_one_sink_leaves_a_record_out_and_gets_it_by_a_replay_of_the_corrected_f
 def test_a_kill_between_dead_letters_and_rows_loses_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One record of thousands."""
+    """One record of thousands, into a table of a version before `sink` and `stage`."""
     lab = lab_of(spark, tmp_path, "int(n) as out")
+    columns = (
+        f"source STRING, {PLACE}, timestamp TIMESTAMP, reason STRING, key BINARY, value BINARY"
+    )
+    spark.sql(f"create table delta.`{tmp_path}/dead` ({columns}) using delta")
     lab.add("ev", *records(3_000, {1700: {"n": "x"}}))
 
     lab.die("mid_commit:1@2")

@@ -192,6 +192,29 @@ class One:
         return self.parts.done[-1]
 
 
+def test_a_batch_reports_the_dead_letters_of_all_its_attempts():
+    """They count for the threshold of the source."""
+    one = One()
+    one.parts.reader.fails_for = fails_for
+
+    done = one.process()
+
+    out = [r for r in one.records() if fails_for(r) and not one.world.is_bad(r)]
+    assert (done.records, done.rows, done.dead_letters) == (10, 8 - len(out), 2 + len(out))
+    assert done.judged == {"raw": (10, 2 + len(out))}
+
+
+def test_an_error_that_no_record_causes_is_raised_as_it_is():
+    one = One()
+
+    def frame():
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        one.process(frame)
+    assert one.world.own_letters.commits == []
+
+
 def test_a_batch_says_what_it_read_and_wrote():
     one = One()
 
