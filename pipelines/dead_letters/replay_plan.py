@@ -124,6 +124,7 @@ class Look:
 
     def look(self) -> Outlook:
         """The result of a replay now."""
+        self._read.clear()
         waiting = self.letters()
         outlook = Outlook(source=self._source.name, letters=waiting.count())
         unreadable = waiting["reason"].startswith(UNREADABLE_REASON)
@@ -288,7 +289,7 @@ class Look:
         return reads_of(self._commits(name, path), NO_BATCH)
 
     def _commits(self, name: str, path: str) -> Sequence[LogEntry]:
-        """A chain's commits, newest first; read once."""
+        """A chain's commits, newest first; read once in each look."""
         if (name, path) not in self._read:
             link = Link(pipeline=self._plan.pipeline.name, sink=name, run="")
             reader = DeltaLogReader(HadoopFiles(self._spark), path, link.app_id)

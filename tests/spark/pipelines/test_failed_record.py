@@ -106,7 +106,7 @@ WINDOW = """
   second:
     inputs: [timed]
     watermark: { timed: { column: at, delay: 1m } }
-    sql: "select window(at, '1 minute').start as w, sum(int(n)) as n from timed group by 1"
+    sql: "select window.start as w, sum(int(n)) as n from timed group by window(at, '1 minute')"
 """
 
 
