@@ -124,8 +124,6 @@ def test_one_sink_leaves_a_record_out_and_gets_it_by_a_replay_of_the_corrected_f
     lab.run()
     assert (ids(lab), ids(lab, "raw")) == ([0, 1, 2, 3], [*range(6)])
     assert [each[:3] for each in letters(lab)] == [(4, "lake", "transform"), (5, None, "check")]
-    (same,) = replays(spark, lab.read(), (), Replay.run)
-    assert (same.planned, same.held.total()) == ({}, 2)
     shown = read_summary(lab.read(), 9, every=False, env={})
     assert shown is not None
     assert list(shown.counts) == waiting(spark, lab.read(), every=False)
@@ -137,15 +135,12 @@ def test_one_sink_leaves_a_record_out_and_gets_it_by_a_replay_of_the_corrected_f
     }
 
     lab.write(FILE % {"sql": "coalesce(try_cast(n as int), -1) as out", "more": RAW})
-    lab.add("ev", *records(2, {}, first=6))
-    lab.run()
     (done,) = replays(spark, lab.read(), (), Replay.run)
-    (none,) = replays(spark, lab.read(), (), Replay.run)
+    (none,) = replays(spark, lab.read(), (), Replay.look)
 
     assert done.rows == {"lake": 1}
     assert (none.planned, none.letters) == ({}, 1)
-    assert ids(lab) == [0, 1, 2, 3, 4, 6, 7]
-    assert ids(lab, "raw") == [*range(8)]
+    assert (ids(lab), ids(lab, "raw")) == ([0, 1, 2, 3, 4], [*range(6)])
 
 
 @pytest.mark.slow
