@@ -38,7 +38,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-COLUMNS = ("source", "record", "timestamp", "reason", "value")
+COLUMNS = ("source", "record", "timestamp", "sink", "reason", "value")
 VALUE_MAX = 60
 
 

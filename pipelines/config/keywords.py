@@ -241,6 +241,12 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="the connector's unavailable.value.placeholder, if it is not the default",
             kind=Kind.TEXT,
         ),
+        "on_error": Word(
+            expected="dead_letter or fail: what becomes of a record for which a transform, a check "
+            "or the table's arithmetic fails",
+            kind=Kind.CHOICE,
+            choices=("dead_letter", "fail"),
+        ),
         "deduplicate": Word(
             expected="a mapping with keys, time, within", kind=Kind.SECTION, of="deduplicate"
         ),

@@ -18,7 +18,16 @@ from pipelines.config.spelling import nearest_word
 from pipelines.config.topic import target_of
 from pipelines.config.units import batches
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
-from pipelines.model.pipeline import Aggregate, Deduplicate, Latest, Mode, Placed, Sink, Unavailable
+from pipelines.model.pipeline import (
+    Aggregate,
+    Deduplicate,
+    Latest,
+    Mode,
+    OnError,
+    Placed,
+    Sink,
+    Unavailable,
+)
 from pipelines.model.schema_evolution import Evolution
 
 CLUSTERING_MAX = 4
@@ -66,6 +75,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
             "delivery", "a table has each row once: expected exactly_once, or no `delivery`"
         )
     path = reader.text("path")
+    on_error = reader.choice("on_error")
     return Sink(
         name=name,
         place=reader.table.place,
@@ -79,6 +89,8 @@ def sink_of(name: str, reader: Reader) -> Sink:
         mode=mode,
         latest=_latest(reader, keys, mode) if mode in (Mode.UPSERT, Mode.SCD2) else None,
         deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
+        on_error=OnError(on_error or "fail"),
+        on_error_place=reader.place_of("on_error") if on_error else None,
         cluster_by=_clustering(reader),
         cluster_places=reader.item_places("cluster_by"),
         constraints=_constraints(reader),

@@ -22,6 +22,7 @@ from pipelines.config.keywords import WORDS
 from pipelines.config.loader import Items, Scalar, Table, load_all
 from pipelines.config.lookup import is_lookup, lookup_of, lookup_problems
 from pipelines.config.metrics import metrics_of
+from pipelines.config.on_error import on_error_problems
 from pipelines.config.output_paths import folder, path_problems, place_in
 from pipelines.config.params import params_of, with_params
 from pipelines.config.python_function import function_of
@@ -161,6 +162,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(path_problems(pipeline, tree))
     pipeline = with_positions(pipeline, problems)
     pipeline = with_unavailable(pipeline, problems)
+    problems.extend(on_error_problems(pipeline))
     return replace(pipeline, cases=cases_of(top, pipeline))
 
 

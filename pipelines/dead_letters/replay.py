@@ -18,7 +18,7 @@ from pipelines.base import failpoints
 from pipelines.base.errors import ChainError, RunError
 from pipelines.base.plurals import counted
 from pipelines.dead_letters.replay_plan import Look, Outlook
-from pipelines.dead_letters.replay_table import RECORD, ReplayTable
+from pipelines.dead_letters.replay_table import RECORD, ReplayTable, same_letter
 from pipelines.dead_letters.routing import Letter
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.model.column_types import Type
@@ -91,7 +91,7 @@ class Replay:
         from pyspark.sql import functions as F  # noqa: N812
 
         planned = self._table.of(number).where(F.array_contains("sinks", sink.name))
-        letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
+        letters = self._planned_of(planned)
         records = self._look.records(letters)
         parsed = dataframes.persisted(records, self._look.reading)
         try:
@@ -151,7 +151,7 @@ class Replay:
 
     def _again(self, number: int, planned: DataFrame) -> Outlook:
         """Resume an unfinished replay: the same dead letters, all of which must still be good."""
-        letters = self._look.all_letters().join(planned, [*RECORD], "left_semi")
+        letters = self._planned_of(planned)
         _, bad = self._look.judged(letters)
         if bad:
             what = counted(len(bad), "letter")
@@ -159,13 +159,18 @@ class Replay:
                 f"replay {number} of source `{self._source.name}` was begun with {what} that the "
                 f"file does not take any more ({bad[0][3]}): fix it, then finish the replay"
             )
-        rows = planned.select(*RECORD[:3], "sinks").collect()
+        rows = planned.select(*RECORD[:3], "sinks", "sink").collect()
         waiting = self._look.letters().count()
         outlook = Outlook(source=self._source.name, letters=waiting, replay=number)
         outlook.planned = {
-            Letter(partition=TopicPartition(row[0], row[1]), offset=row[2]): row[3] for row in rows
+            Letter(partition=TopicPartition(*row[:2]), offset=row[2], sink=row[4]): row[3]
+            for row in rows
         }
         return outlook
+
+    def _planned_of(self, planned: DataFrame) -> DataFrame:
+        letters = self._look.all_letters()
+        return letters.join(planned, same_letter(letters, planned), "left_semi")
 
     def _sinks_of(self, outlook: Outlook) -> list[Sink]:
         wanted = {name for sinks in outlook.planned.values() for name in sinks}

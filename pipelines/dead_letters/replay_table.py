@@ -8,26 +8,45 @@ replay and finishes it with the same dead letters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.dead_letters.routing import Letter
 from pipelines.exactly_once.offset_chain import Commit
 from pipelines.model.pipeline import Pipeline, Source
+from pipelines.model.schema_evolution import Steps
 from pipelines.sinks.commits import NO_BATCH, Link
 from pipelines.sinks.delta_commits import DeltaChain
-from pipelines.sinks.delta_tables import ensure_table, found_folder
+from pipelines.sinks.delta_tables import change_columns, ensure_table, found_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 RECORD = ("topic", "partition", "offset", "timestamp")
-"""The key of a dead letter within its source; in a recreated topic the timestamp differs."""
+"""The key of a record within its source; in a recreated topic the timestamp differs."""
+LETTER = (*RECORD, "sink")
+"""The key of a dead letter within its source. Its sink is null if it belongs to all of them."""
 _PLANNED = "replay BIGINT, topic STRING, partition INT, offset BIGINT, sinks ARRAY<STRING>"
-_COLUMNS = f"pipeline STRING, source STRING, {_PLANNED}, timestamp TIMESTAMP, replayed_at TIMESTAMP"
+_COLUMNS = f"pipeline STRING, source STRING, {_PLANNED}, timestamp TIMESTAMP"
+_COLUMNS += ", replayed_at TIMESTAMP, sink STRING"
 
 Planned = Mapping[Letter, Sequence[str]]
 """Dead letter → the sinks that it goes to; none if all have its rows."""
+
+
+def same_letter(one: DataFrame, other: DataFrame, names: Sequence[str] = LETTER) -> Column:
+    """The condition that two rows are the same dead letter of a source; a null equals a null."""
+    return reduce(and_, (one[name].eqNullSafe(other[name]) for name in names))
+
+
+def with_sink(letters: DataFrame) -> DataFrame:
+    """Rows with a column `sink`, which tables of earlier versions lack."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    there = "sink" in letters.columns
+    return letters if there else letters.withColumn("sink", F.lit(None).cast("string"))
 
 
 class ReplayTable:
@@ -54,16 +73,16 @@ class ReplayTable:
 
         if self._chain is None or not self._chain.is_there():
             return self._spark.createDataFrame([], _COLUMNS)
-        table = self._spark.read.format("delta").load(self._chain.path)
+        table = with_sink(self._spark.read.format("delta").load(self._chain.path))
         ours = F.col("pipeline") == self._pipeline.name
         return table.where(ours & (F.col("source") == self._source.name))
 
     def of(self, replay: int) -> DataFrame:
         """The dead letters of one replay, with their sinks."""
-        return self.rows().where(f"replay = {replay}").select(*RECORD, "sinks")
+        return self.rows().where(f"replay = {replay}").select(*LETTER, "sinks")
 
     def plan(self, letters: DataFrame, planned: Planned) -> int:
-        """Commit the next replay's plan; return its number. `letters`: with the columns of RECORD.
+        """Commit the next replay's plan; return its number. `letters`: with the columns of LETTER.
 
         Raises StoppedError if another replay has started meanwhile.
         """
@@ -72,24 +91,29 @@ class ReplayTable:
 
         path, name = (None, self.told) if self._is_named else (self.told, None)
         schema = StructType.fromDDL(_COLUMNS)
-        self._chain = self._chain_at(ensure_table(self._spark, path, name, schema))
+        folder = ensure_table(self._spark, path, name, schema)
+        if "sink" not in self._spark.read.format("delta").load(folder).columns:
+            change_columns(self._spark, folder, Steps(add=((("sink",), "string"),)))
+        self._chain = self._chain_at(folder)
         # Loaded before the number is chosen: of two replays at once, the second to commit it stops.
         self._chain.load()
         number = self.newest + 1
         rows = [
-            (number, *letter.partition, letter.offset, [*sinks])
+            (number, *letter.partition, letter.offset, [*sinks], letter.sink)
             for letter, sinks in planned.items()
         ]
-        frame = self._spark.createDataFrame(rows, _PLANNED)
-        places = [*RECORD[:3]]
-        frame = frame.join(letters.select(*RECORD), places).select(
+        frame = self._spark.createDataFrame(rows, f"{_PLANNED}, sink STRING")
+        places = [*RECORD[:3], "sink"]
+        times = letters.select(*LETTER)
+        frame = frame.join(times, same_letter(frame, times, places)).select(
             F.lit(self._pipeline.name).alias("pipeline"),
             F.lit(self._source.name).alias("source"),
             "replay",
-            *places,
+            *[frame[name] for name in places[:3]],
             "sinks",
             "timestamp",
             F.current_timestamp().alias("replayed_at"),
+            frame["sink"],
         )
         commit = Commit(start={}, end=TopicOffsets(), txn_version=number)
         self._chain.append(frame, commit, NO_BATCH)

@@ -17,6 +17,7 @@ from enum import Enum
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import flat
+from pipelines.dead_letters.left_out import listed
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.delta_log import LogEntry
@@ -26,11 +27,13 @@ _CHECK = re.compile(r"(?:^|; )check ([a-z][a-z0-9_]*): ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """A record that was left out. `checks`: those that it failed; none: it did not fit `decode`."""
+    """A record that was left out. `checks`: those that it failed; none: it did not fit `decode`.
+    `sink`: the sink that left it out alone, because an expression fails for it."""
 
     partition: TopicPartition
     offset: int
     checks: tuple[str, ...] = ()
+    sink: str | None = None
 
 
 def checks_in(reason: str) -> tuple[str, ...]:
@@ -90,6 +93,23 @@ def due(letter: Letter, wrote: Reads, reads: Reads, today: str) -> Due:
     if then and "" not in then and set(now) == set(then[:1]):
         return Due.DUE
     return Due.THERE if now[-1] == today and today not in then else Due.UNSURE
+
+
+def due_of_sink(letter: Letter, newest_first: Sequence[LogEntry], moved: int) -> Due:
+    """Whether the table of the dead letter's own sink lacks its rows. `newest_first`: the sink's
+    commits, each with the list of what it left out; `moved`: as in `reads_of`."""
+    read_on = False
+    for entry in newest_first:
+        said = entry.metadata or {}
+        end = flat(said.get("end", {})).get(letter.partition)
+        start = flat(said.get("start", {})).get(letter.partition, 0)
+        if end is None or not start <= letter.offset < end:
+            read_on |= end is not None and start < end and start > letter.offset
+            continue
+        if said.get("batch") == moved:
+            return Due.UNSURE
+        return Due.DUE if (letter.partition, letter.offset) in listed(said) else Due.THERE
+    return Due.UNSURE if read_on else Due.NOT_READ
 
 
 def _judgements(letter: Letter, reads: Reads) -> list[str]:

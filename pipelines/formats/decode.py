@@ -194,6 +194,7 @@ def bad_rows(frame: DataFrame, reading: Reading, source: str) -> DataFrame:
         "key",
         "value",
         *headers_of(frame),
+        F.lit("decode").alias("stage"),
     )
 
 

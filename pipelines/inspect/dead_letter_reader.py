@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.dead_letters.replay_table import RECORD
-from pipelines.dead_letters.summary import letter_as_text
+from pipelines.dead_letters.replay_table import LETTER
+from pipelines.dead_letters.summary import VALUES, letter_as_text
 from pipelines.formats.decode import UNREADABLE_REASON
 from pipelines.inspect.writable_folders import local_path
 from pipelines.model.pipeline import Pipeline
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-_KEY = ("source", *RECORD)
-_ORDER = ("timestamp", "topic", "partition", "offset")
+_KEY = ("source", *LETTER)
+_ORDER = ("timestamp", "topic", "partition", "offset", "sink")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -63,7 +63,7 @@ def _read(pipeline: Pipeline, path: str, many: int, *, every: bool) -> Summary:
         return Summary(counts=(), newest=())
     done = None if every else _replayed(pipeline, f"{path}_replayed")
     # Without keys and values, which may be large: they are read of the newest dead letters only.
-    keys = _without(dead.to_table(columns=[*_KEY, "reason"]), done)
+    keys = _without(_with_sink(dead.to_table(columns=_there(dead, *_KEY, "reason"))), done)
     return Summary(counts=_counts(keys), newest=_newest(dead, keys, done, many))
 
 
@@ -86,7 +86,25 @@ def _replayed(pipeline: Pipeline, path: str) -> pa.Table | None:
     if table is None:
         return None
     ours = (ds.field("pipeline") == pipeline.name) & ds.field("source").isin([*pipeline.sources])
-    return table.to_table(columns=["pipeline", *_KEY]).filter(ours).select([*_KEY])
+    found = table.to_table(columns=_there(table, "pipeline", *_KEY)).filter(ours)
+    return _with_sink(found).select([*_KEY])
+
+
+def _there(table: ds.Dataset, *names: str) -> list[str]:
+    """The columns that a table has: `sink` and `stage` are newer than some tables."""
+    return [name for name in names if name in table.schema.names]
+
+
+def _with_sink(letters: pa.Table) -> pa.Table:
+    """Rows with the column `sink`, "" where it is null: Arrow joins no null with another."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if "sink" not in letters.schema.names:
+        return letters.append_column("sink", pa.array([""] * letters.num_rows, pa.string()))
+    at = letters.schema.names.index("sink")
+    column = pc.fill_null(letters["sink"].cast(pa.string()), "")
+    return letters.set_column(at, "sink", column)
 
 
 def _without(letters: pa.Table, done: pa.Table | None) -> pa.Table:
@@ -97,9 +115,12 @@ def _counts(keys: pa.Table) -> list[tuple[str, str, int]]:
     # Each unreadable batch has its own offsets in its reason: remove them to group all of them.
     offsets = re.compile(f"^{UNREADABLE_REASON}[0-9]+ to [0-9]+")
     counts: Counter[tuple[str, str]] = Counter()
-    groups = keys.group_by(["source", "reason"]).aggregate([([], "count_all")])
+    groups = keys.group_by(["source", "sink", "reason"]).aggregate([([], "count_all")])
     for row in groups.to_pylist():
         reason = offsets.sub("unreadable batch", row["reason"])
+        if row["sink"]:
+            without_values = re.sub(VALUES, "'…'", reason)
+            reason = f"sink {row['sink']}: {without_values}"
         counts[row["source"], reason] += row["count_all"]
     return sorted(((*each, n) for each, n in counts.items()), key=lambda c: (-c[2], c[0], c[1]))
 
@@ -114,14 +135,14 @@ def _newest(
     if not found.num_rows:
         return []
     first = found["timestamp"][-1]
-    columns = [*_KEY, "reason", "key", "value"]
+    columns = _there(dead, *_KEY, "reason", "key", "value", "stage")
     batches = dead.to_batches(columns=columns)
     if first.is_valid:
         # Not as the scan's filter: that skips files by Delta's statistics, which cut times to
         # milliseconds; such a scan has lost a row after the year 9999.
         batches = (b.filter(pc.greater_equal(b["timestamp"], first)) for b in batches)
     since = pa.Table.from_batches(batches, pa.schema([dead.schema.field(c) for c in columns]))
-    letters = _latest(_without(since, done), many)
+    letters = _latest(_without(_with_sink(since), done), many)
     # Microseconds, as Delta stores them: a datetime would end at the year 9999 with a ValueError.
     times = letters["timestamp"].cast("int64").to_pylist()
     rows = letters.drop_columns(["timestamp"]).to_pylist()

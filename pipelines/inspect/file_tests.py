@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any
 from pipelines.base.errors import ConfigError, Place, RunError
 from pipelines.base.quoting import quoted
 from pipelines.config.checks import DEAD_LETTER
+from pipelines.dead_letters.left_out import RECORDS_MAX, FailedRecord
+from pipelines.dead_letters.record_search import TooManyError, without
+from pipelines.dead_letters.sink_steps import FailedRecords, SinkSteps
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import OnError, Pipeline, Source
 from pipelines.model.plan import PipelinePlan, compile_plan
 from pipelines.model.test_case import Case, Expectation, Record, json_text
+from pipelines.run.failed_record import letters_of
 from pipelines.sinks.targets import target_of
 from pipelines.transforms import checks as checking
 from pipelines.transforms import dataframes
@@ -230,6 +234,9 @@ def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> Da
         return dataframes.nodes_of(plan, [name], good).made[name].where(checking.failing(check))
     if sink is None:
         return dataframes.rows_of(plan, node, good)
+    if sink.on_error is OnError.DEAD_LETTER:
+        failing = [each.place for each in _failing(plan, node, good)]
+        good = {name: without(rows, failing) for name, rows in good.items()}
     checks = plan.sinks[node].checks
     nodes = dataframes.nodes_of(plan, [sink.input, *(each.on for each in checks)], good)
     checking.judge(sink.name, checks, checking.count(nodes.made, checks))
@@ -245,9 +252,34 @@ def _dead_letters(spark: SparkSession, plan: PipelinePlan, case: Case) -> DataFr
         good = dataframes.good_rows(parsed, reading)
         checked_nodes = [check.on for check in of.sending]
         made = dataframes.nodes_of(plan, checked_nodes, good).made
-        bad = dataframes.dead_letters(of, parsed, reading, made, {})
+        # `columns: all` in files that are older than the column names all others.
+        bad = dataframes.dead_letters(of, parsed, reading, made, {}).drop("stage")
         letters = bad if letters is None else letters.unionByName(bad, allowMissingColumns=True)
+    for of_sink in plan.sinks.values():
+        if of_sink.sink.on_error is not OnError.DEAD_LETTER:
+            continue
+        source = of_sink.source
+        records, reading = _records(spark, source, case), reading_of(source, offline=True)
+        good = dataframes.good_rows(dataframes.parse(records, reading), reading)
+        found = _failing(plan, of_sink.name, {source.name: good})
+        own = letters_of(records, found, source.name, of_sink.name).drop("stage")
+        letters = own if letters is None else letters.unionByName(own, allowMissingColumns=True)
     return spark.createDataFrame([], "source STRING") if letters is None else letters
+
+
+def _failing(
+    plan: PipelinePlan, sink: str, good: Mapping[str, DataFrame]
+) -> Sequence[FailedRecord]:
+    """The records that a sink with `on_error: dead_letter` leaves out; it has one source."""
+    of = plan.sinks[sink]
+    steps = SinkSteps(plan, of, target_of(of.sink), has_table=False)
+    kept = good[of.source.name].persist()
+    try:
+        return FailedRecords(steps, kept, RECORDS_MAX).of_rows([])
+    except TooManyError as many:
+        raise RunError(f"an expression fails for more than {RECORDS_MAX:,} records") from many
+    finally:
+        kept.unpersist()
 
 
 def _records(spark: SparkSession, source: Source, case: Case) -> DataFrame:

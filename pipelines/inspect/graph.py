@@ -119,6 +119,9 @@ def _edges(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for source in pipeline.sources.values():
         if pipeline.dead_letters and source.has_on_error(OnError.DEAD_LETTER):
             yield f"source_{source.name}", "dead_letter"
+    for sink in pipeline.sinks.values():
+        if pipeline.dead_letters and sink.on_error is OnError.DEAD_LETTER:
+            yield made(sink.input), "dead_letter"
     for check in pipeline.checks.values():
         if pipeline.dead_letters and check.action is Action.DEAD_LETTER:
             yield made(check.on), "dead_letter"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import ConfigError, Problem
-from pipelines.model.pipeline import Pipeline
+from pipelines.model.pipeline import OnError, Pipeline
 from pipelines.model.plan import compile_plan
 from pipelines.sinks.targets import target_of
 from pipelines.transforms import dataframes
@@ -71,7 +71,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
         except ConfigError as error:
             problems.extend(problem for problem in error.problems if problem not in problems)
             continue
-        writes_dead = bool(of.leads)
+        writes_dead = bool(of.leads) or sink.on_error is OnError.DEAD_LETTER
         fields = stored.schema.fields
         planned.append(
             PlannedSink(

@@ -106,6 +106,8 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
             "the table has the rows; a lost `storage` begins again"
         )
         yield from (f"sinks.{sink.name}.{word}: does nothing" for word in _unused(sink))
+        if sink.on_error is OnError.DEAD_LETTER:
+            yield f"sinks.{sink.name}.on_error: an expression that fails stops the flow"
     if pipeline.dead_letters:
         yield "dead_letter: there are no dead letters"
     if pipeline.every_ms is not None:

@@ -23,6 +23,7 @@ LETTERS = Columns(
             "key",
             "value",
             "headers",
+            "sink",
         ),
         SCALAR,
     )

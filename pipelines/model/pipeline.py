@@ -370,6 +370,10 @@ class Sink:
     mode: Mode = Mode.APPEND
     latest: Latest | None = None
     deduplicate: Deduplicate | None = None
+    on_error: OnError = OnError.FAIL
+    """What becomes of a record for which an expression fails; never `null`."""
+    on_error_place: Place | None = None
+    """Where the file has it; None: nowhere."""
     cluster_by: tuple[str, ...] = ()
     cluster_places: tuple[Place, ...] = ()
     upkeep: tuple[Upkeep, ...] = ()

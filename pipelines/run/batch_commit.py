@@ -13,11 +13,13 @@ import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base import failpoints
 from pipelines.base.errors import ChainError, RunError
+from pipelines.dead_letters.left_out import LEFT_OUT, NOTHING_LEFT_OUT, LeftOut
 from pipelines.dead_letters.writer import LettersStoppedError, Written
 from pipelines.exactly_once import verdict_messages
 from pipelines.exactly_once.offset_chain import Batch, Commit, Stop, decide
@@ -34,6 +36,10 @@ from pipelines.transforms.deduplicate import Span
 
 log = logging.getLogger("josefine.pipelines")
 
+SEARCHES_MAX = 3
+"""Searches for failing records in one micro-batch. One finds all of them, unless the table changes
+or an expression depends on time or chance."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
@@ -48,23 +54,63 @@ class BatchCommit:
     def write(self, frame: Any) -> BatchDone:
         """Make the commits that are due. Skips unreadable record batches if the user asked for it.
         Raises RunError."""
+        # Of all attempts: one that fails has committed its dead letters.
+        written: dict[str, tuple[int, int]] = {}
         try:
             try:
                 lettered = self.of.letters.due(self.batch, self.own)
                 failpoints.hit("before_commit")
-                return self._write(frame, lettered)
+                return self._write(frame, lettered, written)
             except Exception as error:
                 if not self.of.reader.skips(error):
-                    told = self.of.reader.failed_record(frame, error)
-                    if told is None:
-                        raise
-                    raise RunError(f"sink `{self.of.plan.name}`: {told}") from error
+                    return self._without_failing(frame, error, written)
             rest = self._without_unreadable(frame)
             failpoints.hit("mid_loss", 1)
-            # The failed attempt may have committed dead letters: ask again what is due.
-            return self._write(rest, self.of.letters.due(self.batch, self.own))
+            try:
+                # The failed attempt may have committed dead letters: ask again what is due.
+                return self._write(rest, self.of.letters.due(self.batch, self.own), written)
+            except Exception as error:
+                return self._without_failing(rest, error, written)
         except LettersStoppedError as stopped:
             raise self.stopped(stopped.chain, stopped.stop) from stopped
+
+    def _without_failing(
+        self, frame: Any, error: Exception, written: dict[str, tuple[int, int]]
+    ) -> BatchDone:
+        """With `on_error: dead_letter`, write the micro-batch without the records for which an
+        expression fails. Otherwise raise RunError, which names one, or the error itself. A check on
+        rows of other sinks stops none: those sinks have their own `on_error`."""
+        of, left_out, count = self.of, NOTHING_LEFT_OUT, 0
+        if of.own_letters is None:
+            self._refuse_failing(frame, error)
+        letters = of.own_letters if self.own is not None else None
+        for _ in range(SEARCHES_MAX):
+            # Those of an attempt that was killed after its dead letters stay left out: what an
+            # aggregate fails for depends on the other records of the micro-batch.
+            there = partial(letters.there, frame) if letters else tuple
+            found = of.reader.left_out(frame, self.batch, error, left_out.records, there)
+            if found is None:
+                break
+            left_out = found
+            if letters and found.records:
+                # Dead letters before rows, as in `_write`.
+                count += letters.write(of.reader.letters_of(frame, found.records), self.batch_id)
+                failpoints.hit("mid_commit", 1)
+            try:
+                due = of.letters.due(self.batch, self.own)
+                done = self._write(frame, due, written, found)
+            except Exception as another:
+                error = another
+            else:
+                return _with_letters(done, of.plan.source.name, count)
+        self._refuse_failing(frame, error)
+        raise error
+
+    def _refuse_failing(self, frame: Any, error: Exception) -> None:
+        """Raise RunError if a value of a record is the cause."""
+        told = self.of.reader.failed_record(frame, self.batch, error)
+        if told is not None:
+            raise RunError(f"sink `{self.of.plan.name}`: {told}") from error
 
     def _without_unreadable(self, frame: Any) -> Any:
         log.warning("sink %s skips a record batch that cannot be read", self.of.plan.name)
@@ -74,17 +120,23 @@ class BatchCommit:
         except StoppedError as stopped:
             raise self.stopped(opened.chain, stopped.stop) from stopped
 
-    def _write(self, frame: Any, lettered: Collection[Source]) -> BatchDone:
-        """`lettered`: the sources whose dead letters may be due."""
+    def _write(
+        self,
+        frame: Any,
+        lettered: Collection[Source],
+        written: dict[str, tuple[int, int]],
+        left_out: LeftOut = NOTHING_LEFT_OUT,
+    ) -> BatchDone:
+        """`lettered`: the sources whose dead letters may be due. `written`: by source, updated with
+        the dead letters of this attempt."""
         of, own = self.of, self.own
         if own is None and not lettered:
             of.reader.pass_over(frame)
             return self._done()
-        written: Written = {}
         checked: Mapping[str, Checked] = {}
         made: TargetWritten | None = None
         copies, skipped, parts = 0, 0, dict[str, float]()
-        rows = of.reader.read(frame, self.batch, own, lettered)
+        rows = of.reader.read(frame, self.batch, own, lettered, left_out)
         try:
             # Everything that can refuse the batch comes before its first commit.
             if own is not None:
@@ -94,14 +146,15 @@ class BatchCommit:
             # Dead letters before rows: a crash between the two must not lose a record.
             if lettered:
                 begun_s = time.monotonic()
-                written = of.letters.write(
+                new = of.letters.write(
                     lettered, self.batch_id, self.batch, rows.letters, rows.bad, own
                 )
+                _add(written, new)
                 parts["letters"] = time.monotonic() - begun_s
             if own is not None:
                 out, span = rows.target_rows()
                 begun_s = time.monotonic()
-                made = self._commit(out, own, checked, span)
+                made = self._commit(out, own, checked, span, left_out)
                 parts["rows"] = time.monotonic() - begun_s
                 copies = span.rows - made.rows if span else 0
                 skipped = rows.skipped()
@@ -135,7 +188,12 @@ class BatchCommit:
         return found
 
     def _commit(
-        self, out: Any, own: Commit, checked: Mapping[str, Checked], span: Span | None
+        self,
+        out: Any,
+        own: Commit,
+        checked: Mapping[str, Checked],
+        span: Span | None,
+        left_out: LeftOut,
     ) -> TargetWritten:
         opened = self.of.opened
         if failpoints.due("mid_write"):
@@ -144,6 +202,8 @@ class BatchCommit:
         said = self.of.letters.said()
         if checked:
             said["checks"] = {name: each.to_json() for name, each in checked.items()}
+        if left_out.records:
+            said[LEFT_OUT] = left_out.to_json()
         try:
             return opened.commit(out, own, self.batch_id, said, span)
         except StoppedError as stopped:
@@ -204,6 +264,20 @@ def commit_batch(of: PreparedSink, frame: Any, batch_id: int) -> BatchDone:
     of.advice.reached(of.plan, tip.reached.ends)
     failpoints.hit("after_commit_before_log")
     return replace(done, ends=tip.reached.ends, seconds=time.monotonic() - begun_s)
+
+
+def _add(written: dict[str, tuple[int, int]], new: Written) -> None:
+    for source, (records, count) in new.items():
+        before = written.get(source, (0, 0))
+        written[source] = before[0] + records, before[1] + count
+
+
+def _with_letters(done: BatchDone, source: str, count: int) -> BatchDone:
+    """A report with the dead letters of the sink's own records. They count for the threshold of the
+    source, whichever sink has passed the batch first."""
+    records, others = done.judged.get(source, (0, 0))
+    judged = {**done.judged, source: (records or done.records, others + count)}
+    return replace(done, dead_letters=done.dead_letters + count, judged=judged)
 
 
 def _starts(batch: Batch) -> ByPartition:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pipelines.dead_letters.left_out import NOTHING_LEFT_OUT, FailedRecord, LeftOut
 from pipelines.dead_letters.unreadable_batches import is_unreadable_batch, skipped_and_recorded
 from pipelines.dead_letters.writer import Letters, SinkLetters
 from pipelines.exactly_once.data_loss import LostRange
@@ -30,6 +31,9 @@ from pipelines.transforms.stateful import held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from pipelines.dead_letters.sink_steps import SinkSteps
+    from pipelines.transforms.dataframes import Good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +145,13 @@ def rows_of_state(
 
 @dataclass(frozen=True, slots=True)
 class SparkRows:
-    """`prepared_sink.BatchRows` over Spark's DataFrames."""
+    """`prepared_sink.BatchRows` over Spark's DataFrames. `of_letters`: the nodes of the checks that
+    send dead letters, if they are not among `nodes`."""
 
     reader: SparkReader
     rows_in: RowsIn
     nodes: dataframes.Nodes
+    of_letters: Mapping[str, DataFrame] | None = None
 
     @property
     def bad(self) -> int | None:
@@ -164,7 +170,8 @@ class SparkRows:
         """A function that returns a frame; nothing is computed yet."""
         plan, name = self.reader.plan.sources[source.name], source.name
         parsed, reading = self.rows_in.parsed[name], self.reader.readings[name]
-        return partial(dataframes.dead_letters, plan, parsed, reading, self.nodes.made)
+        made = self.nodes.made if self.of_letters is None else self.of_letters
+        return partial(dataframes.dead_letters, plan, parsed, reading, made)
 
     def target_rows(self) -> tuple[DataFrame, Span | None]:
         """Computes the span if the sink has `deduplicate`."""
@@ -201,16 +208,46 @@ class SparkReader:
     topics_of: Callable[[Source], Collection[str]]
 
     def read(
-        self, frame: DataFrame, batch: Batch, own: Commit | None, lettered: Collection[Source]
+        self,
+        frame: DataFrame,
+        batch: Batch,
+        own: Commit | None,
+        lettered: Collection[Source],
+        left_out: LeftOut = NOTHING_LEFT_OUT,
     ) -> SparkRows:
         """Raises ConfigError and the errors of Spark."""
         rows_in = self._rows_in(frame, batch, own, lettered)
         try:
+            if left_out is not NOTHING_LEFT_OUT:
+                return self._without(rows_in, left_out)
             nodes = nodes_of(self.plan, self.sink, rows_in)
         except BaseException:
             rows_in.free()
             raise
         return SparkRows(self, rows_in, nodes)
+
+    def _without(self, rows_in: RowsIn, left_out: LeftOut) -> SparkRows:
+        from pipelines.dead_letters.record_search import without
+
+        plan, good = self.plan, rows_in.good
+        if rows_in.node is None:
+            nodes = dataframes.nodes_for(plan, self.sink, without(good, left_out.places))
+        else:  # the state has the records already, so none is left out
+            nodes = nodes_of(plan, self.sink, rows_in)
+
+        of_letters = {}
+        for each in self.sink.lettered:
+            if (parsed := rows_in.parsed.get(each.source.name)) is None:
+                continue
+            rows = dataframes.good_rows(parsed, self.readings[each.source.name])
+            for node in dict.fromkeys(check.on for check in each.sending):
+                # A record of which this sink makes no row may be one that a check sends for
+                # another sink, so only those are left out for which the check fails itself.
+                of_node = [check.name for check in each.sending if check.on == node]
+                out = {place for name in of_node for place in left_out.of_checks.get(name, ())}
+                rest = without(rows, sorted(out))
+                of_letters[node] = dataframes.nodes_of(plan, [node], rest).made[node]
+        return SparkRows(self, rows_in, nodes, of_letters)
 
     def pass_over(self, frame: DataFrame) -> None:
         """A state must be advanced in any case."""
@@ -221,22 +258,54 @@ class SparkReader:
         """By the error's text: Spark passes on nothing else."""
         return self.is_to_skip and is_unreadable_batch(error)
 
-    def failed_record(self, frame: DataFrame, error: Exception) -> str | None:
-        """Reads and computes the micro-batch again. A state has no rows of single records."""
-        node, several = self.sink.sink.input, len(self.sink.sources) > 1
-        if self.sink.stateful or several or node not in self.sink.build.transforms:
-            return None
+    def failed_record(self, frame: DataFrame, batch: Batch, error: Exception) -> str | None:
+        """Reads and computes the micro-batch again."""
         # Imported here: a batch that does not fail pays nothing for it.
         from pipelines.run.failed_record import failed_record
 
-        reading = self.readings[self.sink.source.name]
-        good = dataframes.good_rows(dataframes.parse(frame, reading), reading)
-        transforms = [self.plan.pipeline.transforms[name] for name in self.sink.build.transforms]
+        return failed_record(self._steps(), self._good(frame, batch), error)
 
-        def made_of(rows: DataFrame) -> Mapping[str, DataFrame]:
-            return dataframes.nodes_for(self.plan, self.sink, rows).made
+    def left_out(
+        self,
+        frame: DataFrame,
+        batch: Batch,
+        error: Exception,
+        known: Sequence[FailedRecord],
+        there: Callable[[], Sequence[FailedRecord]],
+    ) -> LeftOut | None:
+        """Reads and computes the micro-batch again."""
+        from pipelines.dead_letters.record_search import is_of_a_row
+        from pipelines.run.failed_record import left_out
 
-        return failed_record(good, made_of, node, transforms, error)
+        if not is_of_a_row(error):
+            return None
+        return left_out(self._steps(), self._good(frame, batch), error, known or there())
+
+    def letters_of(self, frame: DataFrame, records: Sequence[FailedRecord]) -> DataFrame:
+        """A join with the records as they were read."""
+        from pipelines.run.failed_record import letters_of
+
+        return letters_of(frame, records, self.sink.source.name, self.sink.name)
+
+    def _steps(self) -> SinkSteps:
+        from pipelines.dead_letters.sink_steps import SinkSteps
+
+        return SinkSteps(self.plan, self.sink, self.target)
+
+    def _good(self, frame: DataFrame, batch: Batch) -> Good:
+        """The good rows of the sink's sources. The rows of a state name no records, so those are
+        read again."""
+
+        def good_of(source: Source, rows: DataFrame) -> DataFrame:
+            reading = self.readings[source.name]
+            return dataframes.good_rows(dataframes.parse(rows, reading), reading)
+
+        if self.sink.stateful is None:
+            return good_of(self.sink.source, frame)
+        found = {
+            one.name: good_of(one, self._read_again(frame, batch, one)) for one in self.sink.sources
+        }
+        return found if len(found) > 1 else found[self.sink.source.name]
 
     def without_unreadable(
         self, frame: DataFrame, batch: Batch, record: Callable[[Sequence[LostRange]], None]

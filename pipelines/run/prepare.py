@@ -11,14 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import RunError
-from pipelines.dead_letters.store import DeltaLetters
+from pipelines.dead_letters.left_out import own_chain
+from pipelines.dead_letters.store import DeltaLetters, DeltaSinkLetters
 from pipelines.dead_letters.writer import SinkLetters
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
 from pipelines.model.column_types import Type
-from pipelines.model.pipeline import Pipeline, Sink, Source
+from pipelines.model.pipeline import OnError, Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, SinkPlan, SourcePlan
 from pipelines.model.retry_policy import Retry
 from pipelines.model.schema_evolution import Steps, fields_of
@@ -100,6 +101,7 @@ def prepare(
     target_run = TargetRun(session=lambda: run.spark, link=link, losses=losses, on_retry=on_retry)
     opened = target.prepare(target_run, seen.stored, seen.topics.latest.topic_ids.values())
     lettered = _lettered(run, of, seen, on_retry)
+    own_letters = _own_letters(run, of, seen, on_retry)
     files_of = partial(CheckpointFiles, HadoopFiles(run.spark), parse=run.kind.parse)
     settling = Settling(
         run.plan,
@@ -142,6 +144,7 @@ def prepare(
         stream=_stream(run.spark, run.plan, of, run.kind, ways),
         parse=run.kind.parse,
         warnings=settling.warnings,
+        own_letters=own_letters,
     )
     _announce(run, prepared)
     return prepared
@@ -187,6 +190,23 @@ def _lettered(
             there = _lettering(run.spark, run.plan.pipeline, letters, link, on_retry)
         found[source.name] = OfSource(there, leads, topics_beside(source, seen.looked))
     return found
+
+
+def _own_letters(
+    run: RunContext, of: SinkPlan, seen: _Seen, on_retry: Callable[[int, Retry], None]
+) -> DeltaSinkLetters | None:
+    """The dead letters of the sink alone; creates their table if it is missing."""
+    if of.sink.on_error is not OnError.DEAD_LETTER:
+        return None
+    from pipelines.run.failed_record import letters_of
+
+    source = of.source
+    none = letters_of(seen.empty(source), (), source.name, of.name)
+    path = _dead_table(run.spark, run.plan.pipeline, none)
+    link = _link(run, own_chain(source.name, of.name), source, {})
+    return DeltaSinkLetters(
+        lambda: DeltaChain(run.spark, path, link, on_retry), source.name, of.name
+    )
 
 
 def _announce(run: RunContext, prepared: PreparedSink) -> None:
@@ -312,7 +332,13 @@ def _lettering(
 
 
 def _dead_table(spark: SparkSession, pipeline: Pipeline, letters: DataFrame) -> str:
-    """The path of the dead-letter table, created or extended: `headers` may be a new column."""
+    """The path of the dead-letter table, created or extended: `headers` may be a new column, and
+    tables of earlier versions lack `sink` and `stage`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # Null in the dead letters of `decode`, which belong to no sink.
+    nothing = F.lit(None).cast("string")
+    letters = letters.withColumns({"sink": nothing, "stage": nothing})
     where, name = pipeline.dead_letter_path, pipeline.dead_letter_table
     assert where or name
     path = ensure_table(spark, where, name, letters.schema)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
+from pipelines.dead_letters.left_out import NOTHING_LEFT_OUT, FailedRecord, LeftOut
 from pipelines.dead_letters.writer import Letters, SinkLetters
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.data_loss import LostRange
@@ -55,10 +56,15 @@ class BatchReader(Protocol):
     """Makes the rows of a sink's micro-batches. `frame` is a DataFrame, or a value of a test."""
 
     def read(
-        self, frame: Any, batch: Batch, own: Commit | None, lettered: Collection[Source]
+        self,
+        frame: Any,
+        batch: Batch,
+        own: Commit | None,
+        lettered: Collection[Source],
+        left_out: LeftOut = NOTHING_LEFT_OUT,
     ) -> BatchRows:
         """`own`: the sink's commit, if one is due; `lettered`: the sources whose dead letters may
-        be due."""
+        be due; `left_out`: records of which no rows are made."""
 
     def pass_over(self, frame: Any) -> None:
         """Handle a micro-batch of which no commit is due."""
@@ -66,14 +72,38 @@ class BatchReader(Protocol):
     def skips(self, error: Exception) -> bool:
         """Whether the error is an unreadable record batch and the user skips those."""
 
-    def failed_record(self, frame: Any, error: Exception) -> str | None:
+    def failed_record(self, frame: Any, batch: Batch, error: Exception) -> str | None:
         """The message that names the record whose value caused the error; None for other errors,
         and if no single record did."""
+
+    def left_out(
+        self,
+        frame: Any,
+        batch: Batch,
+        error: Exception,
+        known: Sequence[FailedRecord],
+        there: Callable[[], Sequence[FailedRecord]],
+    ) -> LeftOut | None:
+        """`known`, or else those that are `there`, and the other records whose values cause errors;
+        None for other errors, and if there are none. Raises RunError if there are too many."""
+
+    def letters_of(self, frame: Any, records: Sequence[FailedRecord]) -> Any:
+        """The dead letters of some records of the micro-batch."""
 
     def without_unreadable(
         self, frame: Any, batch: Batch, record: Callable[[Sequence[LostRange]], None]
     ) -> Any:
         """The frame without unreadable record batches; their offset ranges are recorded first."""
+
+
+class OwnLetters(Protocol):
+    """The dead letters of the records that one sink leaves out."""
+
+    def there(self, frame: Any) -> Sequence[FailedRecord]:
+        """The records of a micro-batch that have one already: an attempt was killed after it."""
+
+    def write(self, letters: Any, batch_id: int) -> int:
+        """Commit those that are missing; return their number. Raises LettersStoppedError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +128,8 @@ class PreparedSink:
     stream: Any
     parse: Callable[[str], TopicOffsets]
     warnings: Sequence[str]
+    own_letters: OwnLetters | None = None
+    """With `on_error: dead_letter`."""
 
     def begins(self) -> ByPartition | None:
         """The start offsets; None if only the source knows them."""

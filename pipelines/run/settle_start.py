@@ -7,7 +7,7 @@ the finished steps in the tables and continues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base import failpoints
 from pipelines.base.errors import ChainError
+from pipelines.dead_letters.left_out import own_chain
 from pipelines.exactly_once import verdict_messages
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import (
@@ -33,6 +34,7 @@ from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import TakeOver, begins
 from pipelines.exactly_once.startup_steps import Opening, Step, opening
 from pipelines.exactly_once.state_chain import state_stop
+from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import PipelinePlan, SinkPlan
 from pipelines.run.options import Wishes
 from pipelines.sinks.commits import StoppedError
@@ -313,7 +315,7 @@ class Settling:
         unreadable or lost commits, unless `--trust` passes over it."""
         dead = letters.lettering.chain
         trust = self._wishes.trust
-        found = self._loaded(dead, [f"dead_letter.{name}" for name in self._pipeline.sources])
+        found = self._loaded(dead, [*_chains_of_letters(self._pipeline)])
         is_readable = not isinstance(found, Unreadable)
         if isinstance(found, Unreadable):
             if trust is Trust.NEITHER:
@@ -345,3 +347,10 @@ class Settling:
         if trust is not Trust.NEITHER:
             follows = trusted(found, start.tip, self._topics.latest.topic_ids)
         letters.lettering.begins(found, follows)
+
+
+def _chains_of_letters(pipeline: Pipeline) -> Iterator[str]:
+    """The names of all chains in the dead-letter table: of each source, of each sink's own."""
+    for source in pipeline.sources:
+        yield f"dead_letter.{source}"
+        yield from (own_chain(source, sink) for sink in pipeline.sinks)

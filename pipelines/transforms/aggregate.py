@@ -65,3 +65,20 @@ def fold(sink: Sink) -> Merge:
     """The MERGE that adds partials to the table."""
     merged = {a.column: _MERGED[a.function].format(c=quoted(a.column)) for a in sink.aggregates}
     return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)
+
+
+def folded(rows: DataFrame, table: DataFrame, sink: Sink) -> DataFrame:
+    """What the MERGE of these partials stores, as a query: it fails where the MERGE does."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    how, kinds = fold(sink), {field.name: field.dataType for field in table.schema.fields}
+    new, old = rows.alias("s"), table.alias("t")
+    same = F.expr(" AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in how.keys))
+    changed = new.join(old, same).select(
+        *[F.expr(sql).cast(kinds[name]).alias(name) for name, sql in how.update.items()]
+    )
+    # Apart: a partial that does not fit the table's type may fit it added to a row.
+    inserted = new.join(old, same, "left_anti").select(
+        *[F.col(f"s.{quoted(name)}").cast(kinds[name]).alias(name) for name in how.update]
+    )
+    return changed.unionByName(inserted)

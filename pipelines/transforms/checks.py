@@ -127,7 +127,12 @@ def letters(
     kept = ["key", "value", *headers_of(records)]
     found = records.select(*RECORD, "timestamp", *kept)
     return by_record.join(found, [*RECORD], "left").select(
-        F.lit(source).alias("source"), *RECORD, "timestamp", "reason", *kept
+        F.lit(source).alias("source"),
+        *RECORD,
+        "timestamp",
+        "reason",
+        *kept,
+        F.lit("check").alias("stage"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,30 @@ def test_a_function_that_fails_names_the_record(spark: SparkSession, tmp_path: P
 
     with pytest.raises(RunError, match=r"fails for ev.jsonl-0 offset \d+: .*The value 'abc'"):
         lab.run()
+
+
+WINDOW = """
+  timed: { inputs: [ev], sql: "select value.*, timestamp_seconds(value.id) as at from ev" }
+  second:
+    inputs: [timed]
+    watermark: { timed: { column: at, delay: 1m } }
+    sql: "select window.start as w, sum(int(n)) as n from timed group by window(at, '1 minute')"
+"""
+
+
+def test_a_window_that_fails_names_the_record(spark: SparkSession, tmp_path: Path) -> None:
+    """Its rows have no record: the batch's records are computed again, without the state."""
+    second = next(line for line in FILE.splitlines() if line.startswith("  second:"))
+    text = FILE.replace(second, WINDOW.strip("\n"))
+    lab = FilesLab(spark, tmp_path, text.replace("{{", "{").replace("}}", "}"), ["ev"])
+    records = lines(8, {"n": "abc"})
+    lab.add("ev", *records)
+    offset = sum(len(each) + 1 for each in records[:4])
+
+    with pytest.raises(RunError) as caught:
+        lab.run()
+
+    named = (
+        rf"transforms.second.sql: `int\(n\)` fails for ev.jsonl-0 offset {offset}: The value 'abc'"
+    )
+    assert re.search(named, str(caught.value)), str(caught.value)

@@ -7,7 +7,7 @@ what makes rows is the test's: records are tuples, some of them bad.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -19,6 +19,13 @@ from pipelines.base import failpoints
 from pipelines.base.errors import ChainError, RunError
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
+from pipelines.dead_letters.left_out import (
+    NOTHING_LEFT_OUT,
+    FailedRecord,
+    LeftOut,
+    joined,
+    own_chain,
+)
 from pipelines.dead_letters.writer import SinkLetters
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import Trust
@@ -56,17 +63,21 @@ class MemoryWorld(World):
 
     def __init__(self, rng: Any) -> None:
         super().__init__(rng)
-        self.place, self.letters = MemoryPlace(), MemoryPlace()
+        self.place, self.letters, self.own_letters = MemoryPlace(), MemoryPlace(), MemoryPlace()
+        self.fails_for: Callable[[Any], bool] = lambda record: False
         self.runs = count()
 
 
 @dataclass
 class ListRows:
-    """`BatchRows` of a list of records. `found`: what checks find."""
+    """`BatchRows` of a list of records. `found`: what checks find. `fails_for`: records for which
+    an expression fails, if they are not left `out`."""
 
     records: list[Any]
     is_bad: Callable[[Any], bool]
     found: dict[str, Checked] = field(default_factory=dict)
+    fails_for: Callable[[Any], bool] = lambda record: False
+    out: set[Any] = field(default_factory=set)
     frees: int = 0
 
     @property
@@ -90,7 +101,10 @@ class ListRows:
         return of
 
     def target_rows(self) -> tuple[list[Any], None]:
-        return [record for record in self.records if not self.is_bad(record)], None
+        good = [r for r in self.records if not self.is_bad(r) and r[:3] not in self.out]
+        if any(map(self.fails_for, good)):
+            raise ValueError("cast")
+        return good, None
 
     def skipped(self) -> int:
         return 0
@@ -104,14 +118,23 @@ class ListReader:
 
     def __init__(self, is_bad: Callable[[Any], bool]) -> None:
         self.is_bad = is_bad
+        self.fails_for: Callable[[Any], bool] = lambda record: False
         self.found: dict[str, Checked] = {}
         self.made: list[ListRows] = []
         self.passed = 0
         self.readable: Any = None
         """What is left of a batch that cannot be read whole."""
 
-    def read(self, frame: Any, batch: Batch, own: Commit | None, lettered: Any) -> ListRows:
-        rows = ListRows(frame(), self.is_bad, self.found)
+    def read(
+        self,
+        frame: Any,
+        batch: Batch,
+        own: Commit | None,
+        lettered: Any,
+        left_out: LeftOut = NOTHING_LEFT_OUT,
+    ) -> ListRows:
+        out = set(left_out.places)
+        rows = ListRows(frame(), self.is_bad, self.found, self.fails_for, out)
         self.made.append(rows)
         return rows
 
@@ -121,8 +144,30 @@ class ListReader:
     def skips(self, error: Exception) -> bool:
         return self.readable is not None and isinstance(error, UnreadableError)
 
-    def failed_record(self, frame: Any, error: Exception) -> str | None:
+    def failed_record(self, frame: Any, batch: Batch, error: Exception) -> str | None:
         return None
+
+    def left_out(
+        self, frame: Any, batch: Batch, error: Exception, known: Any, there: Any
+    ) -> LeftOut | None:
+        if not isinstance(error, ValueError):
+            return None
+        found = [
+            FailedRecord(
+                topic=record[0],
+                partition=record[1],
+                offset=record[2],
+                stage="transform",
+                reason="",
+            )
+            for record in frame()
+            if not self.is_bad(record) and self.fails_for(record)
+        ]
+        return LeftOut(records=joined(known or there(), found))
+
+    def letters_of(self, frame: Any, records: Sequence[FailedRecord]) -> list[Any]:
+        places = {each.place for each in records}
+        return [record for record in frame() if record[:3] in places]
 
     def without_unreadable(self, frame: Any, batch: Batch, record: Any) -> Any:
         rest, lost = self.readable
@@ -151,6 +196,36 @@ class ListLetters:
         if letters:
             chain.append(letters, commit, batch_id)
         return len(letters)
+
+
+class MemoryOwnLetters:
+    """`OwnLetters` on a place in memory, opened at the first failure."""
+
+    def __init__(self, place: MemoryPlace, link: Link) -> None:
+        self.place, self.chain = place, MemoryChain(place, link, "/dead")
+        self.is_open = False
+
+    def there(self, frame: Any) -> list[FailedRecord]:
+        self._open()
+        return [
+            FailedRecord(topic=r[0], partition=r[1], offset=r[2], stage="transform", reason="")
+            for r in frame()
+            if r in self.place.rows()
+        ]
+
+    def write(self, letters: list[Any], batch_id: int) -> int:
+        self._open()
+        missing = [each for each in letters if each not in self.place.rows()]
+        if missing:
+            version = self.chain.tip.txn_version if self.chain.tip else 0
+            commit = Commit(start={}, end=TopicOffsets(), txn_version=version + 1)
+            self.chain.append(missing, commit, batch_id)
+        return len(missing)
+
+    def _open(self) -> None:
+        if not self.is_open:
+            self.chain.load()
+            self.is_open = True
 
 
 class NoGroups:
@@ -201,6 +276,8 @@ def start(
     done: list[BatchDone] = []
     handle = SinkHandle(of, done.append, lambda *line: None, lambda name: None)
     reader = ListReader(world.is_bad)
+    reader.fails_for = world.fails_for
+    own = Link(pipeline="orders", sink=own_chain("raw", "lake"), run=run_id)
     prepared = PreparedSink(
         file="f.yaml",
         plan=of,
@@ -216,6 +293,7 @@ def start(
         stream=None,
         parse=parse_offset_text,
         warnings=settling.warnings,
+        own_letters=MemoryOwnLetters(world.own_letters, own),
     )
     handle.prepared = prepared
     return Parts(handle, prepared, reader, done)
@@ -231,7 +309,7 @@ class ShippedRun(Run):
         self.memory = world
 
     def go(self) -> None:
-        for place in (self.memory.place, self.memory.letters):
+        for place in (self.memory.place, self.memory.letters, self.memory.own_letters):
             place.at = self._step
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(failpoints, "hit", self._hit)

@@ -26,7 +26,7 @@ VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 SINK_WORDS = (
     "type, inputs, path, table, catalog, topic, bootstrap, security, key, "
     "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, unavailable, placeholder, "
-    "deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
+    "on_error, deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
 )
 
 SINK_CASES = {

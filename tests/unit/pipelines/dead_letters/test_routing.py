@@ -6,7 +6,18 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from pipelines.config.validate import read_pipeline
-from pipelines.dead_letters.routing import Due, Letter, Read, Way, checks_in, due, reads_of, way
+from pipelines.dead_letters.left_out import FailedRecord, LeftOut
+from pipelines.dead_letters.routing import (
+    Due,
+    Letter,
+    Read,
+    Way,
+    checks_in,
+    due,
+    due_of_sink,
+    reads_of,
+    way,
+)
 from pipelines.exactly_once.decode_fingerprint import judgement
 from pipelines.model.plan import compile_plan
 from pipelines.sinks.delta_log import LogEntry
@@ -55,6 +66,36 @@ def test_without_the_judgement_of_the_letter_nobody_knows():
 
     assert due(Letter(partition=P0, offset=5), unknown, unknown, FIXED) is Due.UNSURE
     assert due(Letter(partition=P0, offset=5), {}, reads(entry(0, 9, OLD)), FIXED) is Due.UNSURE
+
+
+def left_out(start: int, end: int, *offsets: int, batch: int = 0) -> LogEntry:
+    found = entry(start, end, OLD, batch)
+    records = tuple(
+        FailedRecord(topic="t", partition=0, offset=o, stage="", reason="") for o in offsets
+    )
+    assert found.metadata is not None
+    found.metadata["left_out"] = LeftOut(records=records).to_json()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("commits", "expected"),
+    [
+        ([left_out(0, 10, 3, 5)], Due.DUE),
+        ([left_out(0, 10, 4)], Due.THERE),
+        ([entry(0, 10, OLD)], Due.THERE),
+        ([left_out(0, 10, 5), left_out(3, 10)], Due.THERE),
+        ([left_out(0, 10), left_out(3, 10, 5)], Due.DUE),
+        ([left_out(0, 10, 5, batch=-1)], Due.UNSURE),
+        ([left_out(0, 5)], Due.NOT_READ),
+        ([], Due.NOT_READ),
+        ([left_out(7, 10)], Due.UNSURE),
+    ],
+)
+def test_a_sink_lacks_what_its_newest_commit_of_that_offset_lists(commits, expected):
+    letter = Letter(partition=P0, offset=5, sink="lake")
+
+    assert due_of_sink(letter, commits[::-1], moved=-1) is expected
 
 
 def test_commits_that_follow_each_other_are_one_read():

@@ -89,6 +89,7 @@ def test_the_newest_by_time_come_first_and_counts_are_of_all(file, tmp_path, cap
     assert shown["letters"][1] == {
         "source": "a", "topic": "t", "partition": 0, "offset": 4, "reason": "not JSON",
         "timestamp": "2026-01-02T03:04:05.678Z", "key": None, "value": "x",
+        "sink": None, "stage": None,
     }  # fmt: skip
 
 

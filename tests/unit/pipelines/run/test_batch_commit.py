@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from josefine_broker.base.ids import TopicPartition
 from pipelines.base.errors import ChainError, RunError
+from pipelines.dead_letters.left_out import listed
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.model.maintenance import Chore, Upkeep
@@ -122,6 +124,52 @@ def test_a_run_that_dies_in_its_batch_leaves_no_row_without_its_letters(place):
     check(world)
 
 
+def fails_for(record) -> bool:
+    return record[2] % 5 == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_record_for_which_an_expression_fails_is_a_row_or_a_dead_letter_of_the_sink(seed):
+    """Whatever dies, whatever checkpoint is lost, and however the batches are cut."""
+    rng = Random(seed)
+    world = MemoryWorld(rng)
+    world.fails_for = fails_for
+    world.produce(20)
+
+    for _ in range(12):
+        assert attempt(world, rng.choice([0.0, 0.05, 0.3])) in ("done", "crash")
+        world.place.at = world.letters.at = world.own_letters.at = lambda step: None
+        world.batch_rows = rng.randint(1, 9)
+        world.produce(rng.randint(0, 12))
+        if rng.random() < 0.25:
+            world.files.remove(CHECKPOINT)
+
+    assert attempt(world, 0.0) == "done"
+    good = [r for r in world.records({}, world.visible()) if not world.is_bad(r)]
+    failing = [record for record in good if fails_for(record)]
+    assert failing
+    assert sorted(world.place.rows()) == [record for record in good if not fails_for(record)]
+    assert sorted(world.own_letters.rows()) == failing
+    out = {place for made in world.place.commits for place in listed(made.said)}
+    assert out == {(TopicPartition(*r[:2]), r[2]) for r in failing}
+
+
+def test_a_record_with_its_own_dead_letter_stays_left_out_after_a_kill():
+    """Also by a file that takes it now: what a sum fails for depends on how batches are cut."""
+    world = MemoryWorld(Random(0))
+    world.ends, world.batch_rows, world.dies_at = {P: 30}, 30, "after_rows"
+    world.is_bad, world.fails_for = lambda record: False, fails_for
+
+    assert attempt(world, 0.0) == "crash"
+    letters = world.own_letters.rows()
+    world.fails_for = lambda record: fails_for(record) and record != letters[0]
+    assert attempt(world, 0.0) == "done"
+
+    everything = world.records({}, world.visible())
+    assert letters == world.own_letters.rows() == [r for r in everything if fails_for(r)]
+    assert sorted(world.place.rows()) == [r for r in everything if not fails_for(r)]
+
+
 class One:
     """A start whose checkpoint has one planned batch of ten records; the first one is bad."""
 
@@ -142,6 +190,29 @@ class One:
     def process(self, frame=None, number: int = 0):
         self.parts.handle.process(frame or self.records, number)
         return self.parts.done[-1]
+
+
+def test_a_batch_reports_the_dead_letters_of_all_its_attempts():
+    """They count for the threshold of the source."""
+    one = One()
+    one.parts.reader.fails_for = fails_for
+
+    done = one.process()
+
+    out = [r for r in one.records() if fails_for(r) and not one.world.is_bad(r)]
+    assert (done.records, done.rows, done.dead_letters) == (10, 8 - len(out), 2 + len(out))
+    assert done.judged == {"raw": (10, 2 + len(out))}
+
+
+def test_an_error_that_no_record_causes_is_raised_as_it_is():
+    one = One()
+
+    def frame():
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        one.process(frame)
+    assert one.world.own_letters.commits == []
 
 
 def test_a_batch_says_what_it_read_and_wrote():
