@@ -10,7 +10,8 @@ from pipelines.dead_letters.left_out import RECORDS_MAX, FailedRecord
 from pipelines.dead_letters.replay_table import LETTER, RECORD, same_letter
 from pipelines.dead_letters.writer import Letters, LettersStoppedError
 from pipelines.exactly_once.offset_chain import Commit
-from pipelines.sinks.delta_commits import DeltaChain, StoppedError
+from pipelines.sinks.commits import StoppedError
+from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.target import LetterChain
 from pipelines.transforms.stateful import held_and_counted
 
