@@ -2,9 +2,9 @@
 one write per log, one step of its high watermark.
 
 Rules: a request is staged when it arrives and served before the loop waits for the network again,
-or earlier: when enough are staged, or when its connection has a request that is not plain. A connection's requests are served,
-and answered, in their order. An answer is made after the write that it acknowledges. Requests that
-cannot be appended together go to the dispatcher one by one.
+or earlier: when enough are staged, or when its connection has a request that is not plain. A
+connection's requests are served, and answered, in their order. An answer is made after the write
+that it acknowledges. Requests that cannot be appended together go to the dispatcher one by one.
 """
 
 from __future__ import annotations

@@ -306,8 +306,9 @@ class View:
 def batches_of(
     hosted: HostedPartition, start: int, end: int, facts: PartitionFacts | None = None
 ) -> list[Batch]:
-    """The batches of a log from `start`, below `end`. With `facts` a committed batch that is damaged
-    there counts as present: it is repaired, or the end of the world shows that it was not."""
+    """The batches of a log from `start`, below `end`. With `facts` a committed batch that is
+    damaged there counts as present: it is repaired, or the end of the world shows that it was
+    not."""
     found: list[Batch] = []
     offset = start
     while offset < end:
