@@ -13,6 +13,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = {
+    "README.md": "readme.md",
     "COMPATIBILITY.md": "reference/compatibility.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
     "BENCHMARKS.md": "explanation/benchmarks.md",
@@ -42,6 +43,18 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def moved(text: str, page: str) -> str:
-    """The text with links to docs/ as they are from the page's new place."""
+    """The text with links and pictures of docs/ as they are from the page's new place."""
     up = "../" * page.count("/")
+    text = re.sub(r"((?:src|srcset)=\")docs/", rf"\1{up}", text)
     return re.sub(r"\]\(docs/", f"]({up}", text)
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Lead a link to a copied file of the root to its page."""
+    here = os.path.dirname(page.file.src_uri)
+
+    def replaced(found: re.Match[str]) -> str:
+        target = COPIED.get(found[1])
+        return f"]({os.path.relpath(target, here or '.')}" if target else found[0]
+
+    return re.sub(r"\]\((?:\.\./)*([A-Z]+\.md)", replaced, markdown)

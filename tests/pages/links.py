@@ -10,6 +10,7 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\[\]]*\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 COPIED = {
+    "readme.md": "README.md",
     "reference/compatibility.md": "COMPATIBILITY.md",
     "explanation/architecture.md": "ARCHITECTURE.md",
     "explanation/benchmarks.md": "BENCHMARKS.md",
@@ -32,11 +33,11 @@ def is_there(page: Path, link: str) -> bool:
     """Whether the link's page exists, and has the link's heading."""
     name, _, anchor = link.partition("#")
     target = (page.parent / name).resolve() if name else page
-    copied = (
-        COPIED.get(target.relative_to(DOCS).as_posix()) if target.is_relative_to(DOCS) else None
-    )
-    if copied:
-        target = DOCS.parent / copied
+    if target.is_relative_to(DOCS):
+        copied = COPIED.get(target.relative_to(DOCS).as_posix())
+        target = DOCS.parent / copied if copied else target
+    elif target.name not in COPIED.values():  # the site has no other file of the repository
+        return False
     return target.is_file() and (not anchor or anchor in anchors(target.read_text()))
 
 

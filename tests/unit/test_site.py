@@ -14,7 +14,10 @@ from tests.pages.blocks import ROOT, Step, files, missing, steps, with_files
 from tests.pages.links import COPIED, DOCS, anchors, broken, is_there, links
 from tests.unit.pipelines.config.test_json_schema import complaints
 
-PAGES = sorted(DOCS.rglob("*.md"))
+PARTS = {DOCS / "benchmarks/notes.md"}
+"""Not pages: another page has their text."""
+
+PAGES = sorted({*DOCS.rglob("*.md")} - PARTS)
 EXAMPLES = sorted((DOCS / "examples").glob("*.yaml"))
 MKDOCS = (ROOT / "mkdocs.yml").read_text()
 NAV = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", MKDOCS.partition("\nnav:\n")[2], re.MULTILINE)
