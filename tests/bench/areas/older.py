@@ -23,11 +23,13 @@ OURS, KAFKA = "josefine", "kafka"
 REPOSITORY = Path(__file__).resolve().parents[3]
 Line = Mapping[str, object]
 UNITS = {
-    "records_per_s": "records/s", "requests_per_s": "requests/s", "commits_per_s": "commits/s",
-    "mb_per_s": "MB/s", "per_s": "per s", "p50_us": "µs", "p99_us": "µs", "cpu_s_per_gb": "s/GB",
-    "percent": "% of a core",
+    "records_per_s": ("", "records/s"), "requests_per_s": ("", "requests/s"),
+    "heartbeats_per_s": ("", "heartbeats/s"),
+    "offsets_per_s": ("", "offsets/s"), "offsets_per_cpu_s": ("", "offsets/CPU s"),
+    "per_s": ("", "done/s"), "mb_per_s": ("", "MB/s"), "p50_us": ("p50", "µs"),
+    "p99_us": ("p99", "µs"), "cpu_s_per_gb": ("CPU", "s/GB"),
 }  # fmt: skip
-"""The benches' units, as the report writes them; others stay as they are."""
+"""The benches' units, as measure and unit of the report; others stay as they are."""
 KAFKA_PREFIX = "apache_kafka_"
 
 
@@ -79,7 +81,7 @@ def of_columns(line: Line, side: str, *, ours: str = OURS) -> Iterator[Sample]:
     if isinstance(value, int | float):
         name, _, unit = str(line["measure"]).partition("/")
         unit = unit or str(line.get("unit", ""))
-        yield _words(name), "", UNITS.get(unit, unit), float(value)
+        yield _words(name), *UNITS.get(unit, ("", unit)), float(value)
 
 
 def of_prefix(line: Line, side: str) -> Iterator[Sample]:
@@ -88,7 +90,7 @@ def of_prefix(line: Line, side: str) -> Iterator[Sample]:
     if name.startswith(KAFKA_PREFIX) == (side == KAFKA):
         unit = str(line["unit"])
         row = _words(name.removeprefix(KAFKA_PREFIX))
-        yield row, "", UNITS.get(unit, unit), float(str(line["value"]))
+        yield row, *UNITS.get(unit, ("", unit)), float(str(line["value"]))
 
 
 def _words(name: str) -> str:

@@ -14,8 +14,8 @@ from statistics import median, quantiles
 
 QUARTILES_FROM = 5
 """Rounds from which on the spread is the interquartile range; of fewer it is lowest to highest."""
-RATES = frozenset({"records/s", "requests/s", "MB/s", "rows/s", "transactions/s", "commits/s"})
-"""Units of which more is better; of every other unit less is better."""
+RATE_ENDS = ("/s", "/CPU s")
+"""How units end of which more is better; of every other unit less is better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 def is_rate(unit: str) -> bool:
     """Whether more is better."""
-    return unit in RATES
+    return unit.endswith(RATE_ENDS)
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float], unit: str) -> list[float]:

@@ -149,6 +149,9 @@ def test_line_of_a_bench_gives_each_side_its_own_value() -> None:
     assert list(older.of_columns(column, "josefine", ours="coordinators")) == [
         ("produce", "", "records/s", 4.0)
     ]
+    for unit, expected in (("p50_us", ("p50", "µs")), ("per_s", ("", "done/s"))):
+        line = {"measure": f"one/{unit}", "josefine": 4}
+        assert list(older.of_columns(line, "josefine")) == [("one", *expected, 4.0)]
     assert list(older.of_columns(column, "kafka")) == [("produce", "", "records/s", 2.0)]
     assert list(older.of_prefix(prefix, "josefine")) == []
-    assert list(older.of_prefix(prefix, "kafka")) == [("idle", "", "% of a core", 31.0)]
+    assert list(older.of_prefix(prefix, "kafka")) == [("idle", "", "percent", 31.0)]

@@ -2,12 +2,14 @@
 
 import pytest
 
-from tests.bench.report.statistics import is_worse, ratios, spread_of
+from tests.bench.report.statistics import is_rate, is_worse, ratios, spread_of
 
 
 def test_ratio_above_one_is_better_for_rates_and_for_costs() -> None:
     assert ratios([200.0], [100.0], "MB/s") == [2.0]
     assert ratios([100.0], [200.0], "ms") == [2.0]
+    assert all(map(is_rate, ("MB/s", "transactions/s", "done/s", "offsets/CPU s")))
+    assert not any(map(is_rate, ("s/GB", "µs/request", "% of a core", "s per million rows")))
 
 
 def test_rounds_are_paired_before_the_median_is_taken() -> None:
