@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.validation.produced_batch import validate_batch
-from josefine_broker.records.batch import parse_header, stamp
+from josefine_broker.records.batch import parse_header, stamp, stamp_crc
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.plain_produce import (
     FRAME_BYTES_MAX,
@@ -147,6 +147,30 @@ def test_batches_of_a_producer_with_an_id_or_a_codec_are_left_to_the_general_pat
     ):
         batch = bytes(build_batch([record], **fields))  # type: ignore[arg-type]
         assert extension().parse(frame_of(batch)) is None
+
+
+@pytest.mark.parametrize("at", [27, 35, 57, 23])
+def test_a_batch_whose_header_differs_from_its_records_is_left_to_the_general_path(at: int) -> None:
+    batch = bytearray(batch_with(b"v", b"w"))
+    assert extension().parse(frame_of(bytes(batch))) is not None
+
+    batch[at + (7 if at in (27, 35) else 3)] ^= 1
+    stamp_crc(batch)
+
+    assert extension().parse(frame_of(bytes(batch))) is None
+
+
+def test_an_index_entry_is_due_once_a_whole_interval_follows_the_last_one() -> None:
+    request = extension().parse(frame_of(batch_with(b"v")))
+    assert request is not None
+    size = request[6]
+
+    def marks(interval: int) -> list[int]:
+        found = extension().assemble([request] * 3, 3 * size, 0, 0, 0, -1, interval, -1)
+        return [position for _, position, _ in found[4]]
+
+    assert marks(size) == [0, size, 2 * size]
+    assert marks(size + 1) == [0, 2 * size]
 
 
 @settings(max_examples=60, deadline=None)

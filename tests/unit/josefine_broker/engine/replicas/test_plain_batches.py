@@ -118,6 +118,25 @@ def test_turns_of_requests_leave_what_the_same_requests_leave_one_by_one(
     assert facts(ours) == facts(theirs)
 
 
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_topic_config_has_its_effect_on_requests_served_together(
+    config: dict[str, str],
+) -> None:
+    ours, theirs = world_of(**config), world_of(**config)
+    turns = [
+        [batch_with(b"v")],
+        [batch_with(b"v"), batch_with(b"w")],
+        [batch_with(b"v" * 90), batch_with(b"w")],
+        [batch_with(b"v", key=None)],
+        [batch_with(b"v", timestamp_ms=NOW_MS - 70)],
+    ]
+    for turn in turns:
+        answers = together(ours, *map(frame_of, turn))
+        answers = answers or [general(ours, frame_of(batch)) for batch in turn]
+        assert answers == [general(theirs, frame_of(batch)) for batch in turn]
+    assert facts(ours) == facts(theirs)
+
+
 def test_a_turn_is_one_write_and_wakes_waiting_fetches_once() -> None:
     world = world_of()
     general(world, frame_of(batch_with(b"first")))
