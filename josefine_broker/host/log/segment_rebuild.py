@@ -112,6 +112,10 @@ class SegmentRebuild:
             verify(batch, 0, header)
             if self.cursor < header.base_offset <= self._log_start:
                 self._fill(header.base_offset)  # deleted records
+            if header.base_offset < self.cursor and not self._distrusts:
+                # Batches overlap: one of ours only looked intact, with a damaged offset.
+                self._start_again()
+                return
             if not self._fits(header):
                 raise CorruptData(
                     f"the other replica has a batch with offsets {header.base_offset} to "
@@ -156,12 +160,16 @@ class SegmentRebuild:
                     f"the batches of the other replicas do not have the checksum "
                     f"{expected.log_crc:08x} of this segment"
                 )
-            self._distrusts = True
-            self._target.restart()
-            self._source.restart()
+            self._start_again()
             return False
         self._target.finish(expected)
         return True
+
+    def _start_again(self) -> None:
+        """Trust our own batches less: one of them is wrong although it looks intact."""
+        self._distrusts = True
+        self._target.restart()
+        self._source.restart()
 
     def install(self) -> bool:
         """On the log's own thread: swap the copy in. False: the log has changed meanwhile. Raises

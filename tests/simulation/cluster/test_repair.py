@@ -164,7 +164,7 @@ def test_disks_that_decay_under_running_brokers_lose_nothing(seed: int) -> None:
 
     world = simulate(seed, 5_000, faults=replace(CALM, **ROT, **network))
 
-    assert world.met["log rotten"] > 3
+    assert world.met["log rotten"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

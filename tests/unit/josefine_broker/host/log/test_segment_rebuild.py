@@ -65,7 +65,7 @@ def rebuild(log: PartitionLog, files: MemoryFiles, peers: list[PartitionLog]) ->
             for peer in peers:
                 with suppress(CorruptData):
                     made.supply(fetched(peer, wanted))
-                if made.wanted > wanted or made.cursor >= made.end_offset:
+                if made.wanted != wanted or made.cursor >= made.end_offset:
                     break
             else:
                 assert made.keep_ours(), f"nobody has offset {wanted}"
@@ -148,6 +148,21 @@ def test_batch_in_the_place_of_another_one_is_found_by_the_checksum_over_all() -
     data = first_file(files)
     body_of_second = bytes(data[second + 8 : second + size])
     data[first + 8 : first + size] = body_of_second
+
+    rebuild(log, files, [peer])
+
+    assert bytes(first_file(files)) == intact
+
+
+def test_batch_of_ours_with_a_flipped_offset_does_not_keep_the_right_one_out() -> None:
+    """The first batch is gone, and another one took its offset."""
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    intact = bytes(first_file(files))
+    data = first_file(files)
+    (_, size), (second, _) = spans(files)[0], spans(files)[1]
+    data[:size] = bytes(size)
+    data[second + 7] ^= data[second + 7]  # offset 1 becomes 0, with two records
 
     rebuild(log, files, [peer])
 
