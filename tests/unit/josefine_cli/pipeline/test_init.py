@@ -6,7 +6,7 @@ import pytest
 
 from josefine_cli.base.errors import EXIT_FAILURE, EXIT_USAGE
 from josefine_cli.main import run
-from josefine_cli.pipeline.init import RECORDS_MAX
+from josefine_cli.pipeline.init_from_topic import RECORDS_MAX
 from pipelines.config.example import EXAMPLE
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.dead_letters.record_search import all_failing, first_failing
+from pipelines.dead_letters.record_search import all_failing, first_failing, is_of_a_row
 
+errors = pytest.importorskip("pyspark.errors")
+py4j = pytest.importorskip("py4j.protocol")
 COUNTS = st.integers(0, 2_000)
 
 
@@ -60,3 +65,36 @@ def test_the_search_ends_when_more_records_fail_than_the_limit() -> None:
     assert len(all_failing(100, lambda low, high: ValueError(), found_max=100)) == 100
     assert all_failing(0, lambda low, high: ValueError(), found_max=1) == []
     assert first_failing(0, lambda low, high: ValueError()) is None
+
+
+class Divided(errors.ArithmeticException):
+    """Spark's error, with a SQLSTATE."""
+
+    def __init__(self, state: str = "22012") -> None:
+        super().__init__("[DIVIDE_BY_ZERO] Division by zero.")
+        self.state = state
+
+    def getSqlState(self) -> str:  # noqa: N802
+        return self.state
+
+
+@pytest.mark.parametrize(
+    ("error", "of_a_row"),
+    [
+        (errors.PythonException("raised in a UDF"), True),
+        (Divided(), True),
+        (Divided(state="42703"), False),
+        (OSError("disk full"), False),
+        (py4j.Py4JError("gone"), False),
+    ],
+)
+def test_only_an_error_that_a_value_causes_is_of_a_row(error: Exception, of_a_row: bool) -> None:
+    assert is_of_a_row(error) is of_a_row
+
+
+def test_the_causes_of_an_untranslated_error_count() -> None:
+    inner = SimpleNamespace(getSqlState=lambda: "22003", getCause=lambda: None)
+    error = py4j.Py4JError("o.merge")
+    error.java_exception = SimpleNamespace(getSqlState=lambda: None, getCause=lambda: inner)
+
+    assert is_of_a_row(error)

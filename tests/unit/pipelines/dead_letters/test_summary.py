@@ -36,7 +36,8 @@ def test_the_bytes_of_a_record_batch_are_counted_and_not_shown():
 
 def test_a_letter_shows_its_record_and_its_reason_and_no_other_column():
     assert [*letter()] == [
-        "source", "topic", "partition", "offset", "timestamp", "reason", "key", "value",
+        "source", "topic", "partition", "offset", "timestamp", "reason", "sink", "stage",
+        "key", "value",
     ]  # fmt: skip
 
 
