@@ -101,7 +101,7 @@ class HostedPartition:
     `engine/replicas/following.py` and `engine/replicas/leading.py`."""
     awaits_repair: bool = False
     """It does not follow its leader before its log is repaired: once it does, it may be elected,
-    and the state of its producers lacks batches. Ended by `engine/replicas/repairing.py`."""
+    and the state of its producers lacks batches. Written by `engine/replicas/repairing.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
     traffic: Traffic = field(default_factory=Traffic)

@@ -158,10 +158,11 @@ class Repairs:
             work.rebuild = None
 
     def _note_lost(self, work: _Work) -> None:
-        work.hosted.lost = tuple(
+        hosted = work.hosted
+        hosted.lost = tuple(
             each.repair.lost
             for each in self._open.values()
-            if each.hosted is work.hosted and each.repair.lost is not None
+            if each.hosted is hosted and each.repair.lost is not None
         )
 
     def _begin(self, work: _Work, now_ms: int) -> None:

@@ -22,7 +22,7 @@ RETRY_MS_MIN, RETRY_MS_MAX = 250, 30_000
 class RepairState(Enum):
     """What happens to the damaged segment."""
 
-    FOUND = "found"  # it is damaged; its repair has not started, or starts anew
+    FOUND = "found"  # it is damaged; its repair has not started, or starts again
     COPYING = "copying"  # intact batches are copied, up to the next damaged one
     ASKING = "asking"  # a replica was asked for the batches that are missing
     WAITING = "waiting"  # no replica could help now: try again at the retry time
