@@ -15,7 +15,6 @@ from josefine_broker.host.log import isolated_batch
 from josefine_broker.host.log.damage import LogDamage, is_damage
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.log.segment import Segment
-from josefine_broker.host.log.segment_rebuild import SegmentRebuild
 from tests.simulation.cluster.faults import CALM
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.view import PartitionFacts
@@ -189,12 +188,6 @@ MUTANTS = (
         seed=3019,
     ),
     Mutant(
-        breaks="a repair uses answers without their checksums",
-        function=SegmentRebuild.supply,
-        old="verify(batch, 0, header)",
-        new="pass",
-    ),
-    Mutant(
         breaks="a repair asks only the leader",
         function=order_of,
         old="dict.fromkeys((leader, *isr, *replicas))",
@@ -209,16 +202,11 @@ MUTANTS = (
         seed=3006,
     ),
     Mutant(
-        breaks="a base offset may be any",
-        function=Segment._checked,
-        old="is_next = may_have_holes or header.base_offset == expected",
-        new="is_next = True",
-    ),
-    Mutant(
         breaks="an isolated batch needs no neighbour that confirms it",
         function=isolated_batch.find_isolated,
         old="ends.get(at) == header.base_offset",
         new="True",
+        seed=3070,
     ),
     Mutant(
         breaks="damage of a read is not noted",
