@@ -125,11 +125,11 @@ def _ask(url: str, name: str, start: int, end: int) -> dict[str, Any]:
 def _show(results: Sequence[Compared]) -> None:
     for each in results:
         for one in each.differences:
-            checksums = ", ".join(
+            shown = ", ".join(
                 f"broker {id_} {'damaged' if crc is None else f'{crc:08x}'}"
                 for id_, crc in one.checksums.items()
             )
-            print(f"{each.partition}: offsets {one.start} to {one.end} differ: {checksums}")
+            print(f"{each.partition}: offsets {one.start} to {one.end} differ: {shown}")
         for id_ in each.unreachable:
             print(f"{each.partition}: broker {id_} does not answer")
     wrong = sum(bool(each.differences) for each in results)

@@ -149,7 +149,7 @@ class Repairs:
     def _end(self, work: _Work) -> None:
         self._close(work)
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
-        self._note_lost(work.hosted)
+        self._note_lost(work)
 
     def _close(self, work: _Work) -> None:
         if work.rebuild is not None:
@@ -157,7 +157,8 @@ class Repairs:
             work.rebuild.close()
             work.rebuild = None
 
-    def _note_lost(self, hosted: HostedPartition) -> None:
+    def _note_lost(self, work: _Work) -> None:
+        hosted = work.hosted
         hosted.lost = tuple(
             each.repair.lost
             for each in self._open.values()
@@ -212,7 +213,7 @@ class Repairs:
             return
         if sender != NOBODY and has_moved:
             work.repair.helped(sender)
-            self._note_lost(work.hosted)
+            self._note_lost(work)
         elif sender != NOBODY:
             work.repair.refused(sender)
         if result is True:
@@ -335,13 +336,13 @@ class Repairs:
             self._tell(
                 "records lost: no replica has them", work, Gravity.ERROR, lost=lost, next=advice
             )
-        self._note_lost(work.hosted)
+        self._note_lost(work)
 
     def _go_on(self, work: _Work) -> None:
         """The copy has moved without another replica."""
         work.repair.on(RepairEvent.ANSWERED)
         work.repair.helped(self._ctx.broker_id)
-        self._note_lost(work.hosted)
+        self._note_lost(work)
         self._copy(work)
 
     def _tell(

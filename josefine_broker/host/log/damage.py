@@ -96,6 +96,21 @@ class LogDamage:
         if not self.found and self._shown is not None:
             self.every.logs.pop(self._shown[0], None)
 
+    def end_at(self, last: Segment, end_offset: int, error: CorruptData) -> Segment:
+        """A damaged segment cannot be cut batch by batch: it ends at `end_offset` from now on,
+        where the next one starts, and its repair leaves out the rest. Returns the next one. Raises
+        OSError."""
+        self._segments.forget(last)
+        if last in self._sync.sealing:
+            self._sync.sealing.remove(last)
+        last.end_offset = end_offset
+        self.forget(last.base_offset)
+        self.note(last, last.base_offset, str(error), is_checksum_known=False)
+        following = Segment.create(self._files, last.stem.rpartition("/")[0], end_offset)
+        following.last_leader_epoch = last.last_leader_epoch
+        self._segments.add(following)
+        return following
+
     def undamaged(self) -> list[Segment]:
         """The segments whose file exists and that are not known to be damaged."""
         return [

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from struct import Struct
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
@@ -388,7 +388,10 @@ class PartitionLog:
             while self._segments[-1].base_offset >= end_offset:
                 self._drop(-1)
             last = self._segments[-1]
-            last.truncate_to(end_offset, self.config.index_interval_bytes)
+            try:
+                last.truncate_to(end_offset, self.config.index_interval_bytes)
+            except CorruptData as error:
+                last = self.damage.end_at(last, end_offset, error)
             last.file().sync()
             self._files.sync_directory(self.directory)
             self._forget(last)

@@ -430,8 +430,14 @@ class Segment:
 
     def truncate_to(self, end_offset: int, index_interval_bytes: int) -> None:
         """Cut every batch that reaches `end_offset` or past it; the index shrinks with it."""
-        position = self._end_below(end_offset)
-        remove_index(self._files, self.stem)
+        try:
+            position = self._end_below(end_offset)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise CorruptData(f"{self.stem}{LOG_SUFFIX}: {error}") from error
+        finally:
+            remove_index(self._files, self.stem)
         self.file().truncate(position)
         first_append_ms, last_append_ms = self.first_append_ms, self.last_append_ms
         self.reset()

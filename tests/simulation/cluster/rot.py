@@ -47,6 +47,8 @@ def rot(world: World, rng: Random) -> None:
     inode, start, size = span
     kind = rng.choice(("bit flipped", "write lost", "write misdirected", "sector unreadable"))
     at = start + rng.randrange(size)
+    if kind == "bit flipped" and 12 <= at - start < 16:
+        at = start + HEADER_BYTES  # a leader epoch: only the scrub and a repair can see it
     sector = at - at % SECTOR_BYTES
     low, high = (at, at + 1) if kind == "bit flipped" else (sector, sector + SECTOR_BYTES)
     struck = [

@@ -182,3 +182,19 @@ def test_intact_log_is_opened_as_ever() -> None:
 
     assert not log.damage.found
     assert read_all(log) == read_all(filled(MemoryFiles()))
+
+
+def test_damaged_segment_is_truncated_by_its_offsets_and_repaired_up_to_there() -> None:
+    """A follower must cut what its leader does not have, also where it cannot read it."""
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    files.names[segment(files, 0)].data[:300] = bytes(300)
+
+    log.truncate_to(9)
+
+    assert log.log_end_offset == 9
+    append(log, [b"another"], leader_epoch=3)
+    heal(log, files, peer)
+    assert read_all(log)[:-1] == read_all(peer)[:9]
+    log.close()
+    assert read_all(opened(files, is_damaged=False))[-1] == (9, b"another")
