@@ -122,6 +122,7 @@ def letters(
         failed = one if failed is None else failed.unionByName(one)
     if failed is None:
         return None
+    # One dead letter for each record, however many checks and rows of it fail: the table's key.
     reasons = F.array_join(F.array_sort(F.collect_set("reason")), "; ").alias("reason")
     by_record = failed.groupBy(*RECORD).agg(reasons)
     kept = ["key", "value", *headers_of(records)]

@@ -32,9 +32,10 @@ from josefine_broker.engine.partition.cleaned_transactions import (
 from josefine_broker.engine.partition.cleaning import Dirt, SegmentFacts, groups
 from josefine_broker.engine.partition.key_offsets import KeyOffsets
 from josefine_broker.engine.partition.transactions import AbortedRange
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.index import SegmentSummary
 from josefine_broker.host.log.log import PartitionLog
-from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of
 from josefine_broker.host.log.segment_swap import CLEANED_SUFFIX
 from josefine_broker.records.batch import BatchHeader, parse_header
 from josefine_broker.records.crc import Buffer, crc32c

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, ExpandsTooFarError, KafkaError
 from josefine_broker.base.ports import Files
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
-from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, walk_batches
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment
 from josefine_broker.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader
 from josefine_broker.records.times import record_times
 

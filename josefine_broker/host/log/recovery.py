@@ -21,6 +21,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
@@ -29,7 +30,6 @@ from josefine_broker.host.log.segment import (
     RELATIVE_OFFSET_MAX,
     Segment,
     stem_of,
-    walk_batches,
 )
 from josefine_broker.host.log.segment_swap import end_swaps
 from josefine_broker.records.batch import OnBatch, is_torn, verify

@@ -22,12 +22,13 @@ from josefine_broker.base.ports import Clock, Files
 from josefine_broker.engine.partition.repair.scrub_plan import ScrubProgress
 from josefine_broker.engine.ports import WorkPort
 from josefine_broker.host.disk.files import read_checked, write_checked
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.index import SegmentSummary, load_index
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.pace import Pace
-from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, walk_batches
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment
 from josefine_broker.records.batch import verify
 from josefine_broker.records.crc import crc32c
 

@@ -22,6 +22,7 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.retention import SegmentAge
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.index import (
     SegmentSummary,
     SparseIndex,
@@ -35,7 +36,6 @@ from josefine_broker.host.log.read_state import ReadState
 from josefine_broker.records.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
-    MAGIC,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP_MS,
     BatchHeader,
@@ -48,9 +48,6 @@ from josefine_broker.records.plain_produce import Assembled
 LOG_SUFFIX = ".log"
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """An index entry has 32 bits for an offset relative to its segment; Kafka's are signed."""
-
-SCAN_BYTES = 1024 * 1024
-"""Bytes read at once by a walk over the whole segment."""
 
 SEEK_BYTES = 8 * 1024
 """Bytes read at once to find the batch of an offset: twice the default index interval."""
@@ -485,40 +482,3 @@ class Segment:
         self.close()
         remove_index(self._files, self.stem)
         self._files.remove(self.stem + LOG_SUFFIX)
-
-
-def walk_batches(
-    file: File, position: int, end: int
-) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of each batch in [position, end), without checking checksums.
-
-    Raises CorruptData at the first place without a complete batch.
-    """
-    while position < end:
-        data = memoryview(file.read_at(position, min(SCAN_BYTES, end - position)))
-        pos = 0
-        while len(data) - pos >= HEADER_BYTES:
-            header = parse_header(data, pos)
-            size = header.size_bytes
-            if header.magic != MAGIC or size < HEADER_BYTES:
-                raise CorruptData(
-                    f"no batch at byte {position + pos}: magic {header.magic}, "
-                    f"length {header.batch_length}"
-                )
-            if size > end - position - pos:
-                left = end - position - pos
-                raise CorruptData(f"a batch of {size} bytes is cut off after {left}")
-            if size > len(data) - pos:
-                break
-            yield position + pos, header, data[pos : pos + size]
-            pos += size
-        if pos == 0:
-            # The batch is larger than a scan step: read it alone.
-            if len(data) < HEADER_BYTES:
-                raise CorruptData(f"a batch header is cut off after {len(data)} bytes")
-            data = memoryview(file.read_at(position, size))
-            if len(data) < size:
-                raise CorruptData(f"a batch of {size} bytes is cut off after {len(data)}")
-            yield position, header, data
-            pos = size
-        position += pos

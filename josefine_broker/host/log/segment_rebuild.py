@@ -24,10 +24,11 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.host.log.batch_walk import SCAN_BYTES
 from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
 from josefine_broker.host.log.isolated_batch import FIND_BYTES, next_intact, read_around
 from josefine_broker.host.log.log import PartitionLog
-from josefine_broker.host.log.segment import LOG_SUFFIX, SCAN_BYTES, Segment
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment
 from josefine_broker.host.log.segment_swap import REPAIRED_SUFFIX
 from josefine_broker.records.batch import (
     HEADER_BYTES,

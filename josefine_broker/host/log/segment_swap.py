@@ -17,8 +17,9 @@ from collections.abc import Iterable
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.index import remove_index
-from josefine_broker.host.log.segment import LOG_SUFFIX, stem_of, walk_batches
+from josefine_broker.host.log.segment import LOG_SUFFIX, stem_of
 from josefine_broker.records.batch import verify
 
 CLEANED_SUFFIX = f"{LOG_SUFFIX}.cleaned"

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.recovery import check_offset
-from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of, walk_batches
+from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of
 from josefine_broker.records.batch import verify
 from josefine_broker.records.crc import crc32c
 
