@@ -198,3 +198,15 @@ def test_damaged_segment_is_truncated_by_its_offsets_and_repaired_up_to_there() 
     assert read_all(log)[:-1] == read_all(peer)[:9]
     log.close()
     assert read_all(opened(files, is_damaged=False))[-1] == (9, b"another")
+
+
+def test_flipped_base_offset_does_not_make_a_cut_fall_before_intact_batches() -> None:
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    files.names[segment(files, 0)].data[3] ^= 1  # offset 0 becomes one past every other
+
+    log.truncate_to(9)
+
+    assert log.log_end_offset == 9
+    heal(log, files, peer)
+    assert read_all(log) == read_all(peer)[:9]

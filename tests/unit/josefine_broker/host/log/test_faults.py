@@ -103,7 +103,7 @@ def test_damaged_batch_header_is_an_error_of_its_partition() -> None:
     files.names[log_file()].data[8:12] = b"\xff" * 4
 
     with pytest.raises(KafkaError) as caught:
-        log.read(1, 10)
+        log.read(0, 10)
 
     assert caught.value.code is ErrorCode.corrupt_message
 
