@@ -246,7 +246,7 @@ def test_a_run_without_delta_rs_is_refused_before_spark(path, shown, monkeypatch
     monkeypatch.setitem(sys.modules, "deltalake", None)
 
     with (
-        pytest.raises(SetupError, match=r"pip install 'josefine\[journal\]'"),
+        pytest.raises(SetupError, match=r"pip install 'deltalake"),
         table_at(path, shown),
     ):
         pass
