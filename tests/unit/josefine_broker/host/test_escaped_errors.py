@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.host.escaped_errors import stop_on_broken_invariants
+from josefine_broker.host.escaped_errors import FirstFailure, stop_on_broken_invariants
 from tests.unit.josefine_broker.host.net.test_connection import on_uvloop
 from tests.unit.josefine_broker.host.serving import until
 
@@ -57,3 +57,15 @@ def test_any_other_error_is_logged_with_its_trace(caplog: pytest.LogCaptureFixtu
     assert fatal == []
     (record,) = caplog.records
     assert record.exc_info is not None
+
+
+def test_only_the_first_failure_is_kept_and_stops_the_broker() -> None:
+    stops: list[str] = []
+    failure = FirstFailure(lambda: stops.append("stop"))
+    first = Fatal("the first")
+
+    failure.note(first)
+    failure.note(Fatal("follows from it"))
+
+    assert failure.error is first
+    assert stops == ["stop"]
