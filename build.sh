@@ -319,8 +319,8 @@ case $verb in
          exec "$PY" -m tests.bench "$@" ;;
   native) setup_light; exec "$PY" -m tests.build_native "$@" ;;
   wheels) ensure_python; "$PY" -m pip install -q --disable-pip-version-check "setuptools>=77"
-          exec "$PY" -m distributions.build "${1:-dist}" ;;
-  release) setup_light; exec "$PY" -m distributions.release "$@" ;;
+          exec "$PY" -m conf.distributions.build "${1:-dist}" ;;
+  release) setup_light; exec "$PY" -m conf.distributions.release "$@" ;;
   docs) run_docs "$@" ;;
   ''|-h|--help|help) usage ;;
   *) usage >&2; die "unknown verb '$verb'" ;;

@@ -1,7 +1,7 @@
 """Refusal of every build of the whole repository but an editable install.
 
-The repository is published as several distributions (`distributions/table.py`), so a wheel of all
-of it would own files that are theirs. Everything else about the editable install is in
+The repository is published as several distributions (`conf/distributions/table.py`), so a wheel of
+all of it would own files that are theirs. Everything else about the editable install is in
 pyproject.toml.
 """
 

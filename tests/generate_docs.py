@@ -11,7 +11,7 @@ from pathlib import Path
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
-from distributions import licences
+from conf.distributions import licences
 from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED

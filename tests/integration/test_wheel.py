@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from distributions.build import installed_path
-from distributions.installed_names import INSTALLED
-from distributions.table import DISTRIBUTIONS
+from conf.distributions.build import installed_path
+from conf.distributions.installed_names import INSTALLED
+from conf.distributions.table import DISTRIBUTIONS
 from josefine_broker.base.install_commands import not_installed
 from tests.build_native import MODULES, TARGETS
 from tests.build_native import SOURCES as C_SOURCES
@@ -275,7 +275,7 @@ def test_image_has_the_same_wheels_by_the_commands_of_its_dockerfile(
     (line,) = (
         each
         for each in (ROOT / "conf/deploy/Dockerfile").read_text().splitlines()
-        if each.startswith("RUN python -m distributions.build ")
+        if each.startswith("RUN python -m conf.distributions.build ")
     )
     own = {"/wheels": str(tmp_path / "wheels")}
     arguments = [own.get(each, each) for each in line.split()[2:]]

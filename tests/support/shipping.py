@@ -35,7 +35,7 @@ def build(tree: Path) -> Path:
     """The folder of the wheels and sdists; `tree` is an empty folder for the sources."""
     copy_sources(tree, lambda name: not name.startswith("tests/"))
     done = subprocess.run(
-        [sys.executable, "-m", "distributions.build", "out"], cwd=tree, env=bare_environment(),
+        [sys.executable, "-m", "conf.distributions.build", "out"], cwd=tree, env=bare_environment(),
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from distributions.build import BuildFailed, files, requirement
-from distributions.table import DISTRIBUTIONS, Distribution
+from conf.distributions.build import BuildFailed, files, requirement
+from conf.distributions.table import DISTRIBUTIONS, Distribution
 from tests.unit.test_style import ROOT, SOURCES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

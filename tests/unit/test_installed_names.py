@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from distributions.installed_names import INSTALLED, OUR_PACKAGES, UnclearName, rewritten
+from conf.distributions.installed_names import INSTALLED, OUR_PACKAGES, UnclearName, rewritten
 from tests.unit.test_style import ROOT, SOURCES
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from distributions import release as steps
-from distributions.licences import LICENCES, required
-from distributions.release import (
+from conf.distributions import release as steps
+from conf.distributions.licences import LICENCES, required
+from conf.distributions.release import (
     PLACES,
     ReleaseError,
     check_changelog,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from distributions.table import DISTRIBUTIONS
+from conf.distributions.table import DISTRIBUTIONS
 from josefine_broker.config.broker_config import BrokerConfig, load_config
 from josefine_cli.verbs import VERBS
 from pipelines.config.validate import read_pipeline
@@ -99,7 +99,7 @@ def test_image_is_built_of_what_wheels_are_made_of_and_of_nothing_else() -> None
 
     wanted = {source.split("/")[0] for each in DISTRIBUTIONS for source in each.sources}
     documents = {"pyproject.toml", "README.md", "LICENSE"}
-    assert taken == wanted | documents | {"distributions", "conf"}
+    assert taken == wanted | documents | {"conf"}
     assert [each for each in sorted(taken) if not (ROOT / each).exists()] == []
 
 

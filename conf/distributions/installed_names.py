@@ -94,7 +94,7 @@ def _refuse_module_name(node: ast.Constant, path: str) -> None:
     """`-m pipelines.x`, `import_module("pipelines.x")`: they would name nothing in the wheel."""
     if not isinstance(node.value, str) or not _DOTTED.fullmatch(node.value):
         return
-    file = Path(__file__).parents[1].joinpath(*node.value.split("."))
+    file = Path(__file__).parents[2].joinpath(*node.value.split("."))
     if file.is_dir() or file.with_suffix(".py").exists():
         raise UnclearName(
             f"{path}:{node.lineno}: the string '{node.value}' names a module by the folder's name, "

@@ -1,4 +1,4 @@
-"""The steps of a release: `python -m distributions.release VERSION [--tag]`, by ./build.sh release.
+"""The steps of a release: `./build.sh release VERSION [--tag]`.
 
 The version is written into the files of PLACES, the changelog must have a section for it, and the
 wheels and source distributions of `dist/` are built and checked. With --tag the commit is tagged,
@@ -19,9 +19,9 @@ from pathlib import Path
 from packaging.metadata import Metadata
 from packaging.version import InvalidVersion, Version
 
-from distributions.build import ROOT, BuildFailed, build
-from distributions.licences import LICENCES, required
-from distributions.table import DISTRIBUTIONS
+from conf.distributions.build import ROOT, BuildFailed, build
+from conf.distributions.licences import LICENCES, required
+from conf.distributions.table import DISTRIBUTIONS
 
 USAGE = "usage: ./build.sh release VERSION [--tag]"
 FOLDER = "dist"

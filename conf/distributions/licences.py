@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distributions.table import DISTRIBUTIONS
+from conf.distributions.table import DISTRIBUTIONS
 
 LICENCES: Mapping[str, str] = {
     "PyJWT": "MIT",
@@ -54,7 +54,7 @@ NOTES: Mapping[str, str] = {
 HEADER = """# Licences
 
 Josefine is under the MIT licence (`LICENSE`). No distribution contains other people's code; pip
-installs these packages next to it. The table is generated: `distributions/licences.py`.
+installs these packages next to it. The table is generated: `conf/distributions/licences.py`.
 
 | package | licence | required by | note |
 |---|---|---|---|

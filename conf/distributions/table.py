@@ -57,7 +57,10 @@ DISTRIBUTIONS = (
             "josefine_broker/text", "josefine_broker/main.py", "josefine_broker/node.py",
             "josefine_cli",
         ),
-        data=("conf/*.yaml", "conf/*/*", "dashboard/page/*"),
+        data=(
+            "conf/*.yaml", "conf/cluster/*", "conf/deploy/*", "conf/grafana/*", "conf/pipelines/*",
+            "conf/prometheus/*", "dashboard/page/*",
+        ),
         ours=("josefine-client",),
         needs=(
             "uvloop", "aiohttp", "cryptography", "google-re2", "prometheus-client", "pydantic",

@@ -1,4 +1,4 @@
-"""The build of the wheels and source distributions: `python -m distributions.build FOLDER`.
+"""The build of the wheels and source distributions: `python -m conf.distributions.build FOLDER`.
 
 Each distribution of the table gets a tree of its own, with the files that it owns under their
 installed names and a pyproject.toml that is made here, and setuptools builds that tree. The source
@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distributions.installed_names import INSTALLED, rewritten
-from distributions.table import DISTRIBUTIONS, Distribution
+from conf.distributions.installed_names import INSTALLED, rewritten
+from conf.distributions.table import DISTRIBUTIONS, Distribution
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = frozenset(each.name for each in DISTRIBUTIONS)
 DOCUMENTS = ("README.md", "LICENSE")
 _SETUPTOOLS = "from setuptools import build_meta as b; b.build_sdist('{0}'); b.build_wheel('{0}')"
@@ -35,7 +35,7 @@ class BuildFailed(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Build all distributions into the folder; prints the file names."""
     if len(arguments) != 1:
-        print("usage: python -m distributions.build FOLDER", file=sys.stderr)
+        print("usage: python -m conf.distributions.build FOLDER", file=sys.stderr)
         return 2
     try:
         built = build(ROOT, Path(arguments[0]))
@@ -112,7 +112,7 @@ def requirement(name: str, project: Mapping[str, Any]) -> str:
         found = _NAME.match(text)
         if found and found[0].lower() == name.lower():
             return text
-    raise BuildFailed(f"distributions/table.py: pyproject.toml does not require '{name}'")
+    raise BuildFailed(f"conf/distributions/table.py: pyproject.toml does not require '{name}'")
 
 
 def pyproject(distribution: Distribution, project: Mapping[str, Any], tree: Path) -> str:
