@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,6 @@ from pipelines.sinks.commits import (
     said_of,
 )
 from pipelines.sinks.delta_log import DeltaLogReader, LogEntry, known_txn_versions
-from pipelines.sinks.delta_snapshot_cache import compute_state
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms.aggregate import Merge
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _PREFIX = "spark.databricks.delta.write."
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _RESET = _PREFIX + "txnVersion.autoReset.enabled"
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 class DeltaChain:
@@ -238,3 +242,43 @@ class DeltaChain:
     def _hint(self, found: Unreadable) -> str:
         text = self._files.read_text(self._hint_path())
         return f"{found.hint}; a copy written after a commit: {text}" if text else found.hint
+
+
+def compute_state(session: SparkSession, path: str, version: int) -> None:
+    """Compute the state of the table at `path`, for the next commit, if Delta's cached snapshot has
+    `version`, the newest one.
+
+    Delta (4.4) computes the whole state of a table for each commit with a transaction, to look up
+    one number. That is most of the time of a small commit, partly for code that Spark generates
+    again in every task, over a few hundred rows. So the state is computed here first, without
+    generated code: the snapshot caches it, and the following commit finds it there. The call is one
+    of Delta's own readers (`Snapshot.transactions`); its result is not used.
+
+    If others write the table, Delta may hold another snapshot, which the commit will not use.
+    `session`: not used by others meanwhile. Failures are left to the commit to report."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    # TypeError: another version of Delta may lack the class.
+    with suppress(Py4JError, PySparkException, TypeError):
+        jvm: Any = session._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
+        snapshot = log.unsafeVolatileSnapshot()
+        if snapshot.version() == version:
+            with _interpreted(session):
+                snapshot.transactions()
+
+
+@contextmanager
+def _interpreted(session: SparkSession) -> Iterator[None]:
+    before: dict[str, Any] = {name: session.conf.get(name, None) for name in _INTERPRETED}
+    try:
+        for name, value in _INTERPRETED.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)

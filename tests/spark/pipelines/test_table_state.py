@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.sinks.delta_snapshot_cache import compute_state
+from pipelines.sinks.delta_commits import compute_state
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.iceberg.files import SparkFiles, _settings, folder_name, folder_of, orphans
 from tests.unit.pipelines.local_hadoop import LocalHadoop
-from tests.unit.pipelines.sinks.test_delta_snapshot_cache import Session
+from tests.unit.pipelines.sinks.test_delta_commits import Session
 
 RUNS = st.sampled_from(["aa", "bb", "cc"])
 COMMITS = st.tuples(st.integers(1, 5), RUNS)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.sinks.delta_snapshot_cache import compute_state
+from pipelines.sinks.delta_commits import compute_state
 
 errors = pytest.importorskip("pyspark.errors")
 WHOLE, MODE = "spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"
