@@ -109,13 +109,12 @@ class Group:
         that names another generation is refused, so a member that missed a rebalance commits
         nothing."""
         self.protocol_type = ""
-        """"consumer" for consumers, "connect" for workers of Kafka Connect. The first member sets
-        it; members of another type are refused."""
+        """Such as "consumer", or "connect" for workers of Kafka Connect. The first member sets it;
+        members of another type are refused."""
         self.protocol_name: str | None = None
         """The assignor that all members support, selected when a join phase ends."""
         self.leader_id: str | None = None
-        """The member whose SyncGroup has the assignment: in this protocol the broker computes none.
-        """
+        """The member whose SyncGroup has the assignment: the broker computes none for it."""
         self.members: dict[str, Member] = {}
         """By member id, in the order of joining: when the leader leaves, the oldest one leads."""
         self.instances: dict[str, str] = {}

@@ -130,7 +130,8 @@ def _deadline(group: Group, settings: GroupSettings, now_ms: int) -> None:
     """The join phase is over, is extended for newcomers, or members that never synced are
     removed.
 
-    KIP-134: each newcomer extends the first join phase by the configured delay, until the longest
+    KIP-134: newcomers extend the first join phase by the configured delay at a time, until the
+    longest
     rebalance timeout of a member is used up.
     """
     first = group.first_round
