@@ -14,6 +14,7 @@ class Outbox:
         self.ready = e.Ready()
 
     def take(self) -> e.Ready:
+        """What was collected since the last call; the host owns it from then on."""
         ready, self.ready = self.ready, e.Ready()
         return ready
 
@@ -21,6 +22,7 @@ class Outbox:
         self.ready.sends.append(e.Send(to, said))
 
     def reply(self, reply_to: object, said: Said) -> None:
+        """`reply_to` came with the request, opaque here: the host answers with it."""
         self.ready.replies.append(e.Reply(reply_to, said))
 
     def ask(self, ask: Ask | None) -> None:

@@ -85,10 +85,13 @@ class Controller:
         self.config = config
         self._term: int | None = None
         self._contacts: dict[int, _Contact] = {}
+        """The last heartbeat of each broker, since this controller leads."""
         self._watched: frozenset[int] = frozenset()
         """Brokers that were not fenced at the last decision: they are fenced after a silence."""
         self._look_at_ms: int | None = None
+        """When a heartbeat or a loss requires a decision; None: neither does."""
         self._balance_at_ms = 0
+        """When leaderships next move back to preferred replicas."""
         self._steady: dict[str, TopicEntry] = {}
         """Topics that needed no change under `_view`: not checked again while both are the same."""
         self._view: Liveness | None = None
@@ -99,7 +102,12 @@ class Controller:
         return self._term
 
     def lead(self, term: int, image: MetadataImage, now_ms: int) -> None:
-        """Start in Raft's `term`; `image` includes that term's first block."""
+        """Start in Raft's `term`; `image` includes that term's first block.
+
+        Before the first block of its own term is committed, a Raft leader does not know which
+        blocks of earlier terms are (Raft paper, sections 5.4.2 and 8): a decision could be about an
+        image that is out of date.
+        """
         self._term = term
         self._contacts = {
             broker.broker_id: _Contact(
@@ -126,7 +134,11 @@ class Controller:
         self._steady = {}
 
     def heartbeat(self, beat: Heartbeat, image: MetadataImage, now_ms: int) -> HeartbeatAnswer:
-        """Take a broker's heartbeat and return the answer."""
+        """Take a broker's heartbeat and return the answer.
+
+        `now_ms` is monotonic. A broker epoch is of one process (KIP-631): a late heartbeat of an
+        earlier process must not count for its successor.
+        """
         broker = image.brokers.get(beat.broker_id)
         # The broker must not act on this answer: its registration may not be applied here yet.
         if self._term is None or broker is None or broker.epoch != beat.broker_epoch:

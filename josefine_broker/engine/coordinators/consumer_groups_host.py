@@ -75,7 +75,11 @@ def _told(
     build: Callable[[BeatAnswer], object],
     fail: Callable[[KafkaError], object],
 ) -> object:
-    """Answer when the log is committed up to `end_offset`."""
+    """Answer when the log is committed up to `end_offset`.
+
+    Also for a heartbeat that changed nothing: its answer may rest on an earlier change that is
+    not committed, which a new coordinator would not know.
+    """
     outcome: list[KafkaError | None] = []
 
     def settle(error: KafkaError | None) -> None:
@@ -137,9 +141,12 @@ def _leave_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup)
     coordinator, group_id = ctx.clients.groups.coordinator, before.group_id
     consumers = coordinator.consumers
     record = downgraded(before, ctx.image.topic_names, consumers.session_timeout_ms)
+    # One batch: the deletion of this group and the classic one in its place, so that a crash leaves
+    # either.
     entries = changes(before.moved(ConsumerGroupEvent.LEFT), None)
     entries.append((encode_classic_key(group_id), encode_value(record, ctx.clock.now_ms())))
     write(ctx, group_id, entries)
+    # Before `drop`, which forgets it.
     end_offset = consumers.end_offset(group_id)
     consumers.drop(group_id)
     # They are in the record, see `downgraded`, and leave the group in memory at once.
@@ -159,6 +166,8 @@ def give_name_to_classic(ctx: Context, group_id: str) -> None:
         message = f"group {group_id} has members of the consumer protocol (group.protocol=consumer)"
         raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
     entries = changes(group.moved(ConsumerGroupEvent.REMOVED), None)
+    # With the epoch as its generation: the number must not decrease, or a member of before could be
+    # taken for one of the new group.
     record = empty_record(group)
     entries.append((encode_classic_key(group_id), encode_value(record, ctx.clock.now_ms())))
     write(ctx, group_id, entries)

@@ -91,6 +91,8 @@ def _execute(ctx: Context, effect: Effect) -> None:
 def _store(ctx: Context, effect: Store) -> None:
     """Write a group's record. Raises nothing: a write that failed is reported like a lost one."""
     group_id, write_id, record = effect
+    # One reading for the record and for the coordinator, which must compute expiration as its
+    # successor will from the record.
     stamped_ms = ctx.clock.now_ms()
 
     def settle(error: KafkaError | None) -> None:
@@ -131,6 +133,7 @@ def expire_offsets(ctx: Context) -> Iterator[object]:
     coordinator = ctx.clients.groups.coordinator
     for at, group_id in enumerate(coordinator.group_ids, 1):
         expired = coordinator.expired(group_id, ctx.clock.now_ms())
+        # With its last offset the group goes, too, in one write.
         is_forgotten = coordinator.is_forgotten(group_id, expired)
         if expired or is_forgotten:
             try:

@@ -66,6 +66,7 @@ class _GroupReader:
                     header.producer_id, lambda group_id: True, is_commit=marker.is_commit
                 )
             return
+        # None: valid at once. Offsets of a transaction wait for the marker of its producer.
         producer_id = header.producer_id if header.is_transactional else None
         for record in read_records(batch, bytes_max=OFFSETS_BYTES_MAX):
             self._replay(record.key, record.value, producer_id)
@@ -84,6 +85,7 @@ class _GroupReader:
 
     def finish(self) -> None:
         groups = self._ctx.clients.groups
+        # From here on requests are served: this happens in one step, so that none finds half of it.
         del groups.loading[self._tp]
         groups.coordinator.offsets.adopt(self._offsets)
         now_ms = self._ctx.clock.monotonic_ms()
@@ -146,6 +148,8 @@ def shorten_offsets_log(
     if log.size_bytes <= bytes_max or not hosted.partition.producers.transactions.are_settled:
         return  # pending offsets of open transactions are only in the old part
     first_kept = log.log_end_offset
+    # One for this function itself: writes that are committed at once must not reach 0 before all
+    # are appended.
     open_writes = 1
 
     def written(error: KafkaError | None) -> None:
@@ -168,7 +172,10 @@ def shorten_offsets_log(
 
 
 def _truth(ctx: Context, tp: TopicPartition) -> dict[str, list[Entry]]:
-    """The current state of the partition, by group."""
+    """The current state of the partition, by group.
+
+    What a replay must find again: records of both protocols first, then the committed offsets.
+    """
     coordinator, count = ctx.clients.groups.coordinator, len(ctx.image.topics[tp.topic].partitions)
     found: dict[str, list[Entry]] = {}
     for group_id, record, stamped_ms in coordinator.records():

@@ -46,7 +46,11 @@ def led_partition(
     ctx: Context, topic: str, key: str, loading: Container[tuple[str, int]]
 ) -> tuple[TopicPartition, HostedPartition]:
     """The partition of a key, led and loaded here. Raises KafkaError(not_coordinator |
-    coordinator_load_in_progress)."""
+    coordinator_load_in_progress).
+
+    `loading` has the partitions that are being read: one that is not read to its end may lack
+    records that clients were promised.
+    """
     tp = partition_of(ctx, topic, key)
     if tp is None:
         raise KafkaError(ErrorCode.not_coordinator, "ask FindCoordinator first")
@@ -67,7 +71,11 @@ def append_entries(
     settle: Settle,
 ) -> Appended:
     """Append the entries as one batch. Raises KafkaError when nothing was written; `settle` is not
-    called then."""
+    called then.
+
+    `settle` gets None when the batch is committed, or the error for a client of the coordinator.
+    `now_ms` is wall clock time, which the records carry.
+    """
     return append_built(ctx, tp, hosted, build_entries(entries, now_ms), now_ms, settle)
 
 

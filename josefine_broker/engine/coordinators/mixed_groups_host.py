@@ -130,7 +130,11 @@ def sync(
 
 
 def heartbeat(ctx: Context, group_id: str, identity: Identity, generation: int) -> ErrorCode:
-    """Answered at once: the code only reports whether the group changed. Raises KafkaError."""
+    """Answered at once: the code only reports whether the group changed. Raises KafkaError.
+
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID and ILLEGAL_GENERATION are raised; a returned
+    REBALANCE_IN_PROGRESS starts the time limit in which the member has to join again.
+    """
     before = _there(ctx, group_id)
     member = classic.member_of(before, *identity)
     topics = ctx.image.topics
@@ -144,7 +148,11 @@ def heartbeat(ctx: Context, group_id: str, identity: Identity, generation: int) 
 
 
 def leave(ctx: Context, group_id: str, leaving: Sequence[Identity]) -> list[ErrorCode]:
-    """The result for each identity. Raises KafkaError when nothing could be written."""
+    """The result for each identity. Raises KafkaError when nothing could be written.
+
+    LeaveGroup names several members since version 3 (KIP-345): one write removes all that were
+    found.
+    """
     before = after = _there(ctx, group_id)
     codes = []
     # Each on the result of the one before; all are one write.

@@ -59,6 +59,8 @@ def append_records(
 def _append_at(
     ctx: Context, place: Place, entries: Sequence[Entry], now_ms: int, settle: Settle
 ) -> Appended:
+    """Raises KafkaError with a code of the group protocol: its clients do not know those of
+    Produce."""
     try:
         return append_entries(ctx, *place, entries, now_ms, settle)
     except KafkaError as error:

@@ -24,6 +24,7 @@ TIMEOUT_MS = 10_000
 """How long a marker waits for its replicas; the coordinator repeats it after that."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
+"""The result for each partition: none, or why its marker was not written."""
 
 
 class _AwaitMarkers(AwaitEach):
@@ -50,6 +51,8 @@ def write_markers(
     for tp in tps:
         try:
             hosted = ctx.hosted_partition(tp.topic, tp.partition)
+            # A marker in the log of a replica that does not lead would make it diverge from the
+            # leader.
             hosted.partition.check_serves()
             end_offset = append_marker(
                 ctx, tp, hosted, producer, marker, now_ms, raises_epoch=version >= VERSION_2
@@ -80,7 +83,11 @@ def write_markers(
 def _settle_offsets(
     ctx: Context, producer_id: ProducerId, tp: TopicPartition, is_commit: bool
 ) -> None:
-    """Commit or drop the offsets that the producer wrote for the groups of that partition."""
+    """Commit or drop the offsets that the producer wrote for the groups of that partition.
+
+    TxnOffsetCommit wrote them as pending (KIP-98): the marker in their partition is what decides
+    about them.
+    """
     ctx.clients.groups.coordinator.offsets.settle(
         producer_id,
         lambda group_id: partition_of(ctx, OFFSETS_TOPIC, group_id) == tp,

@@ -61,6 +61,8 @@ def must_verify(
     # in the wrong order.
     if (tp, producer_id) in ctx.clients.questions:
         return True
+    # With its first batch in the log, the transaction is open here until its marker comes: later
+    # batches need no answer.
     return not hosted.partition.producers.is_in_transaction(producer_id, epoch)
 
 
@@ -132,6 +134,8 @@ def _ask(ctx: Context, claim: Claim, tps: Sequence[TopicPartition], deadline_ms:
         again = []
         for tp in tps:
             code = codes.get(tp, ErrorCode.coordinator_not_available)
+            # The producer wrote here in the meantime, or the epoch is another one: the answer may
+            # be about a transaction that has ended.
             if code is ErrorCode.none and ctx.clients.questions.must_ask_again(tp, claim):
                 if not is_late:
                     again.append(tp)
@@ -175,6 +179,7 @@ def _ask_here(
     if not claim.adds:
         heard(coordinator.verify(claim.transactional_id, producer, tps))
         return
+    # Version 2: the partition is added by a record, whose replicas the answer waits for.
     wait = TransactionWait(ctx, lambda answer: answer.error)
     coordinator.add(claim.transactional_id, producer, tps, wait, now_of(ctx), VERSION_2)
     do_transactions_work(ctx)

@@ -55,7 +55,11 @@ DONE = frozenset(
 
 
 class TransactionWait(Translated):
-    """A request that waits for the coordinator's answer."""
+    """A request that waits for the coordinator's answer.
+
+    At its deadline the client gets COORDINATOR_NOT_AVAILABLE and retries: the change itself may be
+    stored later, and the retry then finds it done.
+    """
 
     __slots__ = ()
 

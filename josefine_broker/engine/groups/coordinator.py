@@ -100,7 +100,11 @@ class GroupCoordinator:
         self._effects.append(Answer(ticket, refusal))
 
     def sync(self, group_id: str, request: Sync, ticket: Ticket, now_ms: int) -> None:
-        """SyncGroup, answered by an effect, now or later."""
+        """SyncGroup, answered by an effect, now or later.
+
+        A group that is unknown here (it has expired) gets UNKNOWN_MEMBER_ID: the client then joins
+        as a new member.
+        """
         group = self._groups.get(group_id)
         if group is None:
             self._effects.append(Answer(ticket, SyncAnswer(error=ErrorCode.unknown_member_id)))
@@ -135,6 +139,7 @@ class GroupCoordinator:
         consumer = self.consumers.get(group_id)
         if consumer is not None:
             return self.consumers.may_commit(consumer, *identity, generation)
+        # Subscriptions of the text protocol own these offsets, and no Kafka client is one of them.
         if self.offsets.holders(group_id):
             return ErrorCode.unknown_member_id
         # A consumer that assigns partitions itself commits without a group.
@@ -209,7 +214,10 @@ class GroupCoordinator:
             self._after(group)
 
     def may_delete(self, group_id: str) -> ErrorCode:
-        """Whether a group may be deleted with its offsets: it must have no members."""
+        """Whether a group may be deleted with its offsets: it must have no members.
+
+        KIP-229. A group with members would commit again, and so bring back what was deleted.
+        """
         view = self.view(group_id)
         if view is None:
             return ErrorCode.group_id_not_found
@@ -232,6 +240,8 @@ class GroupCoordinator:
         group = self._find(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
+        # KIP-496. Only subscriptions of consumers can be read here: members of another type may use
+        # any topic.
         if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.none
         return ErrorCode.non_empty_group
@@ -253,6 +263,8 @@ class GroupCoordinator:
         committed = self.offsets.committed(group_id)
         if self.consumers.get(group_id) is not None:
             kept_ms = self.settings.offsets_retention_ms
+            # KIP-211: what a member reads never expires, however old the commit: an idle topic has
+            # no newer one.
             old = retention.old(committed, kept_ms, wall_ms)
             return [tp for tp in old if not self.consumers.reads(group_id, tp.topic)]
         group = self._find(group_id)
@@ -267,6 +279,9 @@ class GroupCoordinator:
             is_all = len(expired) == len(self.offsets.committed(group_id))
             return is_all and consumer.state is ConsumerGroupState.EMPTY
         group = self._groups.get(group_id)
+        # A member that is about to join, or a write in flight, needs the generation: a group that
+        # is made again would count from 0, and its members could be taken for those of an older
+        # one.
         if group is None or group.reserved or group.writes:
             return False
         is_empty = group.state is GroupState.EMPTY

@@ -105,10 +105,18 @@ class Group:
         self.write_ids = write_ids
         self.state = state
         self.generation = 0
+        """Grows by one whenever a join phase ends, also for a group that ends it empty. A request
+        that names another generation is refused, so a member that missed a rebalance commits
+        nothing."""
         self.protocol_type = ""
+        """Such as "consumer", or "connect" for workers of Kafka Connect. The first member sets it;
+        members of another type are refused."""
         self.protocol_name: str | None = None
+        """The assignor that all members support, selected when a join phase ends."""
         self.leader_id: str | None = None
+        """The member whose SyncGroup has the assignment: the broker computes none for it."""
         self.members: dict[str, Member] = {}
+        """By member id, in the order of joining: when the leader leaves, the oldest one leads."""
         self.instances: dict[str, str] = {}
         """Instance id → member id of each static member."""
         self.reserved: dict[str, int] = {}
@@ -142,7 +150,11 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether no member that may still join is missing."""
+        """Whether no member that may still join is missing.
+
+        An id that was sent to a client counts as a missing member (KIP-394): its client is about to
+        join with it, and would otherwise cause a second rebalance at once.
+        """
         return not self.reserved and all(
             each.state is MemberState.JOINING for each in self.members.values()
         )
@@ -152,6 +164,9 @@ class Group:
 
     def check(self, identity: Identity) -> ErrorCode:
         """Whether that is a member: no error, or the reason (fenced by its successor, unknown)."""
+        # The instance id comes first (KIP-345): the previous process of a static member must get
+        # FENCED_INSTANCE_ID, which ends its client. After UNKNOWN_MEMBER_ID it would join again,
+        # and the two processes would take the place from each other for ever.
         member_id, instance_id = identity
         if instance_id is not None:
             known = self.instances.get(instance_id)
@@ -170,7 +185,11 @@ class Group:
         )
 
     def current(self, member_id: str, leader_id: str | None = None) -> JoinAnswer:
-        """The answer to a join of a member of this generation."""
+        """The answer to a join of a member of this generation.
+
+        Only the leader gets the members with their subscriptions: it alone needs them, and the list
+        grows with the group.
+        """
         leader_id = self.leader_id if leader_id is None else leader_id
         assert leader_id is not None
         return JoinAnswer(
@@ -183,6 +202,8 @@ class Group:
         )
 
     def _told_to_leader(self) -> tuple[JoinedMember, ...]:
+        """The members as the leader's assignor needs them, each with its metadata for the selected
+        protocol."""
         name = self.protocol_name
         return tuple(
             JoinedMember(each.member_id, each.instance_id, each.metadata(name))
@@ -200,7 +221,11 @@ class Group:
         )
 
     def wake_at_ms(self) -> int | None:
-        """The next time when a deadline here is due."""
+        """The next time when a deadline here is due.
+
+        Monotonic milliseconds; None: nothing here waits for the time. Members whose request waits
+        for us have no deadline of their own, see `is_heard`.
+        """
         times = list(self.reserved.values())
         times += [self.sessions[key] for key, each in self.members.items() if not is_heard(each)]
         if self.deadline_ms is not None:
@@ -245,10 +270,13 @@ class Group:
         if member.state is MemberState.SYNCING:
             self.answer(member.ticket, SyncAnswer(error=error))
             return
+        # A client that gets UNKNOWN_MEMBER_ID must drop its id and join as a new member.
         known = NO_MEMBER if error is ErrorCode.unknown_member_id else member.member_id
         self.answer(member.ticket, JoinAnswer(error=error, member_id=known))
 
     def store(self, record: GroupRecord, written: Written) -> None:
+        """Request the write of a record. Its number pairs the result with it: several may be in
+        flight, and results of an earlier generation are ignored (`rebalancing.stored`)."""
         write_id = next(self.write_ids)
         self.writes[write_id] = written
         self.effects.append(Store(self.group_id, write_id, record))

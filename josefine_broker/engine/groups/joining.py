@@ -44,16 +44,20 @@ def join(
     """Handle one JoinGroup whose session timeout is within the limits."""
     member_id = request.member_id
     if not _has_room(group, member_id, settings):
+        # The limit was lowered below the size of the group: a member that is refused and stays
+        # would be waited for until the end of the join phase.
         if member_id in group.members:
             group.remove(member_id)
             after_loss(group, settings, now_ms)
         group.reserved.pop(member_id, None)
         group.answer(ticket, JoinAnswer(error=ErrorCode.group_max_size_reached))
+    # Checked before anything changes: the group would be left without a common protocol.
     elif not group.understands(request.protocol_type, request.protocols):
         refusal = JoinAnswer(error=ErrorCode.inconsistent_group_protocol, member_id=member_id)
         group.answer(ticket, refusal)
     elif member_id == NO_MEMBER:
         _newcomer(group, request, ticket, settings, now_ms, rng)
+    # The second step of KIP-394: the client returns with the id that it was given.
     elif member_id in group.reserved and request.instance_id is None:
         _add(group, request, member_id, ticket, settings, now_ms)
     else:
@@ -82,6 +86,8 @@ def _newcomer(
 ) -> None:
     """A join without a member id: a new member, or the next process of a static one (KIP-345)."""
     instance_id = request.instance_id
+    # As in Kafka: the name is for people who list the group, the UUID makes the id unique. It comes
+    # from `rng`, so a simulation with the same seed has the same ids.
     named = request.client_id if instance_id is None else instance_id
     member_id = f"{named[:NAME_CHARS_MAX]}-{UUID(int=rng.getrandbits(128), version=4)}"
     if instance_id is not None and instance_id in group.instances:
@@ -112,6 +118,7 @@ def _add(
     group.reserved.pop(member_id, None)
     if not group.members:
         group.protocol_type = request.protocol_type
+    # KIP-134: a first round with newcomers is extended.
     group.saw_newcomer()
     member = Member(
         member_id=member_id,
@@ -149,7 +156,11 @@ def _again(
     """Handle the join of an existing member. Without a change, perhaps because it never got its
     answer, it gets the current generation, and its session is renewed: its client counts from this
     join on, and sends its first heartbeat only after it. A join of a stable group's leader asks for
-    a rebalance, for example because there are more partitions."""
+    a rebalance, for example because there are more partitions.
+
+    A member that joins again while the group rebalances takes the place of its own earlier request,
+    and may bring other protocols and timeouts.
+    """
     # Byte by byte: a subscription that differs may need another assignment.
     is_same = member.protocols == request.protocols
     wants_rebalance = group.state is GroupState.STABLE and group.leader_id == member.member_id
@@ -196,6 +207,8 @@ def _take_over(
     )
     group.put(member)
     group.heard(member, now_ms)
+    # With another list of protocols another assignor may be selected: what is stored would be the
+    # assignment of the wrong one.
     keeps = group.state is GroupState.STABLE and group.protocol_name == protocols.select(
         group.members.values()
     )
@@ -208,6 +221,7 @@ def _take_over(
     group.put(member)
     answer = group.current(member_id)
     is_leader = answer.leader_id == member_id
+    # KIP-814, since JoinGroup 9: the leader learns that it leads, and assigns nothing.
     if request.may_skip_assignment:
         answer = replace(answer, skip_assignment=is_leader)
     elif is_leader:

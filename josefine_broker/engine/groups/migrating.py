@@ -56,6 +56,7 @@ def upgraded(group: Group, topics: Topics) -> ConsumerGroup:
     clients retry, while the group rebalances."""
     if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _cannot(group, "are not consumers")
+    # A write in flight, or an id that a client is about to join with, may still change members.
     is_settled = not group.writes and not group.reserved
     if group.state is not GroupState.STABLE or not is_settled or not _all_heard(group):
         message = f"group {group.group_id} is rebalancing in the classic protocol: try again"
@@ -83,6 +84,7 @@ def downgraded(
         for member in group.members.values()
         if member.classic is not None
     ]
+    # Of those that stay: the others are in the record for their partitions alone.
     name = protocols.select(left)
     gone = [
         _as_classic(
@@ -103,6 +105,8 @@ def downgraded(
 
 
 def _as_classic(member: ConsumerMember, side: ClassicSide, names: Mapping[UUID, str]) -> Member:
+    """The member in the classic protocol's terms: `side` has its assignors, and the assignment is
+    encoded as a classic leader would have sent it."""
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -117,10 +121,13 @@ def _as_classic(member: ConsumerMember, side: ClassicSide, names: Mapping[UUID, 
 
 
 def _all_heard(group: Group) -> bool:
+    """Whether every member has got its assignment, and no request of one waits."""
     return all(each.state is MemberState.ASSIGNED for each in group.members.values())
 
 
 def _member(group: Group, member: Member, topics: Topics) -> ConsumerMember:
+    """The member with its assignment, and what it has to revoke: a cooperative client may still own
+    partitions that it was not assigned. Raises KafkaError(inconsistent_group_protocol)."""
     said = read_subscription(member.metadata(group.protocol_name))
     assigned = read_assignment(member.assignment, topics)
     if said is None or assigned is None:

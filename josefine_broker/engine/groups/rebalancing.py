@@ -33,6 +33,8 @@ def prepare(group: Group, settings: GroupSettings, now_ms: int) -> None:
             group.answer_error(member, ErrorCode.rebalance_in_progress)
             group.heard(member, now_ms)
             ticket = None
+        # No assignment of the last generation was stored: what a member still has is of an earlier
+        # one.
         assignment = b"" if lacks_assignment else member.assignment
         group.put(member.moved(MemberEvent.REBALANCE, ticket=ticket, assignment=assignment))
     group.on(GroupEvent.REBALANCE)
@@ -78,6 +80,7 @@ def complete_join(group: Group, now_ms: int) -> None:
     group.deadline_ms = now_ms + group.rebalance_timeout_ms
     for member in tuple(group.members.values()):
         group.answer(member.ticket, group.current(member.member_id))
+        # While its join waited, the member sent no heartbeat: its session starts with this answer.
         group.heard(member, now_ms)
         group.told(member, MemberEvent.GENERATION, is_new=False)
 
@@ -90,7 +93,11 @@ def _become_empty(group: Group) -> None:
 
 
 def after_loss(group: Group, settings: GroupSettings, now_ms: int) -> None:
-    """Rebalance after members left or were lost: the others take over their partitions."""
+    """Rebalance after members left or were lost: the others take over their partitions.
+
+    Outside of a generation no rebalance has to start: the loss may have been the last member that
+    the join phase in progress waited for.
+    """
     if group.has_generation:
         prepare(group, settings, now_ms)
     else:
@@ -107,6 +114,7 @@ def tick(group: Group, settings: GroupSettings, now_ms: int) -> None:
     for member_id in overdue:
         group.remove(member_id)
     group.counts.members_lost += len(overdue)
+    # KIP-394: ids that were given to clients which never came back.
     late = [key for key, until_ms in group.reserved.items() if until_ms <= now_ms]
     for member_id in late:
         del group.reserved[member_id]
@@ -120,7 +128,12 @@ def tick(group: Group, settings: GroupSettings, now_ms: int) -> None:
 
 def _deadline(group: Group, settings: GroupSettings, now_ms: int) -> None:
     """The join phase is over, is extended for newcomers, or members that never synced are
-    removed."""
+    removed.
+
+    KIP-134: newcomers extend the first join phase by the configured delay at a time, until the
+    longest
+    rebalance timeout of a member is used up.
+    """
     first = group.first_round
     if group.in_rebalance and first is not None and first.has_newcomer and first.remaining_ms:
         delay_ms = min(settings.initial_rebalance_delay_ms, first.remaining_ms)
@@ -153,6 +166,8 @@ def stored(
         return
     if written.taken_over is not None:
         _taken_over(group, written.taken_over, error, now_ms)
+    # Offsets expire by the time in the record (KIP-211), so the next coordinator, which only has
+    # the record, computes the same.
     elif group.state is GroupState.EMPTY:
         group.empty_since_ms = stamped_ms
     elif written.assignments is not None and group.state is GroupState.COMPLETING_REBALANCE:
@@ -170,6 +185,7 @@ def _assign(group: Group, assignments: dict[str, bytes], now_ms: int) -> None:
     group.on(GroupEvent.ASSIGNED)
     for member in tuple(group.members.values()):
         assignment = assignments.get(member.member_id, b"")
+        # It joined and has not synced yet: its own SyncGroup gets the assignment.
         if member.state is not MemberState.SYNCING:
             group.put(replace(member, assignment=assignment))
             continue

@@ -61,7 +61,10 @@ def decode_key(key: bytes) -> str:
 
 
 def encode_value(record: GroupRecord, stamped_ms: int) -> bytes:
-    """GroupMetadataValue v3."""
+    """GroupMetadataValue v3.
+
+    `stamped_ms` is wall clock time, -1 for none: another broker computes expiration by it.
+    """
     out = bytearray()
     write_int16(out, VALUE_VERSION)
     write_string(out, record.protocol_type)
@@ -78,6 +81,7 @@ def encode_value(record: GroupRecord, stamped_ms: int) -> bytes:
         write_string(out, member.client_host)
         write_int32(out, member.rebalance_timeout_ms)
         write_int32(out, member.session_timeout_ms)
+        # The selected protocol alone: the others mean nothing after the rebalance.
         _write_bytes(out, member.metadata(record.protocol_name))
         _write_bytes(out, member.assignment)
     return bytes(out)

@@ -35,6 +35,7 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
         return
     member = group.members[request.identity.member_id]
     group.heard(member, now_ms)
+    # A retry after a lost answer, or a member that syncs late: the assignment is stored already.
     if group.state is GroupState.STABLE:
         group.answer(ticket, assigned(group, member.assignment))
         group.put(member.moved(MemberEvent.ASSIGNMENT))
@@ -43,6 +44,7 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> None:
         group.put(member.moved(MemberEvent.SYNC, ticket=ticket))
         if group.leader_id == member.member_id:
             _store_assignment(group, request)
+    # All have synced: no member is left that the deadline would remove.
     if not group.in_state(MemberState.JOINED):
         group.deadline_ms = None
 
@@ -82,7 +84,11 @@ def _store_assignment(group: Group, request: Sync) -> None:
 
 
 def heartbeat(group: Group, identity: Identity, generation: int, now_ms: int) -> ErrorCode:
-    """Renew a member's session; returns whether it must join again."""
+    """Renew a member's session; returns whether it must join again.
+
+    The session is renewed during a rebalance, too: this answer is how a client learns of it, and it
+    may still have records to process before it joins.
+    """
     code = _is_of(group, identity, generation)
     if code is not ErrorCode.none:
         return code
@@ -103,7 +109,10 @@ def leave(
     group: Group, leaving: Sequence[Identity], settings: GroupSettings, now_ms: int
 ) -> list[ErrorCode]:
     """Remove several members; returns the result of each. An admin may name a static one by its
-    instance id alone, because its process is gone."""
+    instance id alone, because its process is gone.
+
+    LeaveGroup names several members since version 3 (KIP-345). One rebalance serves all of them.
+    """
     codes = []
     has_lost = False
     for member_id, instance_id in leaving:
@@ -121,6 +130,7 @@ def leave(
     if has_lost:
         after_loss(group, settings, now_ms)
     else:
+        # An id that is given back may be the last one that the join phase waited for.
         complete_if_all_joined(group, now_ms)
     return codes
 

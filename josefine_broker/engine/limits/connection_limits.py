@@ -24,6 +24,7 @@ class Occupant(Protocol):
 
     received: int
     received_before: int
+    """`received` at the last check: equal means that nothing came since."""
     idle_since_ms: int
 
     @property
@@ -72,6 +73,8 @@ class Room(Generic[Guest]):
         )
         if not is_address_full and len(self._all) < self._total_max:
             return Verdict()
+        # An address that is full makes room among its own connections: it cannot push out those of
+        # others.
         among, key = (of_host, host) if is_address_full else (self._all, "")
         idle = self._longest_idle(among, key, now_ms)
         if idle is not None:
@@ -107,7 +110,11 @@ class Room(Generic[Guest]):
         ]
 
     def _longest_idle(self, among: Collection[Guest], key: str, now_ms: int) -> Guest | None:
-        """The connection to close; None: all are active, or were scanned a moment ago."""
+        """The connection to close; None: all are active, or were scanned a moment ago.
+
+        A scan of all connections costs time, so under a flood of new ones it happens once in
+        LOOK_EVERY_MS; its result is used up in between.
+        """
         looked_ms, queue = self._idle.get(key, (now_ms - LOOK_EVERY_MS, deque()))
         found = self._next_idle(queue, now_ms)
         if found is None and now_ms - looked_ms >= LOOK_EVERY_MS:

@@ -147,7 +147,11 @@ def _check_access(image: MetadataImage) -> None:
 
 def _alter_credentials(image: MetadataImage, change: AlterCredentials) -> MetadataImage:
     """Set and remove passwords. Raises KafkaError above the limit, which bounds the image's
-    size."""
+    size.
+
+    KIP-554. The proposer has salted and hashed the passwords: the chain, which every broker stores,
+    never has a plain one.
+    """
     _check_access(image)
     gone = frozenset(change.remove)
     left = {key: each for key, each in image.credentials.items() if key not in gone}
@@ -164,6 +168,7 @@ def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
     """Add and remove rules; adding a present one changes nothing. Raises KafkaError above the
     limit."""
     _check_access(image)
+    # Removals count last: a rule in both lists is gone.
     acls = (image.acls | frozenset(change.add)) - frozenset(change.remove)
     if len(acls) > ACLS_MAX:
         raise KafkaError(ErrorCode.policy_violation, f"a cluster can have at most {ACLS_MAX} ACLs")
@@ -171,7 +176,10 @@ def _alter_acls(image: MetadataImage, change: AlterAcls) -> MetadataImage:
 
 
 def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
-    """Set and remove bounds. Raises KafkaError above the limit."""
+    """Set and remove bounds. Raises KafkaError above the limit.
+
+    KIP-546. None as a value removes the bound.
+    """
     if not image.keeps_quotas:
         raise KafkaError(
             ErrorCode.unsupported_version,
@@ -223,6 +231,7 @@ def _decision(image: MetadataImage, change: Decision, at: At) -> MetadataImage:
         """The partition as the controller wants it, if it is still what the controller saw."""
         if not _decision_fits(image, entry, state):
             return entry
+        # The next partition epoch: an ISR that a leader proposes for the one before is refused.
         return PartitionEntry(
             leader=state.leader,
             leader_epoch=state.leader_epoch,
@@ -377,6 +386,8 @@ def _create_partitions(image: MetadataImage, change: CreatePartitions) -> Metada
     """Append partitions to a topic. Raises KafkaError if their number has changed since the
     proposal."""
     topic = _topic(image, change.topic_id)
+    # Two requests that saw the same count: the second would add its partitions after those of the
+    # first, and the topic would have more than either asked for.
     if len(topic.partitions) != change.first_partition:
         raise KafkaError(
             ErrorCode.invalid_partitions,
@@ -417,6 +428,8 @@ def _without_elr(entry: PartitionEntry) -> PartitionEntry:
     those replicas, which then lack committed records."""
     if not entry.elr:
         return entry
+    # With an empty ISR, the ELR alone has the committed records: it becomes the ISR, or no replica
+    # could be elected any more.
     return replace(
         entry, isr=entry.isr or entry.elr, elr=(), partition_epoch=entry.partition_epoch + 1
     )

@@ -92,9 +92,13 @@ class _Kind(NamedTuple):
     """One row of the table: the name in the payload, and the two directions."""
 
     name: str
+    """In every block of that kind. It never changes: chains on disk have it."""
     change_type: type[Change]
     to_plain: Callable[[Any], dict[str, Any]]
+    """To values that JSON has: mappings with text keys, lists, texts, numbers, booleans, null."""
     from_plain: Callable[[dict[str, Any]], Change]
+    """The reverse. A value of another shape raises KeyError, TypeError, ValueError or
+    AttributeError."""
 
 
 def _replicas(plain: list[list[int]]) -> Replicas:
@@ -284,6 +288,9 @@ def _credentials_change(p: dict[str, Any]) -> AlterCredentials:
     )
 
 
+# Rows are added, never renamed or taken out: blocks of earlier versions are replayed at every
+# start. A new kind is proposed only from its feature level on, because a broker that does not know
+# it stops.
 _TABLE = (
     _Kind("register_broker", RegisterBroker, _register_plain, _register_change),
     _Kind(
@@ -298,6 +305,8 @@ _TABLE = (
     _Kind(
         "set_features",
         SetFeatures,
+        # Each with the level that the proposer saw, so that of two updates one is refused
+        # (KIP-584).
         lambda c: {"levels": c.levels},
         lambda p: SetFeatures(levels=tuple(FeatureLevel(*each) for each in p["levels"])),
     ),
@@ -305,6 +314,7 @@ _TABLE = (
     _Kind(
         "delete_topic",
         DeleteTopic,
+        # By id: when the block is applied, the name may be that of another topic.
         lambda c: {"id": c.topic_id.hex},
         lambda p: DeleteTopic(topic_id=UUID(p["id"])),
     ),
@@ -315,12 +325,14 @@ _TABLE = (
     _Kind(
         "allocate_producer_ids",
         AllocateProducerIds,
+        # `first` is the next free id that the proposer saw (KIP-730).
         lambda c: {"broker": c.broker_id, "first": c.first_id, "count": c.count},
         lambda p: AllocateProducerIds(broker_id=p["broker"], first_id=p["first"], count=p["count"]),
     ),
     _Kind(
         "alter_acls",
         AlterAcls,
+        # A rule is a list of its seven fields: removing one names all of them.
         lambda c: {"add": c.add, "remove": c.remove},
         lambda p: AlterAcls(
             add=tuple(map(acl_from_plain, p["add"])),
@@ -339,6 +351,7 @@ _TABLE = (
     _Kind(
         "alter_quotas",
         AlterQuotas,
+        # A bound of null is removed (KIP-546).
         lambda c: {"quotas": c.quotas},
         lambda p: AlterQuotas(
             quotas=tuple(

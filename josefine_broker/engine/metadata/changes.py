@@ -32,6 +32,7 @@ class At(NamedTuple):
 
     term: int
     height: int
+    """Of the block in the chain; broker epochs are heights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +131,10 @@ class IsrItem(NamedTuple):
     partition: int
     leader_epoch: LeaderEpoch
     partition_epoch: int
+    """The one that the proposer saw: any change since refuses the item."""
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    """Replicas that left the ISR and may still be elected (KIP-966)."""
     joined: tuple[tuple[int, int], ...] = ()
     """(broker, broker epoch) of each new member: the incarnation that had caught up. A later one
     may have lost what that one had (KIP-903)."""
@@ -190,6 +193,8 @@ class CreateTopic:
     replicas: Replicas
     config: tuple[tuple[str, str], ...] = ()
     offline: tuple[int, ...] = ()
+    """Brokers that were not live when the proposer placed the replicas: `apply` decides nothing
+    itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

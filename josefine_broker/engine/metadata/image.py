@@ -33,6 +33,7 @@ CLEANING_LEVEL = 3
 """From this level on brokers clean compacted topics, and read offset records that hold their own
 expiration time."""
 TRANSACTIONS_LEVEL = 4
+"""From this level on every broker reads transaction markers."""
 VERIFYING_LEVEL = 5
 """From this level on leaders ask the transaction coordinator before they append the first batch of
 a transaction."""
@@ -62,6 +63,7 @@ GROUP_VERSION = "group.version"
 """
 
 NO_LEADER = -1
+"""Kafka's number for a partition that has none now."""
 
 
 class Endpoint(NamedTuple):
@@ -193,6 +195,7 @@ class MetadataImage:
     topics: Mapping[str, TopicEntry] = field(default_factory=_nothing)
     topic_names: Mapping[UUID, str] = field(default_factory=_nothing)
     next_producer_id: int = 0
+    """The first id that no broker has: they take them in blocks (KIP-730)."""
     features: Mapping[str, int] = field(default_factory=_nothing)
     """Finalized levels (KIP-584), which every registered broker supports."""
     features_epoch: int = -1
@@ -457,6 +460,7 @@ def partition_to_plain(entry: PartitionEntry) -> list[Any]:
 
 def partition_from_plain(plain: list[Any]) -> PartitionEntry:
     """The inverse of `partition_to_plain`. Raises TypeError, ValueError."""
+    # 5, 8 or 10 fields: with those of a reassignment or an ELR, and those about completeness.
     leader, leader_epoch, partition_epoch, *more = plain
     lists, judged = more[:5], more[5:]
     replicas, isr, adding, removing, elr = map(tuple, lists if len(lists) > 2 else [*lists, *_NONE])

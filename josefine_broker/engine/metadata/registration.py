@@ -50,6 +50,7 @@ def register(image: MetadataImage, change: RegisterBroker, at: At) -> MetadataIm
         # The height of a block is unique and grows, as KIP-631 demands of broker epochs.
         epoch=at.height,
         incarnation=change.incarnation,
+        # A process that lost nothing itself does not bring back what an earlier one had lost.
         unclean=was_unclean or (claims is None and not is_clean_disk),
         raft=change.raft,
         admin=change.admin,
@@ -76,6 +77,8 @@ def _claims(
     if known is None or not image.keeps_doubts:
         return None
     if change.logs is not None:
+        # The epoch of the process before is on its disk (KIP-966). With another one, the directory
+        # is a copy or was restored: it may be older than what that process acknowledged.
         is_the_same_disk = change.previous_epoch == known.epoch
         return change.logs if is_the_same_disk else change.logs.at_best(Completeness.UNSYNCED)
     # A broker without an image has lost its metadata, and possibly any part of its logs.
@@ -109,6 +112,7 @@ def _end_leaderships(image: MetadataImage, broker_id: int, claims: LogClaims) ->
         return replace(
             entry,
             leader=NO_LEADER if leads else entry.leader,
+            # Only a leadership that ends takes an epoch: followers would start again for nothing.
             leader_epoch=LeaderEpoch(entry.leader_epoch + leads),
             partition_epoch=entry.partition_epoch + 1,
             doubts=doubts,
@@ -148,7 +152,11 @@ def check_unregister(image: MetadataImage, broker_id: int) -> None:
 
 
 def unregister(image: MetadataImage, broker_id: int) -> MetadataImage:
-    """The image without this broker. Raises KafkaError."""
+    """The image without this broker. Raises KafkaError.
+
+    BROKER_ID_NOT_REGISTERED; INVALID_REQUEST while it holds replicas, because their partitions
+    would stay short of one, and for the last broker.
+    """
     check_unregister(image, broker_id)
     brokers = {key: broker for key, broker in image.brokers.items() if key != broker_id}
     return replace(image, brokers=brokers, unregistered=image.unregistered | {broker_id})

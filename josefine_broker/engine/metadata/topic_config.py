@@ -35,6 +35,7 @@ from josefine_broker.records.codecs import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS,
 HOUR_MS = 3600 * 1000
 SEGMENT_BYTES_MIN = 1024
 """Kafka's is 1 MiB since 4.0. Smaller segments do no harm here, and help tests and small disks."""
+# None: stored with the codec of the producer.
 COMPRESSIONS: Mapping[str, Compression | None] = {
     "uncompressed": Compression.NONE,
     "zstd": Compression.ZSTD,
@@ -56,9 +57,11 @@ class TopicSettings:
 
     log: LogConfig = field(default_factory=LogConfig)
     min_insync_replicas: int = 1
+    """With fewer replicas in sync acks=all is refused, and nothing is committed."""
     unclean_leader_election: bool = False
     """Whether an out-of-sync replica may lead if no other one is left; records may be lost."""
     timestamp_before_max_ms: int = LONG_MAX
+    """How far a timestamp may be in the past (KIP-937); the default is no limit."""
     timestamp_after_max_ms: int = HOUR_MS
     """How far a timestamp may be in the future (KIP-937; the default is Kafka 4's)."""
     inert: Mapping[str, str] = field(default_factory=_nothing)
@@ -77,9 +80,13 @@ class ConfigKey:
     broker_name: str
     type: ConfigType
     meaning: str
+    """One sentence, which COMPATIBILITY.md prints."""
     check: Check
+    """Raises ValueError for a value that is not allowed."""
     show: Callable[[TopicSettings], str]
+    """The value in these settings, as text."""
     store: Callable[[TopicSettings, Any], TopicSettings]
+    """The settings with this value instead; the given ones stay as they are."""
 
     def parse(self, text: str) -> Value:
         """The value of a text. Raises ValueError with what is wrong."""
@@ -92,6 +99,7 @@ class ConfigKey:
         value = self.parse(text)
         if self.name == "cleanup.policy":
             assert isinstance(value, tuple)
+            # A policy that is named twice counts once, and is printed once.
             value = tuple(dict.fromkeys(value))
         return printed(value)
 
@@ -355,6 +363,7 @@ def resolve(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> Topic
     been newer code: a config that is unknown here has no effect, and must not stop this broker.
     """
     settings = defaults
+    # The internal name last: it wins over `segment.bytes`, in whatever order they were set.
     for name, value in sorted(config, key=lambda pair: pair[0] == _INTERNAL_SEGMENT_BYTES.name):
         key = _KEYS.get(name)
         if name == WAS_COMPACTED:

@@ -88,6 +88,7 @@ def apply_block(ctx: Context, payload: bytes | memoryview, at: At) -> None:
         return
     if error is None and isinstance(change, AllocateProducerIds):
         ctx.clients.producer_ids.add(change.first_id, change.count)
+    # Last: the request that waits may read the image and the hosted partitions at once.
     proposal.settle(error)
 
 
@@ -116,6 +117,7 @@ def reconcile(ctx: Context) -> None:
     metadata = ctx.metadata
     previous, metadata.reconciled_image = metadata.reconciled_image, image
     before = {} if previous is None else previous.topics
+    # Not opened for a reason that may pass, such as a full disk.
     retried = {tp[0] for tp, unopened in ctx.hosted.unopened.items() if not unopened.is_damaged}
     changed: list[TopicPartition] = []
     """Partitions whose delayed operations are checked again once everything matches the image."""
@@ -140,6 +142,8 @@ def reconcile(ctx: Context) -> None:
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:
+        # Folders of partitions that were deleted or moved while this broker was down. Before the
+        # image had this process, a partition that it lacks could still come with a later block.
         ctx.ports.logs.remove_strays({*ctx.hosted.partitions, *ctx.hosted.unopened})
 
 
@@ -238,6 +242,8 @@ def _open(
         hosted = ctx.ports.logs.open(tp, topic.topic_id, settings, leader_epoch)
         ctx.hosted.partitions[tp] = hosted
         hosted.traffic = ctx.hosted.traffic.of(topic.name, topic.topic_id)
+        # Batches that were refused here before the partition was known: what their producers sent
+        # after them must not be stored first.
         for key in (topic.topic_id, topic.name) if ctx.hosted.early_refusals else ():
             hosted.partition.refusals.absorb(ctx.hosted.early_refusals.take(key, tp.partition))
     elif hosted.settings != settings:
@@ -259,6 +265,7 @@ def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartit
     hosted = ctx.hosted.partitions.pop(tp, None)
     if hosted is None:
         return
+    # First: an answer that is under way must find no log to append to.
     ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
     ctx.ports.logs.delete(tp)
     if tp.topic in COORDINATORS:

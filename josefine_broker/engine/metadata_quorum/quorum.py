@@ -43,6 +43,8 @@ from raft import (
 NEAR_HEAD_BLOCKS = 100
 """A learner that lacks fewer blocks may become a voter: it gets the rest in one round trip."""
 MEMBERS_TIMEOUT_MS = 5_000
+"""Deadline of a change of members. It is not repeated: the controller sees the members, and asks
+again."""
 PROPOSE_AGAIN_MS = 20
 DEAD_KEPT = 200
 """How many blocks of dead branches are kept for display after the chain has forgotten them."""
@@ -168,6 +170,8 @@ class Quorum:
             case MemberStep.REMOVE:
                 learners.discard(node)
                 voters.discard(node)
+        # One broker per change: any majority before it and any after it then have a member in
+        # common, so no two leaders can be elected in one term (Ongaro's dissertation, section 4.1).
         wanted = Members(voters=frozenset(voters), learners=frozenset(learners))
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + MEMBERS_TIMEOUT_MS
@@ -182,6 +186,8 @@ class Quorum:
     def hand_over(self, live: Collection[int]) -> bool:
         """Transfer the leadership to the most advanced other voter, preferably one of `live`;
         False if no transfer can be started."""
+        # The most advanced follower needs the fewest blocks before it can be elected (Ongaro's
+        # dissertation, section 3.10).
         followers = self.node.followers()
         voters = self.node.members.voters
         best = max(

@@ -155,7 +155,10 @@ class BatchFilter:
         self._delete_retention_ms = delete_retention_ms
         self._breath = breath
         self._last_epoch = -1
+        """Of the batch before. The first batch of each epoch stays: followers find by it where
+        epochs start (KIP-101)."""
         self._tombstones_stay = False
+        """A batch could not be read: it may have older records of any key."""
         self.tally = Tally()
 
     def keep(self, batch: Buffer, header: BatchHeader, *, is_last: bool) -> Buffer | None:
@@ -171,6 +174,8 @@ class BatchFilter:
             return self._control(batch, header, must_stay=must_stay)
         left = self._left_of(batch, header)
         if left is None and must_stay:
+            # A batch without records keeps what its header has: the epoch that starts there, the
+            # last offset of a segment, the last sequence number of a producer.
             left = emptied(header) if header.record_count else batch
         self._transactions.wrote(header, stays=left is not None)
         return left
@@ -219,6 +224,8 @@ class BatchFilter:
     ) -> tuple[list[KeyedRecord], int | None]:
         """The records that remain, and the delete horizon of the tombstones among them."""
         horizon_ms = delete_horizon_ms(header)
+        # A tombstone may go only when every reader had the time to see it, and never while an older
+        # record of its key may be left in a batch that could not be read.
         may_drop = horizon_ms is not None and self._now_ms >= horizon_ms
         may_drop = may_drop and not self._tombstones_stay
         latest, base_offset, tally = self._latest, header.base_offset, self.tally

@@ -24,6 +24,7 @@ EVICTION_MS = 120_000
 """A session idle this long may be evicted (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
 NOTHING_SENT = -1
+"""Before the first answer: any watermark is news."""
 
 PartitionKey = tuple[str | UUID, int]
 
@@ -64,8 +65,10 @@ class FetchSession:
 
     session_id: int
     by_id: bool
+    """Topics have ids since Fetch 13 (KIP-516); one session cannot mix ids and names."""
     epoch: int
     used_ms: int
+    """When its last request came, for eviction."""
     partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
     waiting: Parked | None = None
     """The session's request that waits. The next request ends its wait, so that a follower that
@@ -227,6 +230,7 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
         cached = session.partitions.get(key)
         if cached is None:
             continue  # a later request of this session has removed the partition
+        # KIP-227: a partition without news is left out of an incremental answer.
         news = (
             bool(answer.records)
             or answer.error_code != 0
@@ -242,6 +246,7 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
                 cached.wanted, answer.high_watermark, answer.log_start_offset
             )
         if answer.records:
+            # To the end of the order: an answer of limited size has the others first next time.
             session.partitions[key] = session.partitions.pop(key)
         if news or not plan.incremental:
             told.append(result)

@@ -251,8 +251,10 @@ class Partition:
         """Raises KafkaError unless this replica accepts appends now."""
         if self.state is not ReplicaState.LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead")
+        # The checks below are about the promise of acks=all: acks 0 and 1 ask for no replica.
         if acks != ACKS_ALL:
             return
+        # The others may have elected a leader that this append would never reach.
         if self.is_stranded:
             raise KafkaError(ErrorCode.not_leader_or_follower, STRANDED)
         if self.is_under_min_isr:
@@ -323,6 +325,7 @@ class Partition:
             self.producers.end(header, marker, base_offset, now_ms)
         elif header.producer_id != NO_PRODUCER_ID:
             self.producers.record(header, base_offset, now_ms)
+        # 12: the base offset and the length itself, which the length does not count.
         self.appended_bytes += header.batch_length + 12
         end_offset = base_offset + header.last_offset_delta + 1
         if self.is_alone and (durable_end_offset is None or durable_end_offset >= end_offset):

@@ -120,6 +120,8 @@ class ProducerState:
         invalid_txn_state).
         """
         entry = self._entries.get(header.producer_id)
+        # Any sequence number is accepted (KIP-360): state that expired here must not end a
+        # producer.
         if entry is None:
             return None
         first = header.base_sequence
@@ -144,6 +146,7 @@ class ProducerState:
                 f"producer {header.producer_id} has epoch {entry.epoch}, "
                 f"the batch is of epoch {header.producer_epoch}",
             )
+        # A producer starts each epoch at 0: after a gap, its first batches are missing.
         if first != 0:
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,
@@ -239,7 +242,11 @@ class ProducerState:
             self.end(header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
-        """Forget the producers that are silent for `expiration_ms`; returns how many."""
+        """Forget the producers that are silent for `expiration_ms`; returns how many.
+
+        `now_ms`: the clock of `record`. Memory grows with the producers that are remembered, and
+        each new process of a client without a transactional id is another one (KIP-854).
+        """
         oldest_ms = now_ms - expiration_ms
         silent = [
             producer_id
@@ -312,6 +319,8 @@ def _read_snapshot(
         producer_id, epoch, seen_ms, mark_count = _ENTRY_HEAD.unpack_from(data, pos)
         pos += _ENTRY_HEAD.size
         coordinator_epoch = NO_COORDINATOR_EPOCH
+        # Within an entry this field is all that version 2 adds; a rest that is too short is found
+        # below.
         if version != PLAIN_VERSION and len(data) - pos >= _COORDINATOR.size:
             coordinator_epoch = _COORDINATOR.unpack_from(data, pos)[0]
             pos += _COORDINATOR.size

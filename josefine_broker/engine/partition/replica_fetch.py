@@ -49,9 +49,13 @@ class FetchLimits:
     """Limits of a follower's fetches; the throttle applies to replicas that are not in sync."""
 
     wait_ms: int = 500
+    """How long the leader may wait for records (replica.fetch.wait.max.ms)."""
     bytes_max: int = 10 * 1024 * 1024
+    """Of one answer (replica.fetch.response.max.bytes)."""
     partition_bytes_max: int = 1024 * 1024
+    """Of one partition in it (replica.fetch.max.bytes)."""
     backoff_ms: int = 100
+    """After an error, for the partition that has it (replica.fetch.backoff.ms)."""
     throttle_bytes_per_second: int | None = None
 
 
@@ -76,19 +80,23 @@ class CopyEvent(Enum):
 
 
 TRANSITIONS: dict[tuple[CopyState, CopyEvent], CopyState] = {
+    # Not sent yet: the request will have the newest position.
     (CopyState.CHANGED, CopyEvent.MOVED): CopyState.CHANGED,
     (CopyState.CHANGED, CopyEvent.WROTE): CopyState.WRITTEN,
     (CopyState.CHANGED, CopyEvent.NAMED): CopyState.ASKED,
     (CopyState.CHANGED, CopyEvent.FAILED): CopyState.PAUSED,
     (CopyState.CHANGED, CopyEvent.LOST): CopyState.CHANGED,
+    # A request with the position is under way: a change here makes its answer void.
     (CopyState.ASKED, CopyEvent.MOVED): CopyState.CHANGED,
     (CopyState.ASKED, CopyEvent.WROTE): CopyState.WRITTEN,
     (CopyState.ASKED, CopyEvent.FAILED): CopyState.PAUSED,
     (CopyState.ASKED, CopyEvent.LOST): CopyState.CHANGED,
+    # Only MOVED, after the sync, brings it back: its fetch acknowledges what is durable.
     (CopyState.WRITTEN, CopyEvent.MOVED): CopyState.CHANGED,
     (CopyState.WRITTEN, CopyEvent.WROTE): CopyState.WRITTEN,
     (CopyState.WRITTEN, CopyEvent.FAILED): CopyState.PAUSED,
     (CopyState.WRITTEN, CopyEvent.LOST): CopyState.WRITTEN,
+    # Stays until its time, whatever happens; its position by then is sent.
     (CopyState.PAUSED, CopyEvent.MOVED): CopyState.PAUSED,
     (CopyState.PAUSED, CopyEvent.WROTE): CopyState.PAUSED,
     (CopyState.PAUSED, CopyEvent.FAILED): CopyState.PAUSED,
@@ -179,11 +187,14 @@ class ReplicaFetcher:
         self._limits = limits
         self._copies: dict[CopyKey, Copy] = {}
         self._changed: dict[CopyKey, Copy] = {}
+        """Named by the next request."""
         self._paused: dict[CopyKey, Copy] = {}
         self._written: dict[CopyKey, Copy] = {}
         self._forgotten: dict[CopyKey, None] = {}
+        """Taken out of the session by the next request."""
         self._session = _LeaderSession()
         self._in_flight: list[int] = []
+        """Numbers of the requests that have no answer yet."""
         self._last_number = 0
 
     def __len__(self) -> int:
@@ -225,6 +236,7 @@ class ReplicaFetcher:
         copy.on(CopyEvent.MOVED)
         if copy.state is CopyState.CHANGED:
             self._changed[key] = copy
+            # It had to leave the session only while it was not durable.
             if self._written.pop(key, None) is not None:
                 self._forgotten.pop(key, None)
 
@@ -296,6 +308,7 @@ class ReplicaFetcher:
         self._forgotten.clear()
         request = FetchRequest(
             replica_id=self._replica_id,
+            # The session id comes with the first answer, and no second request can be sent before.
             max_wait_ms=0 if is_full and not self._session.is_refused else self._limits.wait_ms,
             min_bytes=1,
             max_bytes=self._limits.bytes_max,

@@ -80,7 +80,9 @@ class Followers:
         self.is_changing = False
         """A proposal is in flight."""
         self.joining: frozenset[int] = frozenset()
+        """Followers that have caught up and are about to be proposed."""
         self.retry_at_ms = NEVER_MS
+        """No proposal before this time, after one that was not accepted."""
         self._followers = {
             broker_id: Follower(
                 caught_up_ms=now_ms if broker_id in entry.isr else NEVER_MS, fetched_ms=now_ms
@@ -89,6 +91,7 @@ class Followers:
             if broker_id != entry.leader
         }
         self._waited_for: tuple[Follower, ...] = ()
+        """Whom the high watermark waits for: kept, because every fetch and append asks for it."""
         self._settle_waits()
 
     def update(self, entry: PartitionEntry, now_ms: int) -> None:
@@ -97,6 +100,7 @@ class Followers:
             self.pending = frozenset()  # proposals for the previous partition epoch are void
             self.is_changing = False
             self.retry_at_ms = NEVER_MS
+        # A member that has just joined gets a full lag time before it can be removed.
         for broker_id in entry.isr:
             follower = self._followers.get(broker_id)
             if follower is not None and broker_id not in self.isr:
@@ -197,6 +201,8 @@ class Followers:
         flight."""
         if self.is_changing or now_ms < self.retry_at_ms:
             return None
+        # With less, it could lack a record that is committed already: at the start of an epoch the
+        # high watermark may be lower than that of the leader before.
         needed = max(high_watermark, epoch_start)
         members = set(self.isr) - behind
         members |= {
@@ -235,6 +241,7 @@ class Followers:
             self._settle_waits()
 
     def _settle_waits(self) -> None:
+        """To be called after each change of ISR, pending or joining members."""
         waited_for = (set(self.isr) | self.pending | self.joining) - {self.leader}
         self._waited_for = tuple(
             follower for broker_id, follower in self._followers.items() if broker_id in waited_for

@@ -3,7 +3,9 @@ and transaction marker.
 
 Rules: a batch is validated (`engine/validation/produced_batch.py`), checked by the partition,
 stamped in place and written, in that order. After a refusal nothing has changed, also when the log
-itself refuses (a full disk).
+itself refuses (a full disk). A refusal is noted, because the later batches that the producer has in
+flight must not be stored before that one. Base offset and leader epoch come before the bytes that
+the checksum covers (record batches of format 2, KIP-98), so to stamp them reads no record.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -110,6 +112,8 @@ def append_marker(
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     partition, log = hosted.partition, hosted.log
+    # Refuses a coordinator that has lost its partition, and the marker of an epoch that the
+    # producer has left (KIP-98).
     partition.check_marker(*producer, marker.coordinator_epoch, raises_epoch=raises_epoch)
     batch = memoryview(build_marker(*producer, marker, now_ms))
     base_offset = log.log_end_offset

@@ -3,8 +3,12 @@
 Rules: the sender must be a replica of the partition, with the broker epoch that the image has
 (KIP-903). A log that diverges from ours gets the epoch and end offset to truncate to (KIP-595: in
 the Fetch answer, without a separate request). OFFSET_OUT_OF_RANGE carries our log start offset,
-where the follower restarts its log. Only a request that has just arrived counts as progress: one
-that has waited contains nothing new about its sender.
+where the follower restarts its log. It is checked after divergence: a log that is longer than ours
+is truncated to where both agree, and need not restart. Only a request that has just arrived
+(`is_first`) counts as progress: one that has waited contains nothing new about its sender. A
+follower that has caught up and is live (`may_join`) is added to the ISR by the next proposal. An
+answer has room for a first batch of any size (`at_least_one`), so that no follower gets stuck
+(KIP-74). Followers do not use the last stable offset: the high watermark is in its place.
 """
 
 from collections.abc import Sequence

@@ -46,6 +46,8 @@ def take_role(
         # The fetcher stops before the role changes: an answer of the previous leader that arrives
         # later must not be appended to a log that this broker leads.
         ctx.hosted.fetchers.forget(key)
+        # It led before: only then is another ISR a shrink or an expansion, and not part of an
+        # election.
         if partition.is_leader:
             ctx.hosted.counters.isr_shrinks += not set(partition.isr) <= set(entry.isr)
             ctx.hosted.counters.isr_expands += not set(entry.isr) <= set(partition.isr)
@@ -59,6 +61,7 @@ def take_role(
     is_new = partition.follow(entry, log.log_end_offset)
     if is_new:
         hosted.halt = ""
+    # Nothing to copy from: the log stays as it is until the image names a leader.
     if entry.leader == NO_LEADER:
         ctx.hosted.fetchers.forget(key)
     elif is_new and not hosted.awaits_repair:
@@ -78,6 +81,7 @@ def begin_to_follow(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -
         partition.epochs.latest,
         log.log_start_offset,
     )
+    # A fetch acknowledges all before its offset, so the first one waits for the sync.
     if log.durable_end_offset < log.log_end_offset:
         ctx.hosted.fetchers.written(key)
 
@@ -98,7 +102,11 @@ def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
 def appended_to_many(
     ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int
 ) -> None:
-    """Wake the followers of a partition whose log grew from `base_offset`."""
+    """Wake the followers of a partition whose log grew from `base_offset`.
+
+    `base_offset` is the end of the log before the append: a follower that was there had everything
+    until now, and so does not lag (`Followers.appended`).
+    """
     partition = hosted.partition
     followers = partition.followers
     assert followers is not None
@@ -184,11 +192,14 @@ def submit_isr_changes(ctx: Context) -> None:
         return
     change = AlterIsr(broker_id=ctx.broker_id, broker_epoch=broker_epoch, items=tuple(items))
     ctx.hosted.counters.isr_proposals += 1
+    # One at a time: each item names the partition epoch that it was made for, and an accepted one
+    # raises it.
     isr.is_open = True
     deadline_ms = now_ms + PROPOSAL_TIMEOUT_MS
     try:
         proposal = submit_change(ctx, change, deadline_ms)
     except KafkaError:
+        # It was not proposed at all, so it cannot take effect later.
         _settled(ctx, change, refused=True)
         return
     answer_when_settled(
@@ -211,6 +222,7 @@ def _item(ctx: Context, hosted: HostedPartition, index: int, now_ms: int) -> Isr
         partition.leader_epoch,
         followers.partition_epoch,
         isr,
+        # KIP-966: members that leave while too few are left stay eligible for an election.
         eligible(entry, isr, partition.min_insync_replicas),
         followers.joined(isr),
     )
@@ -225,13 +237,20 @@ def _wanted_isr(ctx: Context, hosted: HostedPartition, now_ms: int) -> tuple[int
 
 
 def _is_refused(proposal: Proposal) -> bool:
+    """Whether the change cannot take effect any more. Without an error its block was applied: an
+    item that was accepted has moved the image, one that was skipped has not. Only after a timeout
+    the block may still come."""
     error = proposal.error
     return error is None or error.code is not ErrorCode.request_timed_out
 
 
 def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
     """Handle the result of a proposal: applied (the image has what was accepted), refused, or in
-    doubt."""
+    doubt.
+
+    `refused` false means in doubt: the members it would add still hold back the high watermark,
+    because its block may still be applied.
+    """
     now_ms = ctx.clock.monotonic_ms()
     ctx.hosted.isr.is_open = False
     moved = []
@@ -252,6 +271,7 @@ def _settled(ctx: Context, change: AlterIsr, *, refused: bool) -> None:
 def _find(
     ctx: Context, topic_id: UUID, index: int
 ) -> tuple[tuple[str, int], HostedPartition] | None:
+    """By topic id: the name may be another topic's by now."""
     name = ctx.image.topic_names.get(topic_id)
     if name is None:
         return None

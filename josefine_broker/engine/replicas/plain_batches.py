@@ -27,6 +27,7 @@ def append_plain(
 ) -> list[bytes] | None:
     """The answers, in order; None: nothing was appended."""
     topic_key, index, by_id = key
+    # By id since Produce 13 (KIP-516).
     topic = ctx.image.topic_names.get(UUID(bytes=topic_key)) if by_id else topic_key.decode()
     if topic is None or topic in INTERNAL_TOPICS or ctx.storage.is_full:
         return None
@@ -46,6 +47,7 @@ def append_plain(
         return None
     end_offset = base_offset + records
     partition.appended_together(end_offset, size_bytes, log.durable_end_offset)
+    # The answers go out at once, without a wait for replicas.
     assert not acks_all or partition.high_watermark >= end_offset, "acknowledged, not committed"
     traffic = hosted.traffic
     traffic.batches_in += len(requests)

@@ -78,6 +78,7 @@ class Repairs:
         self._damaged = damaged
         self._work = work
         self._open: dict[Key, _Work] = {}
+        """The repairs that are not over: one for each damaged segment."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Repair]]:
         """The repairs that are not over."""
@@ -105,6 +106,8 @@ class Repairs:
         for each in list(self._open.values()):
             if not each.repair.is_due(now_ms):
                 continue
+            # It waited because no replica could help. Its copy is still there: batches that it has
+            # are not fetched again.
             if each.rebuild is not None:
                 each.repair.on(RepairEvent.DUE)
                 self._ask(each)
@@ -128,6 +131,7 @@ class Repairs:
     def _found(
         self, tp: TopicPartition, hosted: HostedPartition, its_log: DamagedLog, damage: Damage
     ) -> None:
+        """Open the repair of a damaged segment, and log what will happen with it."""
         work = _Work(tp, hosted, its_log, Repair(damage))
         self._open[tp, damage.base_offset] = work
         others = len(hosted.partition.replicas) > 1
@@ -147,17 +151,21 @@ class Repairs:
                 self._end(each)
 
     def _end(self, work: _Work) -> None:
+        """The repair is over: its segment was replaced, or is gone."""
         self._close(work)
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
         self._note_lost(work)
 
     def _close(self, work: _Work) -> None:
+        """Release the files of the copy. What it fetched is counted also if it was in vain."""
         if work.rebuild is not None:
             self.counters.bytes_fetched += work.rebuild.bytes_fetched
             work.rebuild.close()
             work.rebuild = None
 
     def _note_lost(self, work: _Work) -> None:
+        """Publish the lost ranges with the hosted partition, where fetches read them: a consumer
+        gets an error there instead of waiting for a repair."""
         hosted = work.hosted
         hosted.lost = tuple(
             each.repair.lost
@@ -166,6 +174,8 @@ class Repairs:
         )
 
     def _begin(self, work: _Work, now_ms: int) -> None:
+        """Start the copy, up to the first batch that is missing. A segment that is being synced is
+        tried again later, as after a failure."""
         its_log = self._damaged.logs[work.tp]
         epochs = work.hosted.partition.epochs
         try:
@@ -183,8 +193,10 @@ class Repairs:
         """Use what a replica sent and copy on, on the worker's thread; `_copied` continues."""
         rebuild = work.rebuild
         assert rebuild is not None
+        # If this offset moves on, what the replica sent was of use.
         before = rebuild.wanted
 
+        # On the thread of the worker: it touches the copy alone, nothing of the broker.
         def job(breathe: Callable[[], None]) -> bool | Exception:
             try:
                 with suppress(CorruptData):  # a batch that does not belong there counts as none
@@ -208,6 +220,10 @@ class Repairs:
     def _copied(
         self, work: _Work, result: bool | Exception | None, sender: int, *, has_moved: bool
     ) -> None:
+        """The copy has stopped; on the broker's thread again. `result`: True when it is complete,
+        False when it needs a batch, else the error. `sender`: the replica whose answer it used, if
+        any; `has_moved`: whether that got it further."""
+        # Dropped while the job used its files, which may be closed only now.
         if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
             self._close(work)
             return
@@ -225,6 +241,8 @@ class Repairs:
             self._failed(work, result)
 
     def _install(self, work: _Work) -> None:
+        """Let the copy take the place of the damaged segment. Where the log changed meanwhile it
+        does not, and damage that is left is found again."""
         rebuild, repair = work.rebuild, work.repair
         assert rebuild is not None
         try:
@@ -242,6 +260,7 @@ class Repairs:
             if its_log is not None:  # what is left of it is found again
                 its_log.forget(repair.damage.base_offset)
         self._end(work)
+        # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
         self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
 
     def _replay_if_whole(self, work: _Work) -> None:
@@ -259,6 +278,8 @@ class Repairs:
             starts.setdefault(header.leader_epoch, header.base_offset)
             producers.take(header, batch, now_ms)
 
+        # Without the batches that could not be read, sequence numbers and open transactions were
+        # missing: a retry could have been stored twice.
         producers = partition.producers
         producers.clear()
         try:
@@ -266,6 +287,8 @@ class Repairs:
         except (CorruptData, OSError) as error:  # new damage: the scrub or a read finds it
             self._tell("repaired log not replayed", work, Gravity.WARNING, reason=error)
             return
+        # A leader keeps its epochs: the one it leads in may have no batch yet, which a replay
+        # cannot find.
         if not partition.is_leader:
             partition.epochs.clear()
             for epoch, start_offset in starts.items():
@@ -298,6 +321,8 @@ class Repairs:
     def _answered(
         self, work: _Work, replica: int, wanted: int, answer: FetchResponse | None
     ) -> None:
+        """`wanted` is the offset of the request: the answer is judged by it, not by where the copy
+        is now."""
         if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
             return  # it was dropped meanwhile
         records, may_have_it = _records_of(answer, wanted)
@@ -324,12 +349,14 @@ class Repairs:
         if not repair.exhausted(now_ms):
             return
         lost = rebuild.wanted, rebuild.next_intact()
+        # The operator accepted the loss up to there, and of nothing after it.
         if rebuild.wanted < repair.given_up_to:
             self._tell("lost record given up", work, Gravity.WARNING, at=rebuild.wanted)
             rebuild.give_up()
             repair.on(RepairEvent.DUE)
             self._go_on(work)
             return
+        # Logged once for each range, not at every attempt.
         if repair.lost != lost:
             repair.lost = lost
             advice = f"restore a replica, or run: josefine log repair {work.tp} --accept-loss"
@@ -348,6 +375,7 @@ class Repairs:
     def _tell(
         self, message: str, work: _Work, gravity: Gravity = Gravity.INFO, **more: object
     ) -> None:
+        """Log an event with its place: fields only, never bytes of records."""
         damage = work.repair.damage
         self._ctx.ports.tell(
             message,
@@ -359,6 +387,8 @@ class Repairs:
         )
 
     def _failed(self, work: _Work, error: Exception | None) -> None:
+        """Give up this attempt. The next one starts the copy from the beginning, after a delay: a
+        full disk or a busy worker may have been the reason."""
         self.counters.failed += 1
         message = "repair of a segment failed: it is tried again"
         self._tell(message, work, Gravity.WARNING, reason=error)
@@ -370,6 +400,8 @@ def _request(hosted: HostedPartition, index: int, offset: int) -> FetchRequest:
     """Read from `offset`, without a session, and without waiting."""
     part = FetchPartition(index, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, -1, FETCH_BYTES)
     return FetchRequest(
+        # As a consumer: then followers answer, too (KIP-392), and the fetch counts as nobody's
+        # progress.
         replica_id=-1,
         max_wait_ms=0,
         min_bytes=0,
@@ -390,6 +422,9 @@ def _records_of(answer: FetchResponse | None, wanted: int) -> tuple[Buffer | Non
     if found.records:
         return b"".join(found.records), False
     if found.error_code:
+        # These two mean that the replica does not have the batch intact. After any other error (it
+        # starts, or has lost its role) it may still have it.
         damaged = (ErrorCode.corrupt_message.value, ErrorCode.offset_out_of_range.value)
         return None, found.error_code not in damaged
+    # No error and no records: below its high watermark the batch is missing there, too.
     return None, found.high_watermark <= wanted

@@ -122,6 +122,8 @@ class Users:
         whether they are in the metadata or not."""
         known = self._passwords.get(user)
         if known is not None:
+            # In constant time: how long a comparison takes must not show how much of a guess is
+            # right.
             return hmac.compare_digest(known.encode(), password.encode())
         stored = self._stored()
         mechanism = next((each for each in HASHES if (user, each) in stored), next(iter(HASHES)))

@@ -43,14 +43,18 @@ _WRONG = ErrorCode.invalid_txn_state
 _FENCED = ErrorCode.producer_fenced
 
 ENDS: dict[tuple[TransactionState, End], TransactionEvent | ErrorCode] = {
+    # Nothing was written. To abort is allowed, see above; a commit without writes is a mistake.
     (TransactionState.EMPTY, End.COMMIT): _WRONG,
     (TransactionState.EMPTY, End.ABORT): TransactionEvent.ABORT,
     (TransactionState.EMPTY, End.COMMIT_AGAIN): _FENCED,
     (TransactionState.EMPTY, End.ABORT_AGAIN): _FENCED,
+    # An end under the previous epoch comes too late: the producer has a new transaction.
     (TransactionState.ONGOING, End.COMMIT): TransactionEvent.COMMIT,
     (TransactionState.ONGOING, End.ABORT): TransactionEvent.ABORT,
     (TransactionState.ONGOING, End.COMMIT_AGAIN): _FENCED,
     (TransactionState.ONGOING, End.ABORT_AGAIN): _FENCED,
+    # The decision is stored and its markers are being written: the client asks again, and gets the
+    # answer of one of the completed states.
     (TransactionState.PREPARE_COMMIT, End.COMMIT): _WAIT,
     (TransactionState.PREPARE_COMMIT, End.ABORT): _WAIT,
     (TransactionState.PREPARE_COMMIT, End.COMMIT_AGAIN): _WAIT,
@@ -59,6 +63,8 @@ ENDS: dict[tuple[TransactionState, End], TransactionEvent | ErrorCode] = {
     (TransactionState.PREPARE_ABORT, End.ABORT): _WAIT,
     (TransactionState.PREPARE_ABORT, End.COMMIT_AGAIN): _WAIT,
     (TransactionState.PREPARE_ABORT, End.ABORT_AGAIN): _WAIT,
+    # Completed. The same end again is a retry whose answer was lost; the other end contradicts what
+    # was decided.
     (TransactionState.COMPLETE_COMMIT, End.COMMIT): _WRONG,
     (TransactionState.COMPLETE_COMMIT, End.ABORT): TransactionEvent.ABORT,
     (TransactionState.COMPLETE_COMMIT, End.COMMIT_AGAIN): DONE,
@@ -75,7 +81,11 @@ transaction, is fenced."""
 def judge_end(
     record: TransactionRecord, producer: Producer, *, is_commit: bool
 ) -> TransactionEvent | ErrorCode:
-    """The event that ends the transaction; or an error code, which may be `DONE`."""
+    """The event that ends the transaction; or an error code, which may be `DONE`.
+
+    `is_commit`: the end that is requested. The epoch of the producer alone shows whether it means
+    the current transaction or the previous one, since every end raises it (KIP-890).
+    """
     if producer == record.successor or (producer == record.producer and not record.is_kept):
         asked = End.COMMIT if is_commit else End.ABORT
     elif was_before(record, producer):
@@ -94,6 +104,8 @@ def was_before(record: TransactionRecord, producer: Producer) -> bool:
         # The producer did not get the answer with its next epoch, so it is one short of the record.
         epoch = ProducerEpoch(producer.epoch + 1)
         return producer._replace(epoch=epoch) in (current, record.successor)
+    # The epochs of its previous id were used up: that producer ended under EPOCH_LAST, and has not
+    # seen the answer with the new id, which is still in its first epoch.
     was_its_id = record.previous_id not in (NO_PRODUCER_ID, current.producer_id)
     return was_its_id and producer == (record.previous_id, EPOCH_LAST) and current.epoch == 0
 
@@ -128,6 +140,8 @@ def taken_away(record: TransactionRecord, wall_ms: int) -> TransactionRecord:
     producer, successor = record.producer, record.successor
     is_of_its_id = successor.producer_id == producer.producer_id
     newest = successor.epoch if is_of_its_id else producer.epoch
+    # The next epoch is the one that an end by the producer itself would use (KIP-890): it is
+    # skipped, so that the two cannot be confused.
     step = 2 if record.version == VERSION_2 else 1
     return record.moved(
         TransactionEvent.ABORT,

@@ -87,9 +87,12 @@ class Progress:
             self._turn_away(found)
             self._resume(found, now)
             return
+        # The id had expired, and the log has its deletion now.
         if pending.record is None:
             self._forget(transactional_id)
             return
+        # KIP-360: if the answer gets lost, the previous producer repeats its request with what it
+        # knew. After a takeover that would be the wrong process, which must be fenced.
         if pending.record.producer != pending.before:
             found.last = NOBODY if pending.is_takeover else pending.before
         # The deadline counts from the first record of the transaction. Later records, which add
@@ -120,7 +123,11 @@ class Progress:
         *,
         is_written: bool,
     ) -> None:
-        """The result of (a part of) a `Mark`; the rest is requested again by a later `tick`."""
+        """The result of (a part of) a `Mark`; the rest is requested again by a later `tick`.
+
+        `partitions` may be a part of those in the `Mark`, because each of their leaders answers by
+        itself. Not written: they stay in `unmarked` and are requested again.
+        """
         found = self._transactions.get(transactional_id)
         if found is None:
             return
@@ -135,7 +142,11 @@ class Progress:
     # What follows from a result.
 
     def _abort(self, found: Transaction, now: Now) -> None:
-        """Abort without a request; this fences the producer."""
+        """Abort without a request; this fences the producer.
+
+        For an overdue transaction, and for one whose id another producer takes. The markers have an
+        epoch that the producer never had, so a batch of it that arrives later is refused.
+        """
         after = taken_away(found.record, now.wall_ms)
         self._store(found, after, (), TransactionAnswer())
 
@@ -144,6 +155,8 @@ class Progress:
         record = found.record
         missing = found.unmarked - found.asked.keys()
         if missing:
+            # Only what is not requested yet: a second request in parallel could write a marker
+            # after the transaction is completed, and end the next one.
             mark_id = next(self._ids)
             found.asked.update(dict.fromkeys(missing, mark_id))
             is_commit = record.state is TransactionState.PREPARE_COMMIT

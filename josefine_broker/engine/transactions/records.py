@@ -87,7 +87,11 @@ def decode_key(key: bytes) -> str | None:
 
 
 def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> bytes:
-    """TransactionLogValue of that version; fields that version 0 lacks are omitted."""
+    """TransactionLogValue of that version; fields that version 0 lacks are omitted.
+
+    Raises nothing: the fields were checked when their requests were. `version` must be one that
+    every broker of the cluster can read, because any of them may load the partition next.
+    """
     is_flexible = version >= TAGGED_VERSION
     topics = by_topic(sorted(record.partitions))  # sorted: equal records are equal bytes
     # Flexible versions have compact strings and counts (KIP-482).
@@ -107,6 +111,7 @@ def encode_value(record: TransactionRecord, version: int = PLAIN_VERSION) -> byt
         for index in indexes:
             write_int32(out, index)
         if is_flexible:
+            # Tagged fields of the topic itself: there are none.
             write_varint(out, 0)
     # Wall clock: a transactional id expires by it, also on another broker
     # (transactional.id.expiration.ms).
@@ -128,6 +133,8 @@ def _write_tags(out: bytearray, record: TransactionRecord) -> None:
         tags.append((CLIENT_VERSION_TAG, _INT16, record.version))
     if record.next_epoch:
         tags.append((NEXT_EPOCH_TAG, _INT16, record.next_epoch))
+    # Each is its number, its size in bytes and its value, so that a reader can skip what it does
+    # not know. A default is omitted: the record stays as short as one of version 0.
     write_varint(out, len(tags))
     for tag, packed, value in tags:
         write_varint(out, tag)
@@ -181,6 +188,7 @@ def _read_partitions(
     text = read_compact_string if is_flexible else read_string
     count, pos = length(value, pos)
     partitions = set()
+    # Null and an empty list mean the same here: Kafka writes null in the state Empty.
     for _ in range(count or 0):
         topic, pos = text(value, pos)
         index_count, pos = length(value, pos)

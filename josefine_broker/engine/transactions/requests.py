@@ -65,7 +65,13 @@ class Requests(Progress):
     def init(
         self, transactional_id: str, request: Init, ticket: Ticket, now: Now, new_id: NewId
     ) -> None:
-        """InitProducerId: a producer gets the id, or takes it over."""
+        """InitProducerId: a producer gets the id, or takes it over.
+
+        The answer has the producer id and epoch. Refused are a timeout beyond the limits
+        (INVALID_TRANSACTION_TIMEOUT), a two-phase commit that is not enabled
+        (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) and the claim of an identity that is out of date
+        (PRODUCER_FENCED).
+        """
         timeout_ms = timeout_of(request, self.settings)
         if isinstance(timeout_ms, ErrorCode):
             self._refuse(ticket, timeout_ms)
@@ -81,6 +87,8 @@ class Requests(Progress):
             else:
                 found.taking.append(taking)
         else:
+            # Stored before it is answered: after a failover the next coordinator must know the
+            # producer, or would give the transactional id to a second one with epoch 0.
             first_id = new_id()
             assert first_id is not None, "the host has an id available"
             record = TransactionRecord(
@@ -101,6 +109,8 @@ class Requests(Progress):
         assert isinstance(timeout_ms, int), "checked by `init`"
         if not is_of(found, request.claimed):
             self._refuse(ticket, ErrorCode.producer_fenced)
+        # KIP-939: an external coordinator has decided how it ends, and its client will ask for that
+        # end.
         elif found.record.state is TransactionState.ONGOING and request.keeps:
             self._keep(found, taking, now)
         elif found.record.state is TransactionState.ONGOING:
@@ -131,7 +141,11 @@ class Requests(Progress):
             self._store(found, record, (ticket,), answer, is_takeover=is_takeover)
 
     def _keep(self, found: Transaction, taking: Taking, now: Now) -> None:
-        """Keep the open transaction for the new producer to end; its timeout continues."""
+        """Keep the open transaction for the new producer to end; its timeout continues.
+
+        No marker is written: only the identity that may end the transaction changes. The writer is
+        fenced by that, since a kept transaction takes no more writes.
+        """
         record = found.record
         producer = keeper(record, taking.request.claimed, taking.new_id)
         if isinstance(producer, ErrorCode):
@@ -155,7 +169,12 @@ class Requests(Progress):
         now: Now,
         version: int = VERSION_1,
     ) -> None:
-        """AddPartitionsToTxn, before the producer writes there; the first starts a transaction."""
+        """AddPartitionsToTxn, before the producer writes there; the first starts a transaction.
+
+        Answered when the record with the partitions is stored (KIP-98): the coordinator writes
+        markers only where it knows of writes. A batch in another partition would keep its
+        transaction open there, and hold back read_committed consumers.
+        """
         found = self._of(transactional_id, producer, ticket, waits=True)
         if found is None:
             return
@@ -163,6 +182,7 @@ class Requests(Progress):
             self._refuse(ticket, ErrorCode.concurrent_transactions)
             return
         found.waiting.append(Joining(producer, partitions, ticket, version))
+        # The next transaction need not wait for the record that completes the last one.
         if is_completing(found) and not found.taking:
             self._go_ahead(found, now)
         elif found.is_free:
@@ -194,7 +214,12 @@ class Requests(Progress):
         *,
         is_commit: bool,
     ) -> None:
-        """EndTxn, answered when the decision is stored; the markers follow."""
+        """EndTxn, answered when the decision is stored; the markers follow.
+
+        Refused are an end without an open transaction (INVALID_TXN_STATE), of a kept one, and an
+        end while a change is in flight (CONCURRENT_TRANSACTIONS). A retry of an end that is
+        completed succeeds.
+        """
         found = self._of(transactional_id, producer, ticket)
         if found is None:
             return
@@ -220,7 +245,11 @@ class Requests(Progress):
         is_commit: bool,
     ) -> None:
         """EndTxn of version 2: the answer has the producer's next epoch, possibly with another
-        producer id."""
+        producer id.
+
+        `new_id` is asked only when the epochs of the current producer id are used up. With no id at
+        hand the client gets CONCURRENT_TRANSACTIONS and retries, while the host fetches more.
+        """
         found = self._transactions.get(transactional_id)
         if found is None or is_new(found):
             self._refuse(ticket, ErrorCode.invalid_producer_id_mapping)
@@ -230,6 +259,8 @@ class Requests(Progress):
             return
         record = found.record
         verdict = judge_end(record, producer, is_commit=is_commit)
+        # A retry whose first request succeeded: the answer has the producer of that time again,
+        # because no change of the id was accepted since.
         if verdict is ErrorCode.none:
             self._effects.append(Answer(ticket, TransactionAnswer(producer=record.producer)))
             return

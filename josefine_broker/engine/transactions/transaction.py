@@ -69,6 +69,8 @@ class Transaction:
 
     def __init__(self, transactional_id: str, record: TransactionRecord, due_ms: int = 0) -> None:
         self.transactional_id = transactional_id
+        # The last record that is known to be in the log: a change in flight does not show here
+        # before it is stored. Of a new id it is the first record, which is in flight.
         self.record = record
         self.due_ms = due_ms
         """The deadline of the open transaction, on the monotonic clock."""
@@ -82,7 +84,9 @@ class Transaction:
         self.asked: dict[TopicPartition, int] = {}
         """and the `Mark` that requests it at the moment."""
         self.retry_ms = 0
+        """Monotonic: what failed is not repeated by `tick` before this time."""
         self.waiting: list[Joining] = []
+        """Requests that add partitions, which the next record adds all at once."""
         self.taking: list[Taking] = []
         """Served before `waiting`: they take the id away from those."""
 
@@ -97,7 +101,10 @@ class Transaction:
 
 
 def has(record: TransactionRecord, partitions: Collection[TopicPartition]) -> bool:
-    """Whether the partitions are in the open transaction already, and may be written to."""
+    """Whether the partitions are in the open transaction already, and may be written to.
+
+    A kept transaction takes no more writes (KIP-939): it was prepared, and only its end is left.
+    """
     is_open = record.state is TransactionState.ONGOING and not record.is_kept
     return is_open and record.partitions.issuperset(partitions)
 
@@ -133,6 +140,8 @@ def check_identity(found: Transaction | None, producer: Producer) -> ErrorCode:
 
 def check_holder(record: TransactionRecord, producer: Producer) -> ErrorCode:
     """The same check for a record."""
+    # KIP-890: a version 2 producer continues under its next epoch as soon as its end is answered,
+    # while the markers of that end are still being written.
     if producer == record.successor:
         return ErrorCode.none
     # Kafka's order: first the producer id, then its epoch, each with an error of its own.
@@ -166,7 +175,12 @@ def is_of(found: Transaction, claimed: Producer) -> bool:
 
 
 def next_producer(found: Transaction, claimed: Producer, new_id: NewId) -> Producer | ErrorCode:
-    """The next producer of the id; or the error for the request."""
+    """The next producer of the id; or the error for the request.
+
+    `claimed` is the identity in the request (KIP-360), NOBODY for a producer that starts. A claim
+    that is neither the current producer nor a retry of the previous one is refused with
+    PRODUCER_FENCED: another process has the id.
+    """
     current = found.record.producer
     if claimed != NOBODY and claimed != current:
         # A retry: the last answer was lost, and no other producer has come in between.

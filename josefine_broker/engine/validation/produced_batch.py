@@ -48,6 +48,7 @@ LOOP_BYTES_MAX_IN_PYTHON = 16 * 1024
 LOOP_ROOM_BYTES = 256 * 1024
 """Decompressed size on the event loop: up to 1 ms for gzip, 0.1 ms for the others."""
 THREAD_ROOM_BYTES = 2 * 1024 * 1024
+"""Decompressed size that a thread tries first; larger batches get a buffer of their own."""
 LOOP_PACKED_BYTES_MAX = 128 * 1024
 """A compressed batch above this size rarely fits into that room, so it is not tried."""
 OLD_MAGICS = (0, 1)
@@ -55,6 +56,7 @@ OLD_MAGICS = (0, 1)
 OLD_BYTES_MIN = 14
 """The smallest length that one of those states."""
 MAGIC_AT = 16
+"""Position of the format number: the same in message sets and record batches."""
 RECORD_ERRORS_MAX = 1_000
 """How many invalid records the answer names."""
 SCANNED_MAX = 100_000
@@ -68,11 +70,15 @@ class RecordFault(NamedTuple):
     """Why one record made the broker refuse its batch (KIP-467)."""
 
     index: int  # type: ignore[assignment]
+    """Position in the batch, from 0."""
     message: str
 
 
 class RecordsRefusedError(KafkaError):
-    """A batch is refused because of single records."""
+    """A batch is refused because of single records.
+
+    `faults` has at most RECORD_ERRORS_MAX; a ProduceResponse names them since version 8 (KIP-467).
+    """
 
     def __init__(self, code: ErrorCode, message: str, faults: tuple[RecordFault, ...]) -> None:
         super().__init__(code, message)
@@ -170,7 +176,11 @@ def _judge(
     found: Found | None,
     now_ms: int,
 ) -> Validated:
-    """Judge a batch whose records differ from its header. Raises KafkaError."""
+    """Judge a batch whose records differ from its header. Raises KafkaError.
+
+    A batch that agrees with its header, and whose times are in range, does not come here: that
+    saves a call in the usual case.
+    """
     log_config, count = settings.log, header.record_count
     says_append_time = header.attributes & TIMESTAMP_TYPE_BIT
     stamps_time = log_config.timestamp_type is _LOG_APPEND_TIME

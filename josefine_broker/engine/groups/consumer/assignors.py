@@ -38,6 +38,7 @@ def in_order(members: Mapping[str, ConsumerMember]) -> list[str]:
     def place(member_id: str) -> tuple[bool, str]:
         """Sorting key: (is dynamic, instance or member id)."""
         instance_id = members[member_id].instance_id
+        # A member id changes with each process, an instance id stays.
         return instance_id is None, instance_id or member_id
 
     return sorted(members, key=place)
@@ -47,6 +48,8 @@ def assign_range(wish: Wish) -> dict[str, Parts]:
     """The range assignment: the first members get one more if the division leaves a remainder."""
     given: dict[str, set[Part]] = {member_id: set() for member_id in wish.members}
     for topic_id, count in wish.counts.items():
+        # Each topic by itself: equal indexes of topics with equal readers go to one member, which
+        # can join them.
         readers = [each for each in wish.members if topic_id in wish.reads[each]]
         if not readers:
             continue
@@ -60,7 +63,11 @@ def assign_range(wish: Wish) -> dict[str, Parts]:
 
 
 def assign_uniform(wish: Wish) -> dict[str, Parts]:
-    """The uniform assignment: even numbers, with as few moves as possible."""
+    """The uniform assignment: even numbers, with as few moves as possible.
+
+    The two cases differ in cost: with equal subscriptions any partition fits any member, so quotas
+    suffice.
+    """
     every = [
         Part(topic_id, at)
         for topic_id in sorted(wish.counts)
@@ -86,6 +93,7 @@ def _among_equals(wish: Wish, every: list[Part]) -> dict[str, Parts]:
         more -= keeps > quota
         given[member_id].update(had[:keeps])
         left.difference_update(had[:keeps])
+    # In the order of topics and indexes, so that every coordinator assigns alike.
     free = iter([each for each in every if each in left])
     for member_id in wish.members:
         while len(given[member_id]) < quota:
@@ -146,6 +154,8 @@ def _level(owner: dict[Part, str], load: dict[str, int], readers: Mapping[UUID, 
         has_moved = False
         for part in sorted(owner):
             member_id = owner[part]
+            # At least two fewer: to a reader with one fewer, a move would only swap the loads, for
+            # ever.
             least = min(readers[part.topic_id], key=lambda each: load[each])
             if load[member_id] > load[least] + 1:
                 owner[part] = least

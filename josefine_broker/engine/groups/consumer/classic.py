@@ -134,7 +134,11 @@ def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
 
 
 def must_join_again(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether the member must be called to join again."""
+    """Whether the member must be called to join again.
+
+    A classic client learns of a new assignment only by joining again, so it is called when it has
+    something to gain or to give up.
+    """
     if member.epoch != group.epoch or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
         return True
     if member.state is ConsumerMemberState.STABLE:
@@ -159,7 +163,11 @@ def sync(
     group: ConsumerGroup, member: ConsumerMember, generation: int, names: Mapping[UUID, str]
 ) -> tuple[ConsumerGroup, bytes]:
     """The group after a SyncGroup, and the member's assignment, encoded for its client. Raises
-    KafkaError(illegal_generation | rebalance_in_progress)."""
+    KafkaError(illegal_generation | rebalance_in_progress).
+
+    A member that has partitions to revoke gets its smaller assignment also in an older epoch: its
+    client revokes the rest, and joins again (cooperative rebalancing, KIP-429).
+    """
     _check_generation(member, generation)
     gives_up = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
     if member.epoch != group.epoch and not gives_up:

@@ -44,10 +44,13 @@ def heartbeat(
     is_new = member.member_id not in after.members
     if member is not after.members.get(member.member_id):
         after = after.with_member(member)
+    # A new epoch costs an assignment for all members, so a heartbeat brings one only by a change of
+    # what is read, or of the assignor.
     reads_else = is_new or (member.topics, member.regex) != (before.topics, before.regex)
     chooses_else = member.assignor != before.assignor
     after = of_its_epoch(after, topics, reads_else or chooses_else, is_news or reads_else)
     member = after.members[member.member_id]
+    # The sender alone moves: every member comes to its target by heartbeats of its own (KIP-848).
     if beat.epoch == JOINING_EPOCH:
         member = begun_anew(after, member)
     else:
@@ -146,7 +149,11 @@ def _joining(
 def take_place(
     group: ConsumerGroup, holder: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, ConsumerGroup]:
-    """Give the place of a static member that is away to its next process, under a new id."""
+    """Give the place of a static member that is away to its next process, under a new id.
+
+    The target assignment moves with the place, so that a restart of a static member moves no
+    partition.
+    """
     successor = replace(
         holder, member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH
     )
@@ -176,6 +183,8 @@ def _renewed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     """The member with the changes in the heartbeat; the same object if there are none."""
     is_joining = beat.epoch == JOINING_EPOCH
     timeout_ms = beat.rebalance_timeout_ms
+    # KIP-848: a field that is null has not changed since the last heartbeat; an empty regular
+    # expression ends its use.
     renewed = replace(
         member,
         topics=member.topics if beat.topics is None else beat.topics,
@@ -195,7 +204,11 @@ def of_its_epoch(
     group: ConsumerGroup, topics: Topics, has_changed: bool, may_read_else: bool
 ) -> ConsumerGroup:
     """The group in its next epoch if something requires one, with the target assignment of its
-    epoch. A member that left has raised the epoch already."""
+    epoch. A member that left has raised the epoch already.
+
+    `has_changed`: this request changed a subscription or an assignor. `may_read_else`: the topics
+    that are read, or their partitions, may be others than at the last heartbeat.
+    """
     # The hash over all subscribed topics is the costly part: it is skipped while neither the
     # topics nor this member's subscription changed since the last heartbeat.
     is_due = group.target_epoch != group.epoch

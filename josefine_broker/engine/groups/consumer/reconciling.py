@@ -80,6 +80,9 @@ def asked(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMember:
 def _towards_target(
     group: ConsumerGroup, member: ConsumerMember, owned: Parts | None
 ) -> ConsumerMember:
+    """First it gives up what is not in its target, in its present epoch. Only when it reports that
+    it did, it moves to the epoch of the target, with what no other member holds. So two members
+    never own one partition (KIP-848)."""
     target = group.target_of(member.member_id)
     keeps = member.assigned & target
     loses = member.assigned - target

@@ -32,15 +32,21 @@ GROUP_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = 3, 5, 6, 7, 8
 _KEYS = (GROUP_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY)
 VALUE_VERSION = 0
 HASH_TAG = 0
+"""In ConsumerGroupMetadataValue: the hash of the topics that are read (KIP-1101)."""
 CLASSIC_TAG = 0
+"""In ConsumerGroupMemberMetadataValue: the member uses the classic protocol (KIP-848)."""
 PRESENT = 1
 """Marks a nullable field as present."""
 
 Entry = tuple[bytes, bytes | None]
+"""Key and value of a record; None deletes the key."""
 
 
 def is_consumer_key(key: bytes | None) -> bool:
-    """Whether it is the key of such a group, not of an offset for example."""
+    """Whether it is the key of such a group, not of an offset for example.
+
+    The first two bytes are the version of the key, big-endian: all of ours are below 256.
+    """
     return key is not None and len(key) > 2 and key[0] == 0 and key[1] in _KEYS
 
 

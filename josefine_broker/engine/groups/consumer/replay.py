@@ -52,11 +52,16 @@ class _Pieces:
     """The records of one group so far."""
 
     epoch: int | None = None
+    """None: no record of it, or a null value: the group does not exist."""
     metadata_hash: int = 0
+    """Of the topics that are read (KIP-1101)."""
     target_epoch: int = 0
+    """The group epoch that `target` was computed for."""
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Parts] = field(default_factory=dict)
+    """By member id: what each is to have in the end."""
     current: dict[str, ConsumerMember] = field(default_factory=dict)
+    """By member id: what each has by now, with its epoch and state."""
 
 
 class ConsumerReplay:
@@ -82,6 +87,7 @@ class ConsumerReplay:
         # Refused, not skipped: a newer broker's decisions must not be lost.
         if value is not None and (version := read_int16(value, 0)[0]) != VALUE_VERSION:
             raise CorruptData(f"value of version {version} for consumer group key {key!r}")
+        # Also for a null value: compaction may have taken the records before it.
         pieces = self._groups.setdefault(group_id, _Pieces())
         if kind == GROUP_KEY:
             # A null value deletes the group; records that follow create it again.
@@ -152,13 +158,17 @@ def _group(group_id: str, pieces: _Pieces) -> ConsumerGroup | None:
         metadata_hash=pieces.metadata_hash,
         target_epoch=pieces.target_epoch,
         members=members,
+        # Without those of members that left.
         target={key: each for key, each in pieces.target.items() if key in members},
     )
     return replace(group, state=state_of(group))
 
 
 def state_of(group: ConsumerGroup) -> ConsumerGroupState:
-    """The state of a group, derived from its epochs and members."""
+    """The state of a group, derived from its epochs and members.
+
+    It is not in the records, because it follows from them: a stored one could contradict them.
+    """
     if not group.members:
         return ConsumerGroupState.EMPTY
     # A member left: that raises the epoch, and the next heartbeat brings the assignment of it.
@@ -169,6 +179,7 @@ def state_of(group: ConsumerGroup) -> ConsumerGroupState:
 
 def _read_epoch_value(value: bytes) -> tuple[int, int]:
     """The epoch, and the hash if there is one."""
+    # From byte 2: the version comes first, and was read already.
     epoch, pos = read_int32(value, 2)
     count, pos = read_varint(value, pos)
     metadata_hash = 0

@@ -92,6 +92,7 @@ class ClassicSide(NamedTuple):
     metadata for each."""
 
     session_timeout_ms: int
+    """The broker sets it for members of the consumer protocol; classic ones choose."""
     protocols: tuple[tuple[str, bytes], ...]
 
 
@@ -179,7 +180,11 @@ class ConsumerGroup:
         return self.target.get(member_id, NO_PARTS)
 
     def held_by_others(self, member_id: str) -> set[Part]:
-        """The partitions that other members own, or have not confirmed to have revoked."""
+        """The partitions that other members own, or have not confirmed to have revoked.
+
+        A partition is free only when its member has confirmed by a heartbeat that it revoked it:
+        until then that client may still process records of it.
+        """
         held: set[Part] = set()
         for key, each in self.members.items():
             if key != member_id:
