@@ -171,10 +171,32 @@ def _of_section(how: Decode, zone: str) -> Read:
     if how.format.value == "protobuf":
         registry = how.registry if how.framed else None
         return _protobuf(how.descriptors, how.message, registry)
-    if how.format.value not in FORMATS or how.framed:
+    is_framed_json = how.format.value == "json" and how.framed and not how.explodes
+    if how.format.value not in FORMATS or (how.framed and not is_framed_json):
         raise UserError(f"--decode does not read {how.format.value} of this file's kind yet")
     options = JsonOptions(time_zone=zone, strict=how.strict, accept=frozenset(how.accept))
-    return _columns(how.format.value, how.schema.text, options, how.separator)
+    read = _columns(how.format.value, how.schema.text, options, how.separator)
+    return _framed_json(read, how) if is_framed_json else read
+
+
+def _framed_json(read: Read, how: Decode) -> Read:
+    """JSON after a frame. Without a `type` the frame's schema is not used, and not requested."""
+    from josefine_arrow.formats.confluent.framing import FramingError, split
+    from josefine_arrow.formats.json.record_types import skipping, type_filter_of
+
+    if how.record_type:
+        if how.registry is None:
+            raise UserError("the registry's address is a secret that could not be read")
+        types = type_filter_of(how.record_type, how.registry, skips=how.skips_other_types)
+        return skipping(read, types)
+
+    def unframed(data: bytes) -> tuple[str | None, str | None]:
+        try:
+            return read(split(data)[1])
+        except FramingError as error:
+            return None, str(error)
+
+    return unframed
 
 
 def _avro(schema: str | None, registry: str | None) -> Read:

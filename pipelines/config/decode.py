@@ -61,15 +61,16 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
     for word in own.required:
         if not reader.has(word):
             reader.missing(word)
-    avro, descriptors, message, row, record_type = "", b"", "", "", ""
+    avro, descriptors, message, row, named = "", b"", "", "", ""
     if said == "debezium":
         schema, avro, row = _debezium(reader)
     elif said == "avro":
-        schema, avro, record_type = _avro(reader)
+        schema, avro, named = _avro(reader)
     elif said == "protobuf":
         schema, descriptors, message = _protobuf(reader)
     else:
         schema = schema_of(reader, said) if "schema" in own.required else reader.placed("schema")
+        named = record_type(reader) if said == "json" else ""
     separator = reader.text("separator")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         reader.wrong_at("separator", f"expected one character, not a quote; found `{separator}`")
@@ -90,7 +91,7 @@ def _decode(reader: Reader, on_error: OnError) -> Decode | None:
         tombstones=tombstones,
         explodes=explodes,
         avro=avro,
-        record_type=record_type,
+        record_type=named,
         skips_other_types=skips_other_types(reader, said, avro),
         row=row,
         documents=bool(row) and reader.flag("documents"),

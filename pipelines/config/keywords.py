@@ -120,7 +120,8 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="true or false: whether a value is a JSON array of rows", kind=Kind.FLAG
         ),
         "type": Word(
-            expected="the full name of the Avro record that is read, such as com.shop.Order",
+            expected="the full name of the Avro record that is read, such as com.shop.Order; of "
+            "JSON the title of its schema",
             kind=Kind.TEXT,
         ),
         "other_types": Word(
@@ -433,7 +434,16 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(
         required=("schema",),
-        allowed=("registry", "strict", "accept", "explode", "on_error", "tombstones"),
+        allowed=(
+            "registry",
+            "strict",
+            "accept",
+            "explode",
+            "on_error",
+            "tombstones",
+            "type",
+            "other_types",
+        ),
     ),
     "csv": ModeWords(
         required=("schema",), allowed=("separator", "accept", "on_error", "tombstones")

@@ -9,7 +9,8 @@ SKIP = "skip"
 
 
 def record_type(reader: Reader) -> str:
-    """The full name of the Avro record that is read; "" if the schema declares only that one."""
+    """The full name of the Avro record, or the title of the JSON Schema, of the records that are
+    read; "" if `schema` declares the only one."""
     return (reader.text("type") or "") if names_types(reader) else ""
 
 
@@ -27,6 +28,8 @@ def skips_other_types(reader: Reader, said: str, avro: str) -> bool:
     if not names_types(reader):
         return False
     word = "type" if reader.has("type") else "other_types"
+    if said == "json":
+        _check_json(reader, word)
     if said == "protobuf" and not reader.has("registry"):
         reader.wrong_at(word, f"`{word}` needs a `registry`, whose frame names the message")
     if said == "avro" and avro and not reader.has("registry") and not _is_union(avro):
@@ -36,6 +39,16 @@ def skips_other_types(reader: Reader, said: str, avro: str) -> bool:
             "nothing in a record names its type",
         )
     return reader.choice("other_types") == SKIP
+
+
+def _check_json(reader: Reader, word: str) -> None:
+    """Refuse what no JSON record can have: a type without a frame, one without a name."""
+    if not reader.has("registry"):
+        reader.wrong_at(word, f"`{word}` needs a `registry`, whose frame names the schema")
+    elif not reader.has("type"):
+        reader.wrong_at(word, "`other_types` needs a `type`: the columns of JSON have no name")
+    elif reader.flag("explode"):
+        reader.wrong_at("explode", "an array is not of one `type`: leave `explode` or `type` out")
 
 
 def _is_union(avro: str) -> bool:

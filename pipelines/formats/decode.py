@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipelines.formats.json import JsonValues
 from pipelines.formats.json_array import PIECE, exploded
-from pipelines.formats.python_values import PythonValues, of_parts
+from pipelines.formats.python_values import ArrowValues, of_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,7 +53,7 @@ class Side:
 
     `null_is_good`: a record without one is good; with `leaves_out_null` it also makes no row.
     `null_for_bad`: a record that does not match the format is good, with null.
-    `skips`: a record of another type is good, and makes no row; `values` are PythonValues.
+    `skips`: a record of another type is good, and makes no row; `values` are ArrowValues.
     `explodes`: a value is a JSON array, and each of its elements a row; `framed`: after a frame.
     """
 
@@ -108,7 +108,7 @@ def parsed(frame: DataFrame, reading: Reading, *, is_kept: bool = False) -> Data
 def _is_skipped(side: Side) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
 
-    assert isinstance(side.values, PythonValues)
+    assert isinstance(side.values, ArrowValues)
     data = F.col(side.column)
     return F.coalesce(side.values.is_skipped(data, _parsed(side)), F.lit(False)) & F.col("_good")
 

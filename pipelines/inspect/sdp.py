@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.inspect.sdp_code import (
+    UndecodedError,
     append_flow,
+    json_schema,
     path_sink,
     source_view,
     sql_view,
@@ -74,11 +76,34 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
             return f"source `{source.name}` is in a registry's frame"
         if how is not None and how.explodes:
             return f"source `{source.name}` has an array in each value"
+    if why := _undecoded(source):
+        return why
     for name in lineage(pipeline, sink.input)[1]:
         if pipeline.transforms[name].function is not None:
             return f"transform `{name}` is Python"
         if pipeline.transforms[name].watermarks:
             return f"transform `{name}` has a state"
+    return ""
+
+
+def _undecoded(source: Source) -> str:
+    """Why Spark would store other values of a source than a run does; "" if it would not.
+
+    The connector decodes JSON values as a run does. Spark's own from_json and from_csv are no
+    replacement: they change values that do not fit.
+    """
+    value, key = source.decode, source.decode_key
+    for word, how in (("values", value), ("keys", key)):
+        reader = {Format.JSON: "from_json", Format.CSV: "from_csv"}.get(how.format) if how else None
+        if reader is None or how is None or (how is value and how.format is Format.JSON):
+            continue
+        said = how.format.value.upper()
+        return f"source `{source.name}` has {said} {word}: Spark's {reader} stores some otherwise"
+    if value is not None and value.format is Format.JSON:
+        try:
+            json_schema(value.schema.text)
+        except UndecodedError as error:
+            return f"source `{source.name}` has {error}"
     return ""
 
 
@@ -139,13 +164,6 @@ def _weaker_source(source: Source) -> Iterator[str]:
             continue
         if how.on_error is OnError.DEAD_LETTER:
             yield f"{at}.decode.{word}: bad records are left out, without a dead letter"
-        keywords = {"strict": how.strict, "accept": how.accept}
-        for keyword in (name for name, is_there in keywords.items() if is_there):
-            yield f"{at}.decode.{word}.{keyword}: does nothing"
-        yield (
-            f"{at}.decode.{word}: Spark's {how.format.value} reader decides which records are bad, "
-            "and stores some values otherwise"
-        )
     if source.start.by_table:
         yield f"{at}.start: `table` is refused by the connector: write another one"
     words = {
@@ -196,7 +214,9 @@ def _code(pipeline: Pipeline, sinks: Collection[Sink], missing: Collection[str])
         names.add(name)
     parts = [_imports(_head(pipeline, missing))]
     parts += [
-        source_view(names.of(source.name), source, _conditions(pipeline, source.name))
+        source_view(
+            names.of(source.name), source, _conditions(pipeline, source.name), pipeline.conf
+        )
         for source in sources
     ]
     for name in sorted(lookups):

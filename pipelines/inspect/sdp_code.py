@@ -9,58 +9,88 @@ from collections.abc import Mapping, Sequence
 from pipelines.model.pipeline import Decode, Format, OnError, Source
 from pipelines.sources.josefine import options_of
 
-_BAD = "_corrupt_record"
+_ZONE = "spark.sql.session.timeZone"
 
 
-def source_view(name: str, source: Source, conditions: Sequence[str]) -> str:
-    """The decoded rows of topics. A bad record is dropped, becomes null, or fails the query."""
-    options = "".join(f"            {_text(k)}: {_text(v)},\n" for k, v in _options(source))
+class UndecodedError(ValueError):
+    """Why the connector does not decode a source's values or keys as a run does."""
+
+
+def source_view(
+    name: str, source: Source, conditions: Sequence[str], conf: Mapping[str, str]
+) -> str:
+    """The decoded rows of topics. A bad record is dropped, becomes null, or fails the query.
+    `conf`: Spark's settings in the file. Raises UndecodedError."""
+    options = [f"{_text(k)}: {_text(v)}" for k, v in sorted(options_of(source).items())]
+    how = source.decode
+    if how is not None and how.format is Format.JSON:
+        options += _json_options(how, conf)
+    listed = "".join(f"            {each},\n" for each in options)
     lines = [
-        f'rows = spark.readStream.format("josefine").options(\n        **{{\n{options}        }}',
+        f'rows = spark.readStream.format("josefine").options(\n        **{{\n{listed}        }}',
         ").load()",
     ]
-    for column, how in (("value", source.decode), ("key", source.decode_key)):
-        if how is not None:
-            lines += _decoded(column, how)
+    for column, each in (("value", how), ("key", source.decode_key)):
+        if each is not None:
+            lines += _decoded(column, each)
     body = _lines([*lines, *_kept(conditions), "return rows"])
     return f"@dp.temporary_view(name={_text(name)})\ndef read_{name}():\n{body}"
 
 
-def _options(source: Source) -> list[tuple[str, str]]:
-    return sorted(options_of(source).items())
+def json_schema(ddl: str) -> str:
+    """The connector's option `jsonSchema`. Raises UndecodedError for a type that it does not have.
+
+    Not by Spark's own parser of DDL, which needs a session.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from josefine_arrow.schema.ddl_types import DdlError, struct_of
+    from josefine_spark.base.errors import OptionError
+    from josefine_spark.read.json_schema import parse_schema
+
+    if _STRINGS.search(ddl):
+        raise UndecodedError("a CHAR, a VARCHAR or a collation, which the connector does not know")
+    try:
+        kind = from_arrow_type(struct_of(ddl), prefer_timestamp_ntz=True)
+        return parse_schema(kind.json()).json()
+    except (DdlError, OptionError, PySparkException, TypeError) as error:
+        raise UndecodedError("a type that the connector does not decode") from error
+
+
+_STRINGS = re.compile(r"\b(VARCHAR|CHAR|CHARACTER)\s*\(|\bCOLLATE\b", re.IGNORECASE)
+
+
+def _json_options(how: Decode, conf: Mapping[str, str]) -> list[str]:
+    """The connector's decoder, the one of a run; the zone is the session's, unless the file has
+    another."""
+    zone = _text(conf[_ZONE]) if _ZONE in conf else f'spark.conf.get("{_ZONE}")'
+    return [
+        f'"jsonSchema": {_text(json_schema(how.schema.text))}',
+        f'"jsonTimeZone": {zone}',
+        f'"jsonStrict": "{str(how.strict).lower()}"',
+        f'"jsonAccept": "{",".join(how.accept)}"',
+    ]
 
 
 def _decoded(column: str, how: Decode) -> list[str]:
-    lines = []
+    """The column's decoding. Of JSON, the connector has made the columns `json`, `json_reason`."""
     may_be_null = how.tombstones or column == "key" or how.on_error is OnError.NULL
-    if not may_be_null:
-        # from_json and from_csv return null for null, so a missing value would become a row.
-        lines.append(f"rows = rows.where({_text(f'{column} is not null')})")
-    text = f'F.col("{column}").cast("string")'
     if how.format is Format.STRING:
-        return [*lines, f'rows = rows.withColumn("{column}", {text})']
-    options = {"mode": "FAILFAST" if how.on_error is OnError.FAIL else "PERMISSIVE"}
-    if how.format is Format.CSV:
-        options["sep"] = how.separator
-    bad, schema = _free(_BAD, how.schema.text), how.schema.text
-    if how.on_error is not OnError.FAIL:
-        options["columnNameOfCorruptRecord"] = bad
-        schema = f"{schema}, {bad} STRING"
-    read = {Format.JSON: "from_json", Format.CSV: "from_csv"}[how.format]
-    lines += [
-        f"schema = {_text(schema)}",
-        f"parsed = F.{read}({text}, schema, {_table(options)})",
-        f'rows = rows.withColumn("{column}", parsed)',
-    ]
+        text = f'rows = rows.withColumn("{column}", F.col("{column}").cast("string"))'
+        present = [] if may_be_null else [f"rows = rows.where({_text(f'{column} is not null')})"]
+        return [*present, text]
+    assert (how.format, column) == (Format.JSON, "value"), "sdp.py leaves the others out"
+    lines = []
+    good = "json_reason is null" if may_be_null else "value is not null and json_reason is null"
     if how.on_error is OnError.FAIL:
-        return lines
-    is_bad = f"{column}.{bad} is not null"
-    if how.on_error is OnError.NULL:
-        bad_is_null = f'F.when(~F.expr({_text(is_bad)}), F.col("{column}"))'
-        lines.append(f'rows = rows.withColumn("{column}", {bad_is_null})')
-    else:
-        lines.append(f"rows = rows.where({_text(f'not ({is_bad})')})")
-    lines.append(f'rows = rows.withColumn("{column}", F.col("{column}").dropFields({_text(bad)}))')
+        # A condition, because Spark does not evaluate a column that no later SELECT reads.
+        record = "topic, ' partition ', partition, ' offset ', offset"
+        why = f"concat({record}, ': ', coalesce(json_reason, 'the value is null'))"
+        good = f"case when {good} then true else raise_error({why}) end"
+    if how.on_error is not OnError.NULL:
+        lines.append(f"rows = rows.where({_text(good)})")
+    lines.append('rows = rows.withColumn("value", F.col("json")).drop("json", "json_reason")')
     return lines
 
 
@@ -109,12 +139,6 @@ def append_flow(function: str, sink: str, view: str) -> str:
 
 def _kept(conditions: Sequence[str]) -> list[str]:
     return [f"rows = rows.where({_text(each)})" for each in conditions]
-
-
-def _free(name: str, text: str) -> str:
-    while re.search(rf"\b{name}\b", text, re.IGNORECASE):
-        name += "_"
-    return name
 
 
 def _lines(lines: Sequence[str]) -> str:

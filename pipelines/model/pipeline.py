@@ -97,7 +97,8 @@ class Decode:
     avro: str = ""
     """The Avro reader schema."""
     record_type: str = ""
-    """The full name of the Avro record that is read, if the topic has several types."""
+    """The full name of the Avro record that is read, or the title of the JSON Schema of the records
+    that are read, if the topic has several types."""
     skips_other_types: bool = False
     """Records of other types are left out; else they are bad."""
     row: str = ""

@@ -22,6 +22,7 @@ from pipelines.formats.debezium_rows import DebeziumValues, DocumentEnvelopes, E
 from pipelines.formats.decode import Reading, Side, Values
 from pipelines.formats.json import JsonValues, time_zone
 from pipelines.formats.json_elements import ElementValues
+from pipelines.formats.json_record_types import TypedJsonValues
 from pipelines.formats.protobuf import ProtobufValues
 from pipelines.formats.text import CsvValues, TextValues
 from pipelines.model.pipeline import Decode, Format, OnError, Placed, Source
@@ -79,11 +80,20 @@ def _values(how: Decode, zone: str, *, offline: bool) -> Values:
             skips = how.skips_other_types
             return ProtobufValues(how.descriptors, how.message, registry, skips=skips)
         case Format.JSON:
+            if how.record_type:
+                return _typed_json(how, registry, zone)
             json: Values = JsonValues(_decoded(how.schema), _json_options(how, zone))
             json = ElementValues(json) if how.explodes else json
             return FramedValues(json) if how.framed else json
         case Format.DEBEZIUM:
             return _changes(how, registry, zone)
+
+
+def _typed_json(how: Decode, registry: str | None, zone: str) -> Values:
+    """JSON of one record type, whose frame names its schema."""
+    assert registry is not None, "config/record_types.py requires a registry"
+    options, skips = _json_options(how, zone), how.skips_other_types
+    return TypedJsonValues(_decoded(how.schema), options, how.record_type, registry, skips=skips)
 
 
 def _changes(how: Decode, registry: str | None, zone: str) -> Values:

@@ -18,7 +18,7 @@ Said = str | Mapping[str, object]
 
 class SchemaRegistry:
     """`seen`: each request's path and its Authorization, "" where it had none. `subjects`: the
-    schemas that others refer to, by "SUBJECT/versions/VERSION"."""
+    schemas that others refer to, by "SUBJECT/versions/VERSION". `subjects_of`: those of an id."""
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class SchemaRegistry:
         subjects: Mapping[str, Said] | None = None,
     ) -> None:
         self.schemas, self.subjects = dict(schemas), dict(subjects or {})
+        self.subjects_of: dict[int, tuple[str, ...]] = {}
         self.seen: list[tuple[str, str]] = []
         registry = self
 
@@ -50,9 +51,13 @@ class SchemaRegistry:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
-    def answer(self, path: str) -> tuple[int, Mapping[str, object]]:
+    def answer(self, path: str) -> tuple[int, object]:
         """(HTTP status, the body's JSON)."""
         path = path.partition("?")[0]
+        if path.startswith(_IDS) and path.endswith("/versions"):
+            number = int(path.removeprefix(_IDS).removesuffix("/versions"))
+            found = self.subjects_of.get(number, ())
+            return 200, [{"subject": each, "version": 1} for each in found]
         said: Said | None
         if path.startswith(_SUBJECTS):
             said = self.subjects.get(unquote(path.removeprefix(_SUBJECTS)))

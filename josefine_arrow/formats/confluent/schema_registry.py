@@ -5,11 +5,12 @@ with an id that the registry does not know, after a second request, is bad. A re
 answer, or refuses this user, stops the batch, because a later attempt would find the same records
 good. No I/O: schema_registry_http.py sends the requests.
 
-A schema may refer to those of other subjects (schema_references.py). They are requested for Avro
-only: of Protobuf, the file has all descriptors, and JSON is read by the columns of the file.
+A schema may refer to those of other subjects (schema_references.py). They are requested for Avro,
+and for JSON Schema if its title may be there (json_schema_title.py): JSON is read by the columns of
+the file, so nothing else of its schema is used. Of Protobuf, the file has all descriptors.
 
-Source: `GET /schemas/ids/{id}`, `GET /subjects/{subject}/versions/{version}` of the Schema Registry
-API.
+Source: `GET /schemas/ids/{id}`, `GET /schemas/ids/{id}/versions`,
+`GET /subjects/{subject}/versions/{version}` of the Schema Registry API.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+from josefine_arrow.formats.confluent.json_schema_title import needs_references
 from josefine_arrow.formats.confluent.schema_references import (
     NoSchemaError,
     Reference,
@@ -85,34 +87,59 @@ def address_of(text: str) -> Address:
     return Address(url, unquote(user))
 
 
-AVRO, PROTOBUF = "AVRO", "PROTOBUF"
-_QUERY = {AVRO: "", PROTOBUF: "?format=serialized"}
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+_QUERY = {AVRO: "", PROTOBUF: "?format=serialized", JSON: ""}
 """The path of a request. For Protobuf it requests serialized descriptors, not source text."""
+
+Found = TypeVar("Found")
 
 
 def schema_in(answer: Answer, registry: Address, what: str, wanted: str = AVRO) -> Registered:
     """The schema in a response to a request for `what`. Raises NoSchemaError, RegistryError."""
+    said = _body(answer, registry, what)
+    said = said if isinstance(said, dict) else {}
+    references = references_in(said.get("references"))
+    if answer.status != 200 or not isinstance(said.get("schema"), str) or references is None:
+        raise _no_registry(answer, registry, what)
+    kind = said.get("schemaType") or AVRO
+    if kind != wanted:
+        raise NoSchemaError(f"of type {kind}, not {wanted}")
+    return Registered(str(said["schema"]), references)
+
+
+def subjects_in(answer: Answer, registry: Address, what: str) -> tuple[str, ...]:
+    """The subjects in a response to a request for a schema's subjects and versions, each once.
+    Raises NoSchemaError, RegistryError."""
+    said = _body(answer, registry, what)
+    pairs = said if isinstance(said, list) else [None]
+    subjects = [each.get("subject") if isinstance(each, dict) else None for each in pairs]
+    if answer.status != 200 or not all(isinstance(each, str) for each in subjects):
+        raise _no_registry(answer, registry, what)
+    return tuple(sorted({str(each) for each in subjects}))
+
+
+def _body(answer: Answer, registry: Address, what: str) -> Any:
+    """The JSON of a response, None if it is not JSON. Raises NoSchemaError, RegistryError."""
     asked = f"the schema registry {registry.url}"
     try:
         said = json.loads(answer.body)
     except ValueError:
         said = None
-    said = said if isinstance(said, dict) else {}
-    if answer.status == 404 and said.get("error_code") in _UNKNOWN:
+    code = said.get("error_code") if isinstance(said, dict) else None
+    if answer.status == 404 and code in _UNKNOWN:
         raise NoSchemaError("the registry does not know it")
     if answer.status in (401, 403):
         raise RegistryError(f"{asked} refuses {what} ({answer.status}): see its user")
     if answer.status >= 500 or answer.status == 429:
         raise RegistryAwayError(f"{asked} answers {answer.status} to {what}")
-    references = references_in(said.get("references"))
-    if answer.status != 200 or not isinstance(said.get("schema"), str) or references is None:
-        raise RegistryError(
-            f"{asked} answers {answer.status} to {what}, not as a registry does: see its address"
-        )
-    kind = said.get("schemaType") or AVRO
-    if kind != wanted:
-        raise NoSchemaError(f"of type {kind}, not {wanted}")
-    return Registered(str(said["schema"]), references)
+    return said
+
+
+def _no_registry(answer: Answer, registry: Address, what: str) -> RegistryError:
+    return RegistryError(
+        f"the schema registry {registry.url} answers {answer.status} to {what}, not as a registry "
+        "does: see its address"
+    )
 
 
 class Registry:
@@ -166,36 +193,52 @@ class Registry:
         self._pause(PAUSE_S)
         return self._whole(number)
 
-    def _whole(self, number: int) -> Schema:
+    def subjects(self, number: int) -> tuple[str, ...]:
+        """The subjects that have a schema. Raises NoSchemaError, RegistryError."""
+        path, what = f"/schemas/ids/{number}/versions", f"the subjects of schema {number}"
         try:
-            found = self._asked(f"/schemas/ids/{number}", f"schema {number}")
+            return self._asked(path, what, subjects_in)
         except NoSchemaError as error:
             raise NoSchemaError(f"schema {number}: {error}") from error
-        if self._wanted != AVRO:
+
+    def _whole(self, number: int) -> Schema:
+        try:
+            path = f"/schemas/ids/{number}{_QUERY[self._wanted]}"
+            found = self._asked(path, f"schema {number}", self._schema_in)
+        except NoSchemaError as error:
+            raise NoSchemaError(f"schema {number}: {error}") from error
+        if self._wanted == PROTOBUF or (self._wanted == JSON and not needs_references(found.text)):
             return Schema(found.text)
         return resolved(number, found, self._referenced)
 
     def _referenced(self, reference: Reference) -> Registered:
         path = f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
-        return self._asked(path, f"the reference {reference}")
+        return self._asked(path, f"the reference {reference}", self._schema_in)
 
-    def _asked(self, path: str, what: str) -> Registered:
+    def _schema_in(self, answer: Answer, registry: Address, what: str) -> Registered:
+        return schema_in(answer, registry, what, self._wanted)
+
+    def _asked(
+        self, path: str, what: str, found_in: Callable[[Answer, Address, str], Found]
+    ) -> Found:
         """Send a request, with retries of temporary failures."""
         for attempt in range(ATTEMPTS):
             try:
-                return self._once(path, what)
+                return self._once(path, what, found_in)
             except RegistryAwayError:
                 if attempt == ATTEMPTS - 1:
                     raise
             self._pause(PAUSE_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    def _once(self, path: str, what: str) -> Registered:
+    def _once(
+        self, path: str, what: str, found_in: Callable[[Answer, Address, str], Found]
+    ) -> Found:
         try:
-            answer = self._ask(self.address, path + _QUERY[self._wanted])
+            answer = self._ask(self.address, path)
         except OSError as error:
             raise RegistryAwayError(unreached(self.address, error)) from error
-        return schema_in(answer, self.address, what, self._wanted)
+        return found_in(answer, self.address, what)
 
 
 def unreached(registry: Address, error: OSError) -> str:

@@ -11,7 +11,7 @@ from tests.unit.pipelines.inspect.test_sdp import graph_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
-BAD = (b"not json", b'{"id": "one"}', b"[1]", None)
+BAD = (b"not json", b'{"id": "one"}', b'{"id": 7} rest', b"[1]", None)
 
 
 def run_graph(spark, made):

@@ -247,6 +247,16 @@ def test_a_source_names_the_type_that_it_reads_of_several():
     assert complaints(text(value)) == []
 
 
+def test_json_in_a_frame_names_the_title_of_its_schema():
+    value = "{ format: json, schema: 'id INT', registry: 'http://r', type: Order }"
+    how, _ = decoded(value.replace(" }", f", other_types: {SKIP} }}"))
+
+    assert how is not None
+    assert (how.record_type, how.skips_other_types) == ("Order", True)
+    assert complaints(text(value)) == []
+    assert digest(value) != digest(value.replace(", type: Order", ""))
+
+
 def test_other_types_alone_read_the_record_of_the_schema():
     how, _ = decoded(f"{{ format: avro, schema: {AVRO}, registry: 'http://r', other_types: skip }}")
 
@@ -264,7 +274,15 @@ OF_TYPES = [
      "in a record names its type"),
     (f"{{ format: avro, schema: {AVRO}, type: r, other_types: drop }}",
      "expected dead_letter or skip"),
-    ("{ format: json, schema: 'id INT', other_types: skip }", "`other_types`"),
+    ("{ format: json, schema: 'id INT', other_types: skip }",
+     "`other_types` needs a `registry`, whose frame names the schema"),
+    ("{ format: json, schema: 'id INT', type: Order }",
+     "`type` needs a `registry`, whose frame names the schema"),
+    ("{ format: json, schema: 'id INT', registry: 'http://r', other_types: skip }",
+     "`other_types` needs a `type`: the columns of JSON have no name"),
+    ("{ format: json, schema: 'id INT', registry: 'http://r', type: Order, explode: true }",
+     "an array is not of one `type`: leave `explode` or `type` out"),
+    ("{ format: csv, schema: 'id INT', type: Order }", "`type`"),
 ]  # fmt: skip
 
 

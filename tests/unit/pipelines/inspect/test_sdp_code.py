@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from josefine_spark.read.json_schema import parse_schema
 from pipelines.base.errors import Place
 from pipelines.inspect.sdp_code import (
     append_flow,
@@ -32,10 +32,11 @@ def strings(code: str) -> list[str]:
 
 
 def decoded(**how: object) -> str:
+    conf = how.pop("conf", {})
     place = Place(file="f", line=1, column=1)
     schema = Placed(text=how.pop("schema", "id INT"), place=place, path="p")
     value = Decode(schema=schema, **{"format": Format.JSON, "on_error": OnError.FAIL, **how})
-    return source_view("raw", replace(SOURCE, decode=value), ["id > 0"])
+    return source_view("raw", replace(SOURCE, decode=value), ["id > 0"], conf)
 
 
 @given(TEXTS, TEXTS, st.lists(TEXTS, max_size=2))
@@ -64,31 +65,55 @@ def test_a_table_among_the_inputs_is_not_a_stream():
     assert "x > 0" in strings(code)
 
 
-@pytest.mark.parametrize(
-    ("on_error", "mode", "says"),
-    [
-        (OnError.FAIL, "FAILFAST", "value is not null"),
-        (OnError.DEAD_LETTER, "PERMISSIVE", "not (value._corrupt_record is not null)"),
-        (OnError.NULL, "PERMISSIVE", "value._corrupt_record is not null"),
-    ],
-)
-def test_a_bad_record_fails_the_query_or_is_dropped_or_null(on_error, mode, says):
-    code = decoded(on_error=on_error)
+def test_a_bad_record_fails_the_query_or_is_dropped_or_null():
+    failing, dropped, null = (decoded(on_error=each) for each in (
+        OnError.FAIL, OnError.DEAD_LETTER, OnError.NULL))  # fmt: skip
+    good = "value is not null and json_reason is null"
 
-    assert mode in strings(code)
-    assert says in strings(code)
-    assert ("value is not null" in strings(code)) is (on_error is not OnError.NULL)
+    assert any(f"case when {good} then true else raise_error(" in each for each in strings(failing))
+    assert good in strings(dropped)
+    assert not any("json_reason is null" in each for each in strings(null))
 
 
 def test_a_tombstone_that_is_a_row_is_kept():
-    assert "value is not null" not in strings(decoded(tombstones=True))
+    kept = decoded(tombstones=True, on_error=OnError.DEAD_LETTER)
+
+    assert "json_reason is null" in strings(kept)
 
 
-def test_the_column_of_bad_records_has_a_name_that_the_schema_lacks():
-    code = decoded(on_error=OnError.DEAD_LETTER, schema="_corrupt_record INT, _Corrupt_Record_ INT")
+def test_a_text_that_is_null_makes_no_row_unless_tombstones_do():
+    assert "value is not null" in strings(decoded(format=Format.STRING))
+    assert "value is not null" not in strings(decoded(format=Format.STRING, tombstones=True))
 
-    assert "not (value._corrupt_record__ is not null)" in strings(code)
+
+def test_json_is_decoded_by_the_connector_as_the_file_has_it():
+    code = decoded(
+        schema="id INT, at TIMESTAMP, days ARRAY<DATE>, m MAP<STRING, DECIMAL(9,2)>, `n-t` "
+        "STRUCT<t: TIMESTAMP_NTZ NOT NULL>",
+        strict=True,
+        accept=("grouped_digits", "rounded_decimals"),
+    )
+    (listed,) = [each for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Dict)
+                 if any(key is not None for key in each.keys)]  # fmt: skip
+    options = {
+        key.value: value.value
+        for key, value in zip(listed.keys, listed.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
+    }
+
+    parsed = parse_schema(options["jsonSchema"])
+    assert parsed.simpleString() == (
+        "struct<id:int,at:timestamp,days:array<date>,m:map<string,decimal(9,2)>,"
+        "n-t:struct<t:timestamp_ntz>>"
+    )
+    assert (options["jsonStrict"], options["jsonAccept"]) == (
+        "true", "grouped_digits,rounded_decimals",
+    )  # fmt: skip
+    assert "from_json" not in code
 
 
-def test_fields_of_csv_are_split_by_the_separator_of_the_file():
-    assert ";" in strings(decoded(format=Format.CSV, separator=";"))
+def test_the_zone_of_times_is_the_files_or_the_sessions():
+    zone = "spark.sql.session.timeZone"
+
+    assert f'"jsonTimeZone": spark.conf.get("{zone}")' in decoded()
+    assert '"jsonTimeZone": "Europe/Berlin"' in decoded(conf={zone: "Europe/Berlin"})
