@@ -309,7 +309,10 @@ class Connection(asyncio.BufferedProtocol):
         if pending and pending[0] is STAGED:
             pending.clear()  # all of them are answered now, one after the other
         if answer is None:
+            # Busy: if it is done at once, the backlog must not overtake the rest of the turn.
+            was_busy, self._busy = self._busy, True
             self._serve_now(frame)
+            self._busy = was_busy
         elif pending:
             pending.append((answer,))
         elif self._out or self._is_tls:

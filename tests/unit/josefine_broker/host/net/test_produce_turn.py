@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 import uvloop
@@ -54,9 +55,10 @@ def groups(number: int, text: str) -> bytes:
     return b"".join(encode_request(GROUPS, 4, number, None, body))
 
 
-def stored(index: int, offset: int) -> ProduceResponse:
+def stored(index: int, offset: int, topic_id: UUID | None = None) -> ProduceResponse:
     part = ProducePartitionResponse(index, 0, offset)
-    return ProduceResponse((ProduceTopicResponse("orders", None, (part,)),))
+    name = "orders" if topic_id is None else None
+    return ProduceResponse((ProduceTopicResponse(name, topic_id, (part,)),))
 
 
 class Log:
@@ -86,9 +88,10 @@ class Log:
         else:
             text = f"one {header.correlation_id}"
             self.events.append(text)
-            if body.topics[0].partitions[0].index != 2:
+            (topic,) = body.topics
+            if topic.partitions[0].index != 2:
                 self.end_offset += 1
-                return stored(body.topics[0].partitions[0].index, self.end_offset - 1)
+                return stored(topic.partitions[0].index, self.end_offset - 1, topic.topic_id)
         if not text.startswith(("hold", "one")):
             return groups_answer(text)
         assert self.serving is not None
@@ -157,6 +160,26 @@ def test_answers_wait_for_an_earlier_request_of_their_turn_that_waits() -> None:
             await until(lambda: "one 4" in log.events, "the last one is served")
             log.held[2].complete(stored(2, 100))
             assert await numbers(client, *[PRODUCE] * 3) == [2, 3, 4]
+
+    on_uvloop(scenario)
+
+
+def test_a_fallback_that_is_done_at_once_lets_no_later_request_overtake_its_turn() -> None:
+    async def scenario() -> None:
+        log = Log(takes=lambda _: False)
+
+        def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+            answer = log.handle(header, peer, body)
+            if isinstance(answer, Held):
+                answer.complete(stored(2, 100))
+            return answer
+
+        async with serving(handle, append=log.append, in_flight_max=2) as server:
+            log.serving = server
+            client = await server.connect()
+            client.writer.write(plain(1, index=2) + plain(2) + groups(3, "groups"))
+            assert await numbers(client, PRODUCE, PRODUCE, GROUPS) == [1, 2, 3]
+            assert log.events == ["one 1", "one 2", "groups"]
 
     on_uvloop(scenario)
 
