@@ -45,8 +45,8 @@ def on_uvloop(test: Callable[[], Awaitable[None]]) -> None:
         runner.run(test())  # type: ignore[arg-type]
 
 
-def plain(number: int, index: int = 0) -> bytes:
-    frame = frame_of(batch_with(b"v"), version=VERSION, index=index, correlation_id=number)
+def plain(number: int, index: int = 0, version: int = VERSION) -> bytes:
+    frame = frame_of(batch_with(b"v"), version=version, index=index, correlation_id=number)
     return len(frame).to_bytes(4, "big") + frame
 
 
@@ -180,6 +180,37 @@ def test_a_fallback_that_is_done_at_once_lets_no_later_request_overtake_its_turn
             client.writer.write(plain(1, index=2) + plain(2) + groups(3, "groups"))
             assert await numbers(client, PRODUCE, PRODUCE, GROUPS) == [1, 2, 3]
             assert log.events == ["one 1", "one 2", "groups"]
+
+    on_uvloop(scenario)
+
+
+def test_a_connection_that_names_a_topic_by_name_and_by_id_has_its_order_kept() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            client, other = await server.connect(), await server.connect()
+            other.writer.write(plain(9))
+            client.writer.write(plain(1, version=13) + plain(2, version=12) + plain(3, version=13))
+            for number, version in ((1, 13), (2, 12), (3, 13)):
+                assert decode_response(PRODUCE, version, await client.frame())[0] == number
+            assert await numbers(other, PRODUCE) == [9]
+            in_order = [event for event in log.events if event.startswith("one")]
+            assert in_order == ["one 1", "one 2", "one 3"]
+
+    on_uvloop(scenario)
+
+
+def test_connections_that_name_a_topic_in_different_ways_are_served_together() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            client, other = await server.connect(), await server.connect()
+            client.writer.write(plain(1, version=13) + plain(2, version=13))
+            other.writer.write(plain(9) + plain(10))
+            for number in (1, 2):
+                assert decode_response(PRODUCE, 13, await client.frame())[0] == number
+            assert await numbers(other, PRODUCE, PRODUCE) == [9, 10]
+            assert log.events == ["append 2", "append 2"]
 
     on_uvloop(scenario)
 
