@@ -137,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
             frames = self._frames.buffer_updated(nbytes)
         except CorruptData as error:
             self._host.stats.closed.malformed += 1
+            self._finish_staged()
             self._close_because(f"malformed frame: {error}")
             return
         if frames:
@@ -321,6 +322,12 @@ class Connection(asyncio.BufferedProtocol):
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
         return bool(self._out or self._backlog or self._reading_paused)
+
+    def _finish_staged(self) -> None:
+        """Serve and answer staged requests, and those that they kept from being staged."""
+        turn, pending = self._host.turn, self._pending
+        while turn is not None and pending and pending[-1] is STAGED and not self._closed:
+            turn.run()
 
     def continue_work(self) -> None:
         """Serve and send what waits."""

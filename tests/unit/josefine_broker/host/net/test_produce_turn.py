@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
 from josefine_broker.wire.apis import PRODUCE
 from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
 from josefine_broker.wire.entities import list_groups
+from josefine_broker.wire.frames import FIRST_CHUNK_BYTES
 from josefine_broker.wire.produce import (
     ProducePartitionResponse,
     ProduceResponse,
@@ -265,6 +267,25 @@ def test_staged_requests_count_as_requests_in_flight() -> None:
             client.writer.write(b"".join(plain(n) for n in range(10)))
             assert await numbers(client, *[PRODUCE] * 10) == list(range(10))
             assert log.events == ["append 4", "append 4", "append 2"]
+
+    on_uvloop(scenario)
+
+
+def test_requests_received_before_a_malformed_frame_are_answered_before_the_close() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=50) as server:
+            client = await server.connect()
+            # More than the first chunk: the malformed frame is received on its own, a read later.
+            count = FIRST_CHUNK_BYTES // len(plain(0)) + 5
+            client.writer.write(b"".join(plain(n) for n in range(count)) + b"\xff" * 4)
+            answered = 0
+            while not client.reader.at_eof():
+                with suppress(asyncio.IncompleteReadError):
+                    assert await numbers(client, PRODUCE) == [answered]
+                    answered += 1
+            assert answered == log.end_offset
+            assert answered >= count - 6
 
     on_uvloop(scenario)
 
