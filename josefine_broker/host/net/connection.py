@@ -137,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
             frames = self._frames.buffer_updated(nbytes)
         except CorruptData as error:
             self._host.stats.closed.malformed += 1
+            self._finish_staged()
             self._close_because(f"malformed frame: {error}")
             return
         if frames:
@@ -309,7 +310,10 @@ class Connection(asyncio.BufferedProtocol):
         if pending and pending[0] is STAGED:
             pending.clear()  # all of them are answered now, one after the other
         if answer is None:
+            # Busy: if it is done at once, the backlog must not overtake the rest of the turn.
+            was_busy, self._busy = self._busy, True
             self._serve_now(frame)
+            self._busy = was_busy
         elif pending:
             pending.append((answer,))
         elif self._out or self._is_tls:
@@ -318,6 +322,12 @@ class Connection(asyncio.BufferedProtocol):
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
         return bool(self._out or self._backlog or self._reading_paused)
+
+    def _finish_staged(self) -> None:
+        """Serve and answer staged requests, and those that they kept from being staged."""
+        turn, pending = self._host.turn, self._pending
+        while turn is not None and pending and pending[-1] is STAGED and not self._closed:
+            turn.run()
 
     def continue_work(self) -> None:
         """Serve and send what waits."""

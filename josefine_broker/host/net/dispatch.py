@@ -133,7 +133,11 @@ class Dispatcher:
         started_ns = perf_counter_ns()
         if self._shortcut is not None:
             serve, stats = self._shortcut
-            buffers = serve(frame)
+            try:
+                buffers = serve(frame)
+            except Exception:  # the route answers, with an error code if it fails, too
+                log.exception("shortcut failed", extra={"client": peer.address})
+                buffers = None
             if buffers is not None:
                 stats.record(perf_counter_ns() - started_ns)
                 return buffers

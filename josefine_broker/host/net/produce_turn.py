@@ -108,7 +108,7 @@ class ProduceTurn:
             self._drop(connections)
 
     def _serve(self, requests: list[PlainRequest], connections: list[Staging]) -> None:
-        answers = self._answers(requests)
+        answers = self._answers(requests, connections)
         waiting: dict[Staging, None] = {}
         # All answers first: a connection that continues may stage its next request.
         for connection, request, answer in zip(connections, requests, answers, strict=True):
@@ -117,11 +117,16 @@ class ProduceTurn:
         for connection in waiting:
             connection.continue_work()
 
-    def _answers(self, requests: list[PlainRequest]) -> list[bytes] | list[bytes | None]:
+    def _answers(
+        self, requests: list[PlainRequest], connections: list[Staging]
+    ) -> list[bytes] | list[bytes | None]:
         """In the order of the requests; None: not served yet."""
         groups: dict[Key, list[PlainRequest]] = {}
         for request in requests:
             groups.setdefault(request[0], []).append(request)
+        # A name and an id may be the same topic: two groups of one partition.
+        if len(groups) > 1 and (unordered := _naming_both_ways(requests, connections)):
+            return self._answers_without(requests, connections, unordered)
         found = {key: self._append(key, group) for key, group in groups.items()}
         stored = sum(len(group) for key, group in groups.items() if found[key] is not None)
         self._stats.record_many(perf_counter_ns() - self._started_ns, stored)
@@ -131,6 +136,31 @@ class ProduceTurn:
         left = {key: iter(answers) for key, answers in found.items() if answers is not None}
         return [next(left[each[0]]) if each[0] in left else None for each in requests]
 
+    def _answers_without(
+        self, requests: list[PlainRequest], connections: list[Staging], unordered: set[Staging]
+    ) -> list[bytes | None]:
+        """Those of the other connections; `unordered` ones are left to the dispatcher."""
+        is_left = [connection in unordered for connection in connections]
+        others = [n for n, left in enumerate(is_left) if not left]
+        found: list[bytes | None] = [None] * len(requests)
+        if others:
+            answers = self._answers([requests[n] for n in others], [connections[n] for n in others])
+            for n, answer in zip(others, answers, strict=True):
+                found[n] = answer
+        return found
+
     def _drop(self, connections: list[Staging]) -> None:
         for connection in connections:
             connection.abort()
+
+
+def _naming_both_ways(requests: list[PlainRequest], connections: list[Staging]) -> set[Staging]:
+    """Connections whose requests name topics by name and by id."""
+    if all(request[0][2] is requests[0][0][2] for request in requests):
+        return set()
+    first: dict[Staging, bool] = {}
+    return {
+        connection
+        for connection, request in zip(connections, requests, strict=True)
+        if first.setdefault(connection, request[0][2]) is not request[0][2]
+    }

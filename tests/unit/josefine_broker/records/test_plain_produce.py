@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.validation.produced_batch import validate_batch
-from josefine_broker.records.batch import parse_header, stamp, stamp_crc
+from josefine_broker.records.batch import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    parse_header,
+    stamp,
+    stamp_crc,
+)
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.plain_produce import (
     FRAME_BYTES_MAX,
@@ -33,6 +39,7 @@ from josefine_broker.wire.produce import (
 from tests.unit.josefine_broker.plain_frames import (
     EDITS,
     ID_SINCE,
+    NOW_MS,
     PLAIN_RECORDS,
     TOPIC_ID,
     VERSIONS,
@@ -94,6 +101,32 @@ def test_whatever_the_extension_takes_the_general_path_takes_with_the_same_field
 
     if found is not None:
         assert found == taken_by_the_general_path(changed)
+
+
+def test_records_damaged_in_any_byte_are_not_misread() -> None:
+    records = [
+        Record(b"k", b"v" * 3, (("h", b"x"), ("i", None)), NOW_MS),
+        Record(None, None, (), NOW_MS + 70),
+    ]
+    whole = build_batch(records)
+    taken = 0
+    for at in range(HEADER_BYTES, len(whole)):
+        old = whole[at]
+        values = {0, 1, 2, 3, 5, 0x7F, 0x80, 0xFF, old - 2 & 0xFF, old + 2 & 0xFF, old ^ 1}
+        changes = [bytes([value]) for value in values] + [b"", bytes([old | 0x80, 0])]
+        for inserted in changes:
+            batch = whole[:at] + inserted + whole[at + 1 :]
+            # With its old length and checksum, no damage would get as far as the records.
+            struct.pack_into(">i", batch, 8, len(batch) - LENGTH_OVERHEAD_BYTES)
+            stamp_crc(batch)
+            frame = frame_of(bytes(batch))
+
+            found = extension().parse(frame)
+
+            if found is not None:
+                assert found == taken_by_the_general_path(frame), (at, inserted)
+                taken += 1
+    assert taken > 50, "keys, values and headers may have any bytes"
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 import pytest
 import uvloop
@@ -19,6 +21,7 @@ from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
 from josefine_broker.wire.apis import PRODUCE
 from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
 from josefine_broker.wire.entities import list_groups
+from josefine_broker.wire.frames import FIRST_CHUNK_BYTES
 from josefine_broker.wire.produce import (
     ProducePartitionResponse,
     ProduceResponse,
@@ -44,8 +47,8 @@ def on_uvloop(test: Callable[[], Awaitable[None]]) -> None:
         runner.run(test())  # type: ignore[arg-type]
 
 
-def plain(number: int, index: int = 0) -> bytes:
-    frame = frame_of(batch_with(b"v"), version=VERSION, index=index, correlation_id=number)
+def plain(number: int, index: int = 0, version: int = VERSION) -> bytes:
+    frame = frame_of(batch_with(b"v"), version=version, index=index, correlation_id=number)
     return len(frame).to_bytes(4, "big") + frame
 
 
@@ -54,9 +57,10 @@ def groups(number: int, text: str) -> bytes:
     return b"".join(encode_request(GROUPS, 4, number, None, body))
 
 
-def stored(index: int, offset: int) -> ProduceResponse:
+def stored(index: int, offset: int, topic_id: UUID | None = None) -> ProduceResponse:
     part = ProducePartitionResponse(index, 0, offset)
-    return ProduceResponse((ProduceTopicResponse("orders", None, (part,)),))
+    name = "orders" if topic_id is None else None
+    return ProduceResponse((ProduceTopicResponse(name, topic_id, (part,)),))
 
 
 class Log:
@@ -86,9 +90,10 @@ class Log:
         else:
             text = f"one {header.correlation_id}"
             self.events.append(text)
-            if body.topics[0].partitions[0].index != 2:
+            (topic,) = body.topics
+            if topic.partitions[0].index != 2:
                 self.end_offset += 1
-                return stored(body.topics[0].partitions[0].index, self.end_offset - 1)
+                return stored(topic.partitions[0].index, self.end_offset - 1, topic.topic_id)
         if not text.startswith(("hold", "one")):
             return groups_answer(text)
         assert self.serving is not None
@@ -161,6 +166,57 @@ def test_answers_wait_for_an_earlier_request_of_their_turn_that_waits() -> None:
     on_uvloop(scenario)
 
 
+def test_a_fallback_that_is_done_at_once_lets_no_later_request_overtake_its_turn() -> None:
+    async def scenario() -> None:
+        log = Log(takes=lambda _: False)
+
+        def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+            answer = log.handle(header, peer, body)
+            if isinstance(answer, Held):
+                answer.complete(stored(2, 100))
+            return answer
+
+        async with serving(handle, append=log.append, in_flight_max=2) as server:
+            log.serving = server
+            client = await server.connect()
+            client.writer.write(plain(1, index=2) + plain(2) + groups(3, "groups"))
+            assert await numbers(client, PRODUCE, PRODUCE, GROUPS) == [1, 2, 3]
+            assert log.events == ["one 1", "one 2", "groups"]
+
+    on_uvloop(scenario)
+
+
+def test_a_connection_that_names_a_topic_by_name_and_by_id_has_its_order_kept() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            client, other = await server.connect(), await server.connect()
+            other.writer.write(plain(9))
+            client.writer.write(plain(1, version=13) + plain(2, version=12) + plain(3, version=13))
+            for number, version in ((1, 13), (2, 12), (3, 13)):
+                assert decode_response(PRODUCE, version, await client.frame())[0] == number
+            assert await numbers(other, PRODUCE) == [9]
+            in_order = [event for event in log.events if event.startswith("one")]
+            assert in_order == ["one 1", "one 2", "one 3"]
+
+    on_uvloop(scenario)
+
+
+def test_connections_that_name_a_topic_in_different_ways_are_served_together() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+            client, other = await server.connect(), await server.connect()
+            client.writer.write(plain(1, version=13) + plain(2, version=13))
+            other.writer.write(plain(9) + plain(10))
+            for number in (1, 2):
+                assert decode_response(PRODUCE, 13, await client.frame())[0] == number
+            assert await numbers(other, PRODUCE, PRODUCE) == [9, 10]
+            assert log.events == ["append 2", "append 2"]
+
+    on_uvloop(scenario)
+
+
 def test_a_plain_request_waits_for_the_answer_of_an_earlier_other_request() -> None:
     async def scenario() -> None:
         log = Log()
@@ -211,6 +267,25 @@ def test_staged_requests_count_as_requests_in_flight() -> None:
             client.writer.write(b"".join(plain(n) for n in range(10)))
             assert await numbers(client, *[PRODUCE] * 10) == list(range(10))
             assert log.events == ["append 4", "append 4", "append 2"]
+
+    on_uvloop(scenario)
+
+
+def test_requests_received_before_a_malformed_frame_are_answered_before_the_close() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with serving(log.handle, append=log.append, in_flight_max=50) as server:
+            client = await server.connect()
+            # More than the first chunk: the malformed frame is received on its own, a read later.
+            count = FIRST_CHUNK_BYTES // len(plain(0)) + 5
+            client.writer.write(b"".join(plain(n) for n in range(count)) + b"\xff" * 4)
+            answered = 0
+            while not client.reader.at_eof():
+                with suppress(asyncio.IncompleteReadError):
+                    assert await numbers(client, PRODUCE) == [answered]
+                    answered += 1
+            assert answered == log.end_offset
+            assert answered >= count - 6
 
     on_uvloop(scenario)
 

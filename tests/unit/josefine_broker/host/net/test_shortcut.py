@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import Buffers, Dispatcher, Peer, Route
 from josefine_broker.wire.codec import decode_response, encode_request
@@ -46,3 +50,33 @@ def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> No
     assert served == ["other"]
     assert sum(metrics.api("Fetch").buckets) == 1
     assert sum(metrics.api("ListGroups").buckets) == 1
+
+
+def test_a_request_whose_shortcut_fails_is_served_by_its_route(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    metrics = Metrics()
+
+    def shortcut(frame: memoryview) -> Buffers | None:
+        raise RuntimeError("boom")
+
+    def handle(_header: object, _peer: object, body: list_groups.ListGroupsRequest) -> object:
+        return groups_answer(body.states_filter[0])
+
+    route = Route(
+        name="ListGroups", min_version=0, max_version=5, handle=handle, refuse=refuse,
+        stats=metrics.api("ListGroups"),
+    )  # fmt: skip
+    dispatcher = Dispatcher(
+        {GROUPS: route}, lambda: None, metrics.connections,
+        shortcut=(shortcut, metrics.api("Fetch")),
+    )  # fmt: skip
+
+    with caplog.at_level(logging.ERROR):
+        buffers = dispatcher.serve(ask("text"), PEER)
+
+    assert isinstance(buffers, list)
+    answer = decode_response(GROUPS, 4, memoryview(b"".join(buffers))[4:])[1]
+    assert answer.groups[0].group_id == "text"
+    assert [record.message for record in caplog.records] == ["shortcut failed"]
+    assert sum(metrics.api("Fetch").buckets) == 0
