@@ -430,7 +430,7 @@ class World:
             return
         if end <= start or facts.excused:
             return
-        found = batches_of(sight.hosted, start, end)
+        found = self.view.committed_batches(facts, sight.hosted, start, end)
         assert found[0].base_offset == start, f"{facts.name}: {found[0]} after {start}"
         assert found[-1].end_offset == end, f"{facts.name}: {found[-1]}, high watermark {end}"
         facts.batches += found
