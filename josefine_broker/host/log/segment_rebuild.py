@@ -207,7 +207,9 @@ class SegmentRebuild:
     def _fill(self, end_offset: int) -> None:
         epoch = self._epochs.epoch_of(self.cursor)
         if epoch == NO_LEADER_EPOCH:
-            epoch = LeaderEpoch(self._expected.last_leader_epoch)
+            # Unknown where batches are missing; it must not fall, or the next start refuses it.
+            known = self._expected.last_leader_epoch, self._target.segment.last_leader_epoch
+            epoch = LeaderEpoch(max(known))
         if self.cursor < end_offset:
             self._target.add(build_empty_batch(self.cursor, end_offset, epoch))
             self._target.was_filled = True
