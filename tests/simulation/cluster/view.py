@@ -297,15 +297,16 @@ class View:
 
     def committed_batches(
         self, facts: PartitionFacts, led: HostedPartition, start: int, end: int
-    ) -> list[Batch]:
-        """Read from the leader, or from another replica while the leader's log is damaged there."""
+    ) -> tuple[HostedPartition, list[Batch]]:
+        """Read from the leader, or from another replica while the leader's log is damaged there:
+        that replica, and the batches."""
         name = facts.name.rpartition("-")[0]
         replicas = [self.hosted(each, name, facts.key) for each in self.processes]
         for hosted in (led, *replicas):
             if hosted is not None and hosted.log.log_end_offset >= end:
                 with suppress(KafkaError):
-                    return batches_of(hosted, start, end)
-        return batches_of(led, start, end)
+                    return hosted, batches_of(hosted, start, end)
+        return led, batches_of(led, start, end)
 
     def lose_power(self, broker_id: int) -> None:
         """A machine lost its power."""
