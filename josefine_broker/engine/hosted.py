@@ -81,8 +81,9 @@ class LogPort(Protocol):
         """Empty the log; start and end offset become `offset`."""
         ...
 
-    def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> None:
-        """Pass on the newest producer snapshot, then the header of each later batch."""
+    def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> bool:
+        """Pass on the newest producer snapshot, then the header of each later batch. Returns
+        whether all were intact: a damaged one is passed over, and will be repaired."""
         ...
 
 
@@ -110,7 +111,8 @@ class HostedPartition:
     `engine/replicas/following.py` and `engine/replicas/leading.py`."""
     awaits_repair: bool = False
     """It does not follow its leader before its log is repaired: once it does, it may be elected,
-    and the state of its producers lacks batches. Written by `engine/replicas/repairing.py`."""
+    and the state of its producers lacks batches. Written by
+    `engine/replicas/repairing.py` and `engine/replicas/following.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
     traffic: Traffic = field(default_factory=Traffic)

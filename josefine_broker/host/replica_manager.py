@@ -285,8 +285,10 @@ class Hosting:
             on_snapshot=producers.restore,
             on_batch=on_batch,
             is_damaged=is_damaged,
+            # Of the only replica more is readable with what a damaged batch has than without it.
+            is_verified=(topic_id, tp.partition) not in self._only_replicas,
         )
-        epochs = _recovered_epochs(partition_log, epoch_starts)
+        epochs = _recovered_epochs(partition_log, epoch_starts, is_damaged=is_damaged)
         self._on_opened()
         return _Recovered(topic_id, partition_log, producers, epochs)
 
@@ -420,7 +422,7 @@ def _try_to_store(job: Callable[[], None]) -> None:
 
 
 def _recovered_epochs(
-    partition_log: PartitionLog, seen: list[tuple[LeaderEpoch, int]]
+    partition_log: PartitionLog, seen: list[tuple[LeaderEpoch, int]], *, is_damaged: bool = False
 ) -> LeaderEpochs:
     """The checkpoint's epochs, cut to the log, then those found only in the batches. Raises
     CorruptData."""
@@ -432,7 +434,7 @@ def _recovered_epochs(
     if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):
         # A replay after a snapshot has not seen all of them, and an epoch with too late a start
         # would make a follower believe that its log agrees with this one where it does not.
-        seen = _epochs_of_batches(partition_log)
+        seen = _epochs_of_batches(partition_log, is_damaged=is_damaged)
     if seen:  # batches that were read are right: a truncation may not have been stored
         epochs.truncate_end(seen[0][1])
     for epoch, start_offset in seen:
@@ -453,10 +455,14 @@ def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
         return None
 
 
-def _epochs_of_batches(partition_log: PartitionLog) -> list[tuple[LeaderEpoch, int]]:
+def _epochs_of_batches(
+    partition_log: PartitionLog, *, is_damaged: bool
+) -> list[tuple[LeaderEpoch, int]]:
     """The epochs in all batches of the log. Raises CorruptData."""
     found: list[tuple[LeaderEpoch, int]] = []
-    partition_log.replay(None, lambda header, _: _note_epoch(found, header))
+    is_whole = partition_log.replay(None, lambda header, _: _note_epoch(found, header))
+    if not is_whole and not is_damaged:
+        raise CorruptData(f"{partition_log.directory}: its leader epochs are lost, and batches too")
     return found
 
 

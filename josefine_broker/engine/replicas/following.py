@@ -98,6 +98,8 @@ def _follow(
         fetcher.pause(copy.key, now_ms + HALT_MS)
         return
     hosted.halt = ""
+    if hosted.awaits_repair:
+        return
     durable_end = its_log.durable_end_offset
     # The high watermark follows our durable end, never the leader's own end: this replica may be
     # elected next, and must not claim records that a power failure can take.
@@ -266,9 +268,12 @@ def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> Non
     if producers.reaches(hosted.log.log_end_offset):
         now_ms = ctx.clock.now_ms()
         producers.clear()
-        hosted.log.replay(
+        is_whole = hosted.log.replay(
             producers.restore, lambda header, batch: producers.take(header, batch, now_ms)
         )
+        if not is_whole:  # it does not follow before its repair has replayed all batches
+            hosted.awaits_repair = True
+            ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
     ctx.ports.logs.store_epochs(tp)
 
 

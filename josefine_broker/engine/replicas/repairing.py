@@ -149,6 +149,8 @@ class Repairs:
             if each.repair.state is not RepairState.COPYING:
                 each.repair.on(RepairEvent.CHANGED)
                 self._end(each)
+                if is_hosted:
+                    self._replay_if_whole(each)
 
     def _end(self, work: _Work) -> None:
         """The repair is over: its segment was replaced, or is gone."""
@@ -254,12 +256,12 @@ class Repairs:
         if is_installed:
             self.counters.repaired += 1
             self._tell("segment repaired", work, bytes_fetched=rebuild.bytes_fetched)
-            self._replay_if_whole(work)
         else:
             its_log = self._damaged.logs.get(work.tp)
             if its_log is not None:  # what is left of it is found again
                 its_log.forget(repair.damage.base_offset)
         self._end(work)
+        self._replay_if_whole(work)
         # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
         self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
 
@@ -267,25 +269,21 @@ class Repairs:
         """The last damage of a log is repaired: what could not be read when it was opened counts
         now, and the replica may follow its leader."""
         ctx, tp, hosted = self._ctx, work.tp, work.hosted
-        if not hosted.awaits_repair or any(
-            each.hosted is hosted and each is not work for each in self._open.values()
-        ):
+        if not hosted.awaits_repair or any(e.hosted is hosted for e in self._open.values()):
             return
         partition, now_ms = hosted.partition, ctx.clock.now_ms()
         starts: dict[LeaderEpoch, int] = {}
 
         def on_batch(header: BatchHeader, batch: Buffer) -> None:
-            starts.setdefault(header.leader_epoch, header.base_offset)
+            if header.leader_epoch != NO_LEADER_EPOCH:  # of a batch without records
+                starts.setdefault(header.leader_epoch, header.base_offset)
             producers.take(header, batch, now_ms)
 
         # Without the batches that could not be read, sequence numbers and open transactions were
         # missing: a retry could have been stored twice.
         producers = partition.producers
         producers.clear()
-        try:
-            hosted.log.replay(None, on_batch)
-        except (CorruptData, OSError) as error:  # new damage: the scrub or a read finds it
-            self._tell("repaired log not replayed", work, Gravity.WARNING, reason=error)
+        if not hosted.log.replay(None, on_batch):  # new damage: its repair ends with this again
             return
         # A leader keeps its epochs: the one it leads in may have no batch yet, which a replay
         # cannot find.

@@ -34,7 +34,8 @@ from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.host.log.lookup import TimestampSearch, search
 from josefine_broker.host.log.plain_append import append_plain
-from josefine_broker.host.log.recovery import RecoveryReport, replay
+from josefine_broker.host.log.recovery import RecoveryReport
+from josefine_broker.host.log.replay import replay
 from josefine_broker.host.log.segment import Segment, stem_of
 from josefine_broker.host.log.segments import SegmentList
 from josefine_broker.host.log.verify import VerifyReport, verify_segments
@@ -87,12 +88,13 @@ class PartitionLog:
         settle: Callable[[], None] | None = None,
         schedule: Callable[[Job], None] = run_now,
         is_damaged: bool = False,
+        is_verified: bool = False,
     ) -> PartitionLog:
         """Open or create the log in `directory`, with recovery if needed. `settle`: see LogState.
         `is_damaged`: after a refusal, open it for repair (`damaged_start.py`).
 
-        `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` the
-        header of every batch after it. Raises CorruptData, OSError.
+        `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` each
+        later batch, with `is_verified` never a damaged one. Raises CorruptData, OSError.
         """
         files.make_directory(directory)
         state = LogState(files, directory, settle)
@@ -106,8 +108,8 @@ class PartitionLog:
             log._sync.sync(segments[-1], report.log_end_offset)
         log.state.remove_snapshots_past(log.log_end_offset)
         if on_batch is not None:
-            on_damage = log.damage.passed_over if is_damaged else None
-            replay(segments, state, on_snapshot, on_batch, on_damage)
+            where = segments, state, config if is_damaged or is_verified else None
+            replay(*where, on_snapshot, on_batch, log.damage.passed_over if is_damaged else None)
         segments[-1].close()  # thousands of logs may be opened and few used at a time
         return log
 
@@ -459,9 +461,12 @@ class PartitionLog:
         if segment in self._sync.sealing:
             self._sync.sealing.remove(segment)
 
-    def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> None:
-        """The newest readable producer snapshot, then each batch header after it."""
-        replay(self._segments, self.state, on_snapshot, on_batch)
+    def replay(self, on_snapshot: Callable[[bytes], None] | None, on_batch: OnBatch) -> bool:
+        """See `LogPort`."""
+        damage, where = self.damage, (self._segments, self.state, self.config)
+        damage.lacks_batches = False
+        replay(*where, on_snapshot, on_batch, damage.passed_over)
+        return not damage.lacks_batches
 
     def verify(self) -> VerifyReport:
         """Read every byte and verify all checksums."""

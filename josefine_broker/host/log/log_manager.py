@@ -230,9 +230,10 @@ class LogManager:
         on_snapshot: Callable[[bytes], None] | None = None,
         on_batch: OnBatch | None = None,
         is_damaged: bool = False,
+        is_verified: bool = False,
     ) -> PartitionLog:
-        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged`: see
-        PartitionLog."""
+        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged` and
+        `is_verified`: see PartitionLog."""
         directory = str(topic_partition)
         names = self._files.list(directory) if directory in self._directories else []
         known = self._identity(directory) if names else None
@@ -257,6 +258,7 @@ class LogManager:
             settle=settle,
             schedule=self._schedule,
             is_damaged=is_damaged,
+            is_verified=is_verified,
         )
 
     def _create(

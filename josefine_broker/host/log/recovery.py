@@ -13,7 +13,7 @@ unfinished last write of a killed process may be cut without a doubt. Any other 
 the directory first, durably: after a crash the shortened log must not look complete.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from josefine_broker.base.errors import CorruptData
@@ -32,7 +32,7 @@ from josefine_broker.host.log.segment import (
     stem_of,
 )
 from josefine_broker.host.log.segment_swap import end_swaps
-from josefine_broker.records.batch import OnBatch, is_torn, verify
+from josefine_broker.records.batch import is_torn, verify
 
 _OFFSET_DIGITS = 20
 """Kafka's file names: the base offset with leading zeros, so that names sort as offsets."""
@@ -257,45 +257,6 @@ def scan(segment: Segment, config: LogConfig, tally: Tally, now_ms: int) -> str:
         )
     tally.bytes_scanned += segment.size_bytes
     return problem
-
-
-def replay(
-    segments: Sequence[Segment],
-    state: LogState,
-    on_snapshot: Callable[[bytes], None] | None,
-    on_batch: OnBatch,
-    on_damage: Callable[[Segment, CorruptData | OSError], None] | None = None,
-) -> None:
-    """The newest readable producer snapshot, then each batch header after it. Includes batches
-    below the log start while they exist, because an older snapshot would otherwise lack them. A
-    snapshot with a gap between it and the log no longer describes these producers.
-
-    A damaged segment raises CorruptData; with `on_damage` what is left of it is passed over."""
-    offset = segments[0].base_offset
-    # Newest first: it leaves the fewest batches to read.
-    for found in reversed(state.snapshot_offsets() if on_snapshot is not None else []):
-        payload = state.snapshot(found) if found >= offset else None
-        if payload is None or on_snapshot is None:
-            continue
-        try:
-            on_snapshot(payload)
-        # A damaged snapshot is no loss: an older one and more batches give the same producers.
-        except CorruptData:
-            continue
-        offset = found
-        break
-    for segment in segments:
-        if segment.end_offset <= offset:
-            continue
-        try:
-            for _, header, batch in segment.batches():
-                # A batch that ends before the snapshot is part of it.
-                if header.last_offset >= offset:
-                    on_batch(header, batch)
-        except (CorruptData, OSError) as error:
-            if on_damage is None:
-                raise
-            on_damage(segment, error)
 
 
 def cut(segment: Segment, tally: Tally, problem: str) -> None:

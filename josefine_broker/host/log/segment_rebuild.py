@@ -63,7 +63,7 @@ class SegmentRebuild:
         self._cuts = log.cleaning.cuts
         self._expected: SegmentSummary = segment.summary()
         self._epochs = LeaderEpochs(epochs.starts)
-        self._source = _Source(files, segment)
+        self._source = _Source(files, segment, has_holes=log.config.may_have_holes)
         self._target = _Target(files, segment, log.config.index_interval_bytes)
         self._has_holes = log.config.may_have_holes
         self._is_checksum_known = is_checksum_known
@@ -207,7 +207,9 @@ class SegmentRebuild:
     def _fill(self, end_offset: int) -> None:
         epoch = self._epochs.epoch_of(self.cursor)
         if epoch == NO_LEADER_EPOCH:
-            epoch = LeaderEpoch(self._expected.last_leader_epoch)
+            # Unknown where batches are missing; it must not fall, or the next start refuses it.
+            known = self._expected.last_leader_epoch, self._target.segment.last_leader_epoch
+            epoch = LeaderEpoch(max(known))
         if self.cursor < end_offset:
             self._target.add(build_empty_batch(self.cursor, end_offset, epoch))
             self._target.was_filled = True
@@ -216,7 +218,8 @@ class SegmentRebuild:
 class _Source:
     """The damaged segment, read through a handle of its own; a missing file has no bytes."""
 
-    def __init__(self, files: Files, segment: Segment) -> None:
+    def __init__(self, files: Files, segment: Segment, *, has_holes: bool) -> None:
+        self._has_holes, self._end_offset = has_holes, segment.end_offset
         self._index: SparseIndex | None = segment.index_in_memory
         if self._index is None:
             self._index = load_index(files, segment.stem, segment.summary())
@@ -249,10 +252,23 @@ class _Source:
             return batch
         for position in self._candidates(offset):
             batch = self._intact(position, fits)
-            if batch is not None:
+            # A lost sector may end within a base offset, which no checksum covers: that batch
+            # belongs elsewhere, although it looks intact.
+            if batch is not None and self._is_followed(position, batch):
                 self._position = position
                 return batch
         return None
+
+    def _is_followed(self, position: int, batch: memoryview) -> bool:
+        """Whether the next batch, or the segment's end, confirms the base offset."""
+        end_offset, after = parse_header(batch).end_offset, position + len(batch)
+        following = bytes(self._read(after, 8))
+        if len(following) < 8:
+            return end_offset == self._end_offset
+        next_offset = int.from_bytes(following, "big")
+        return next_offset == end_offset or (
+            self._has_holes and end_offset < next_offset < self._end_offset
+        )
 
     def _candidates(self, offset: int) -> Iterator[int]:
         index = self._index

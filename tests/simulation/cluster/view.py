@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -293,6 +294,19 @@ class View:
                     brokers.discard(broker_id)
             if not brokers or batch.base_offset < facts.deleted_before:
                 del facts.rotten[batch]
+
+    def committed_batches(
+        self, facts: PartitionFacts, led: HostedPartition, start: int, end: int
+    ) -> tuple[HostedPartition, list[Batch]]:
+        """Read from the leader, or from another replica while the leader's log is damaged there:
+        that replica, and the batches."""
+        name = facts.name.rpartition("-")[0]
+        replicas = [self.hosted(each, name, facts.key) for each in self.processes]
+        for hosted in (led, *replicas):
+            if hosted is not None and hosted.log.log_end_offset >= end:
+                with suppress(KafkaError):
+                    return hosted, batches_of(hosted, start, end)
+        return led, batches_of(led, start, end)
 
     def lose_power(self, broker_id: int) -> None:
         """A machine lost its power."""

@@ -430,16 +430,16 @@ class World:
             return
         if end <= start or facts.excused:
             return
-        found = batches_of(sight.hosted, start, end)
+        hosted, found = self.view.committed_batches(facts, sight.hosted, start, end)
         assert found[0].base_offset == start, f"{facts.name}: {found[0]} after {start}"
         assert found[-1].end_offset == end, f"{facts.name}: {found[-1]}, high watermark {end}"
         facts.batches += found
         facts.committed_in += [sight.leader_epoch] * len(found)
         self.met["batch committed"] += len(found)
         if self.groups is not None:
-            self.groups.committed(facts.name, sight.hosted, found)
+            self.groups.committed(facts.name, hosted, found)
         if self.transfers is not None:
-            self.transfers.committed(facts.name, sight.hosted, found)
+            self.transfers.committed(facts.name, hosted, found)
         for committed in self._committed:
             committed(process, facts, found)
 

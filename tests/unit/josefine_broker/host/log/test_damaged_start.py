@@ -13,7 +13,7 @@ from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.repairable import RepairableLog
-from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.batch import BatchHeader, iter_batches
 from josefine_broker.records.crc import Buffer
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.josefine_broker.host.log.support import DIRECTORY, NOW_MS, append, read_all
@@ -79,13 +79,26 @@ def closed() -> MemoryFiles:
     return files
 
 
-def opened(files: MemoryFiles, *, is_damaged: bool, seen: list[int] | None = None) -> PartitionLog:
+def opened(
+    files: MemoryFiles,
+    *,
+    is_damaged: bool,
+    is_verified: bool = False,
+    seen: list[int] | None = None,
+) -> PartitionLog:
     def on_batch(header: BatchHeader, batch: Buffer) -> None:
         if seen is not None:
             seen.append(header.base_offset)
 
     return PartitionLog.open(
-        files, DIRECTORY, CONFIG, NOW_MS, True, is_damaged=is_damaged, on_batch=on_batch
+        files,
+        DIRECTORY,
+        CONFIG,
+        NOW_MS,
+        True,
+        is_damaged=is_damaged,
+        is_verified=is_verified,
+        on_batch=on_batch,
     )
 
 
@@ -152,17 +165,50 @@ def test_damaged_batches_are_not_read_before_the_repair(harm: Harm) -> None:
     assert 0 < found < len(intact)
 
 
-def test_replay_that_passes_over_damage_is_remembered() -> None:
+@BY_HARM
+def test_replay_that_passes_over_damage_is_remembered(harm: Harm) -> None:
+    """Also where a segment ends early: what is missing there causes no error of its own."""
     files = closed()
-    lose(1, ".log")(files)
+    intact = [offset for offset, _ in read_all(filled(MemoryFiles()))]
+    harm(files)
     seen: list[int] = []
 
     log = opened(files, is_damaged=True, seen=seen)
 
     assert log.damage.lacks_batches
-    assert seen
-    base = log._segments[1].base_offset
-    assert base not in seen
+    assert set(seen) < set(intact)
+
+
+def rotten(number: int) -> tuple[MemoryFiles, int]:
+    """A bit of a sealed segment's last batch has flipped, in the header: its producer."""
+    files = closed()
+    data = files.names[segment(files, number)].data
+    position, header = list(iter_batches(bytes(data)))[-1]
+    data[position + 48] ^= 1
+    return files, header.base_offset
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_replay_at_a_start_refuses_a_batch_whose_checksum_is_wrong(number: int) -> None:
+    files, _ = rotten(number)
+
+    with pytest.raises(CorruptData):
+        opened(files, is_damaged=False, is_verified=True)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_replay_for_a_repair_passes_over_a_batch_whose_checksum_is_wrong(number: int) -> None:
+    files, offset = rotten(number)
+    seen: list[int] = []
+
+    log = opened(files, is_damaged=True, seen=seen)
+
+    assert offset not in seen
+    assert log.damage.lacks_batches
+    assert log.damage.found
+    heal(log, files, filled(MemoryFiles()))
+    assert log.replay(None, lambda header, _: seen.append(header.base_offset))
+    assert offset in seen
 
 
 def test_log_without_any_segment_file_starts_empty_and_in_doubt() -> None:
@@ -193,6 +239,9 @@ def test_damaged_segment_is_truncated_by_its_offsets_and_repaired_up_to_there() 
     log.truncate_to(9)
 
     assert log.log_end_offset == 9
+    seen: list[int] = []
+    assert not log.replay(None, lambda header, _: seen.append(header.base_offset))
+    assert all(each < 9 for each in seen)
     append(log, [b"another"], leader_epoch=3)
     heal(log, files, peer)
     assert read_all(log)[:-1] == read_all(peer)[:9]
@@ -208,5 +257,23 @@ def test_flipped_base_offset_does_not_make_a_cut_fall_before_intact_batches() ->
     log.truncate_to(9)
 
     assert log.log_end_offset == 9
+    seen: list[int] = []
+    assert not log.replay(None, lambda header, _: seen.append(header.base_offset))
+    assert all(each < 9 for each in seen)
     heal(log, files, peer)
     assert read_all(log) == read_all(peer)[:9]
+
+
+def test_truncated_segment_with_damage_replays_no_batch_past_its_end() -> None:
+    """The damage is after the cut, and the file keeps the batches until it is repaired."""
+    files = MemoryFiles()
+    log = filled(files)
+    data = files.names[segment(files, 0)].data
+    last = list(iter_batches(bytes(data)))[-1]
+    data[last[0] + 8 : last[0] + 12] = b"\0\0\0\0"
+    seen: list[int] = []
+
+    log.damage.end_at(log._segments[0], 9, CorruptData("a test"))
+    log.replay(None, lambda header, _: seen.append(header.base_offset))
+
+    assert not [each for each in seen if 9 <= each < log._segments[1].base_offset]

@@ -305,3 +305,21 @@ def test_crash_at_any_step_leaves_the_old_segment_or_the_new_one(power: bool) ->
         pytest.fail("the repair has more operations than this test tries")
 
     assert outcomes == {False, True}
+
+
+@pytest.mark.parametrize("number", [1, 5, 20])
+def test_batch_whose_base_offset_was_lost_with_a_sector_does_not_take_another_place(
+    number: int,
+) -> None:
+    """Zeros up to the end of its base offset make it the batch of offset 0, with a right checksum.
+    The segment's own checksum is unknown, as after a start."""
+    files, peer = MemoryFiles(), filled(MemoryFiles())
+    log = filled(files)
+    data = first_file(files)
+    start = list(iter_batches(bytes(data)))[number][0]
+    data[: start + 8] = bytes(start + 8)
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    rebuild(log, files, [peer])
+
+    assert read_all(log) == read_all(peer)
