@@ -13,7 +13,7 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.host.log import isolated_batch
-from josefine_broker.host.log.damage import LogDamage, is_damage
+from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.log.segment import Segment
 from tests.simulation.cluster.faults import CALM, draw_faults
@@ -219,12 +219,6 @@ MUTANTS = (
         old="ends.get(at) == header.base_offset",
         new="True",
         seed=3070,
-    ),
-    Mutant(
-        breaks="damage of a read is not noted",
-        function=LogDamage._read_alone,
-        old="self.note(segment, offset, str(found))",
-        new="pass",
     ),
     Mutant(
         breaks="the scrub passes over damage",
