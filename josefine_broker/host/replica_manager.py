@@ -149,7 +149,9 @@ class Hosting:
             return Completeness.MISSING
         lacks_batches = recovered.log.damage.lacks_batches
         doubt = Completeness.UNREADABLE if lacks_batches else Completeness.UNSYNCED
-        return self._judged(recovered, tp.partition).or_worse(doubt)
+        judged = self._judged(recovered, tp.partition)
+        # Not unreadable: a restart after the repair would end that doubt, and the lost end stays.
+        return judged if not judged.may_lead else judged.or_worse(doubt)
 
     def _judged(self, recovered: _Recovered, index: int) -> Completeness:
         """The result of recovery, compared with the high watermark last stored.

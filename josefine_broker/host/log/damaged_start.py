@@ -127,6 +127,9 @@ def _found(
             found = found.segment
         segments.append(found)
         end = found.end_offset
+    # The damage hides how far the log reached: its unsynced end may have been acknowledged.
+    if end < tally.synced.end or (suspects and suspects[-1].segment is segments[-1]):
+        tally.note(Completeness.SHORTENED)
     if end < tally.synced.end:
         _add_hole(files, directory, end, tally.synced.end, segments, suspects)
     return segments, suspects

@@ -41,6 +41,11 @@ BATCHES_PER_BREATH = 256
 log = logging.getLogger(__name__)
 
 
+BATCH_COST_BYTES = 640
+"""A smaller batch counts as this many bytes of the rate: its header takes 1.5 microseconds of the
+processor whatever its size, and one-record batches of 100 bytes took 10 % of a core at 10 MB/s."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubSettings:
     """The configuration of the scrub."""
@@ -218,7 +223,7 @@ def first_damage(
                 if not end_offset <= header.base_offset <= header.last_offset < summary.end_offset:
                     raise CorruptData(f"a batch with base offset {header.base_offset}")
                 crc, end_offset = crc32c(batch, crc), header.end_offset
-                pace.moved(len(batch))
+                pace.moved(max(len(batch), BATCH_COST_BYTES))
                 count += 1
                 if count % BATCHES_PER_BREATH == 0:
                     breathe()

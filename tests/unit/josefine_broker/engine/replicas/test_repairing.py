@@ -258,3 +258,18 @@ def test_invalid_query_gets_one_sentence(query: dict[str, str], why: str) -> Non
         asyncio.run(pages.checksums(query))
     with pytest.raises(ValueError, match="no partition of topic 'bills'"):
         pages.verify({"topic": "bills"})
+
+
+def test_replica_that_lacks_batches_follows_again_also_when_its_damaged_segment_is_gone() -> None:
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    hosted = cluster.hosted(2)
+    hosted.awaits_repair = True
+    cluster.silent = {1, 3}
+    cluster.repair(2)
+    assert hosted.awaits_repair
+
+    hosted.log.restart_at(len(VALUES))
+    cluster.repair(2)
+
+    assert not hosted.awaits_repair

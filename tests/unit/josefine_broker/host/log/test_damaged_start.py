@@ -277,3 +277,13 @@ def test_truncated_segment_with_damage_replays_no_batch_past_its_end() -> None:
     log.replay(None, lambda header, _: seen.append(header.base_offset))
 
     assert not [each for each in seen if 9 <= each < log._segments[1].base_offset]
+
+
+@pytest.mark.parametrize("harm", [h for name, h in HARMS.items() if "last segment" in name])
+def test_damaged_end_of_a_log_is_in_doubt_because_more_may_have_followed(harm: Harm) -> None:
+    files = closed()
+    harm(files)
+
+    log = opened(files, is_damaged=True)
+
+    assert log.recovery_report.completeness is Completeness.SHORTENED

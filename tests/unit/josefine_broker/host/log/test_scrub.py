@@ -1,5 +1,6 @@
 """The scrub finds damage before a reader does, once per round, and continues after a restart."""
 
+import time
 from collections.abc import Callable
 from uuid import UUID
 
@@ -11,9 +12,16 @@ from josefine_broker.engine.partition.repair.scrub_plan import ScrubProgress
 from josefine_broker.engine.ports import work_at_once
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.host.log.scrub import STORE_MS, Scrub, ScrubSettings
+from josefine_broker.host.log.pace import STEP_S
+from josefine_broker.host.log.scrub import (
+    BATCH_COST_BYTES,
+    STORE_MS,
+    Scrub,
+    ScrubSettings,
+    first_damage,
+)
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.josefine_broker.host.log.support import DIRECTORY, append
+from tests.unit.josefine_broker.host.log.support import DIRECTORY, append, open_log
 
 TP, ID = TopicPartition("orders", 0), TopicId(UUID(int=1))
 WEEK_MS = 604_800_000
@@ -147,3 +155,16 @@ def test_oldest_unverified_byte_is_as_old_as_the_previous_round() -> None:
     assert progress.oldest_ms(12_000) == 11_000
     assert progress.over().oldest_ms(12_000) == 1_000
     assert ScrubProgress.from_bytes(progress.passed(TP, 7).to_bytes()) == progress.passed(TP, 7)
+
+
+def test_many_small_batches_take_no_more_of_the_processor_than_their_number_allows() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(200):
+        append(log, [b"v"])
+    segment = log._segments[0]
+    began_s = time.monotonic()
+
+    first_damage(files, segment.stem, segment.summary(), 1_000_000, lambda: None, is_sealed=False)
+
+    assert time.monotonic() - began_s > 200 * BATCH_COST_BYTES / 1_000_000 - STEP_S

@@ -1,0 +1,130 @@
+"""A measurement: what the scrub costs, and how long a repair takes. Prints a line for each.
+
+`python -m tests.proofs.scrub_and_repair_cost [--megabytes 1024] [--rounds 4] [--seconds 4]`
+
+Scrub: two brokers with the same log, one of which reads it all the time at 10 MB/s. A producer
+writes to one and to the other in turn, at full rate. Mark: at most 3 % of the throughput. The
+processor time of a broker without clients is printed too: it depends less on the machine's load.
+Repair: every sealed segment of a follower is removed, and copied back from its leader. Mark: 60 s
+for 1 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.admin import NewTopic
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.records.builder import Record, build_batch
+from josefine_cli.base.admin import ask
+from tests.support.cluster import Cluster
+from tests.support.waiting import wait_until
+
+TP = TopicPartition("orders", 0)
+BATCH = build_batch([Record(key=None, value=b"x" * 1000, headers=(), timestamp_ms=1)] * 1000)
+SEGMENT_BYTES = 32 * 1024 * 1024
+IDLE_S, HEALED_S = 5, 300
+SCRUBBED = {"log__scrub_interval_ms": 1_000}
+NOT_SCRUBBED = {"log__scrub_bytes_per_second_max": 1_024}
+
+
+def fill(cluster: Cluster, megabytes: int, replicas: int) -> None:
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topics([NewTopic(TP.topic, 1, replicas)])
+        for _ in range(megabytes * 1024 * 1024 // len(BATCH) + 1):
+            client.produce({TP: BATCH})
+
+
+def processor_s(cluster: Cluster) -> float:
+    """Of the first broker, user and system."""
+    process = cluster.broker(1).process
+    assert process is not None
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rate_of(cluster: Cluster, seconds: float) -> float:
+    """Megabytes a second that one producer writes."""
+    count, began_s = 0, time.monotonic()
+    with BlockingClient(cluster.bootstrap) as client:
+        while time.monotonic() - began_s < seconds:
+            client.produce({TP: BATCH})
+            count += 1
+    return count * len(BATCH) / 1e6 / (time.monotonic() - began_s)
+
+
+def measure_scrub(folder: Path, rounds: int, seconds: float) -> None:
+    sizes = {"log__segment_bytes": SEGMENT_BYTES}
+    with (
+        Cluster(folder / "with", 1, **sizes, **SCRUBBED) as scrubbed,
+        Cluster(folder / "without", 1, **sizes, **NOT_SCRUBBED) as plain,
+    ):
+        both = (scrubbed, plain)
+        idle = []
+        for cluster in both:
+            fill(cluster, 256, 1)
+        url = scrubbed.broker(1).admin_url
+        for cluster in both:
+            before, verified = processor_s(cluster), ask(url, "/logs")["bytes_verified"]
+            began_s = time.monotonic()
+            wait_until(lambda s=began_s: time.monotonic() > s + IDLE_S, 2 * IDLE_S, "an idle time")
+            idle.append((processor_s(cluster) - before) / (time.monotonic() - began_s))
+        read = (ask(url, "/logs")["bytes_verified"] - verified) / 1e6 / IDLE_S
+        rates = [[rate_of(each, seconds) for each in both] for _ in range(rounds)]
+    ratio = median(one / other for one, other in rates)
+    print(
+        f"scrub: {read:.1f} MB/s read, throughput with it {100 * ratio - 100:+.1f} % (median of "
+        f"{rounds} rounds: {[f'{one:.0f}/{other:.0f}' for one, other in rates]} MB/s), processor "
+        f"of an idle broker {100 * idle[0]:.1f} % with it, {100 * idle[1]:.1f} % without",
+        flush=True,
+    )
+
+
+def measure_repair(folder: Path, megabytes: int) -> None:
+    with Cluster(folder / "repair", 3, log__segment_bytes=SEGMENT_BYTES) as cluster:
+        cluster.wait_settled()
+        fill(cluster, megabytes, 2)
+        partition = cluster.partition(TP.topic, 0)
+        follower = next(each for each in partition["replicas"] if each != partition["leader"])
+        sealed = sorted((cluster.broker(follower).data_dir / str(TP)).glob("*.log"))[:-1]
+        size = sum(each.stat().st_size for each in sealed)
+        for each in sealed:
+            each.unlink()
+        url, began_s = cluster.broker(follower).admin_url, time.monotonic()
+        ask(url, "/logs/verify", acts=True)
+
+        def is_whole() -> bool:
+            view = ask(url, "/logs")
+            return not view["verify_left"] and not view["damaged"]
+
+        wait_until(is_whole, HEALED_S, "a whole replica")
+        took_s = time.monotonic() - began_s
+        assert sum(each.stat().st_size for each in sealed) == size
+    rate = size / 1e6 / took_s
+    print(f"repair: {size / 1e6:.0f} MB in {took_s:.1f} s, {rate:.0f} MB/s", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=1024, help="of the log to repair")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=4, help="of each side of a round")
+    parser.add_argument("--only", choices=("scrub", "repair"))
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="josefine-proof-") as folder:
+        if asked.only != "repair":
+            measure_scrub(Path(folder), asked.rounds, asked.seconds)
+        if asked.only != "scrub":
+            measure_repair(Path(folder), asked.megabytes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
