@@ -323,6 +323,9 @@ def partition_error(tp: TopicPartition, code: ErrorCode, message: str | None) ->
         return KafkaError(code, f"'{tp.topic}' cannot name a topic: {TOPIC_NAMES}")
     if code is ErrorCode.topic_authorization_failed and message is None:
         return KafkaError(code, f"partition {tp}: topic authorization failed: {NEEDS_ACL}")
+    if code is ErrorCode.corrupt_message and message is None:
+        hint = "no replica has the next records intact; 'josefine log verify' finds the place"
+        return KafkaError(code, f"partition {tp} is damaged: {hint}")
     reason = message or code.name.replace("_", " ")
     return KafkaError(code, f"partition {tp}: {reason}")
 

@@ -253,7 +253,8 @@ class Hosting:
         try:
             recovered = self._recover(tp, topic_id, settings.log)
         except OSError as error:
-            if error.errno != errno.EIO:
+            # An only replica has nobody to copy from: it is tried again, and never removed.
+            if error.errno != errno.EIO or (topic_id, tp.partition) in self._only_replicas:
                 raise
             reason = f"{tp}: {error}: remove its directory to have it copied from another replica"
             raise CorruptData(reason) from error
@@ -309,7 +310,9 @@ class Hosting:
         self._manager.configure(tp, config)
 
     def delete(self, tp: TopicPartition) -> None:
-        self._hosted.pop(tp, None)
+        hosted = self._hosted.pop(tp, None)
+        if hosted is not None:
+            hosted[1].damage.leave()
         self._ids.pop(tp, None)
         self._epochs_due.pop(tp, None)
         self.damaged.logs.pop(tp, None)

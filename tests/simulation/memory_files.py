@@ -131,7 +131,7 @@ class MemoryFiles:
         self.fails: Callable[[str], bool] = lambda path: False
         """The same by path, also of files that come to be; of a directory, its path and a slash."""
         self.fails_to_open = ""
-        """Files below it cannot be opened."""
+        """Files below it cannot be opened for now: too many are open."""
         self.fails_to_rename = False
         self.on_open: Callable[[str], None] = lambda path: None
         self.syncs = 0
@@ -176,7 +176,7 @@ class MemoryFiles:
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self.on_open(path)
         if self.fails_to_open and path.startswith(self.fails_to_open):
-            raise OSError(errno.EIO, f"{path} cannot be opened")
+            raise OSError(errno.EMFILE, f"{path} cannot be opened")
         inode = self.names.get(path)
         if inode is None:
             if not create:

@@ -137,15 +137,15 @@ def leave(
 
 def may_commit(group: Group, identity: Identity, generation: int, now_ms: int) -> ErrorCode:
     """Whether offsets may be committed by a client with this identity. A group without members
-    accepts them from clients without a generation: simple consumers and admin clients."""
+    accepts them from clients without a generation: simple consumers and admin clients. While a
+    rebalance completes, a member does not know yet what it owns: its offsets are the last
+    generation's."""
     # Also an admin that resets the offsets of a group whose members are all gone.
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.none
     code = _is_of(group, identity, generation)
     if code is not ErrorCode.none:
         return code
-    # The member does not know yet what it owns in this generation, so its offsets are of the last
-    # one.
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     group.heard(group.members[identity.member_id], now_ms)

@@ -66,6 +66,10 @@ class LogDamage:
             every.found += len(self.found)
             every.logs[tp] = shown
 
+    def leave(self) -> None:
+        """The log is deleted: without this it and what is shown of it would keep each other."""
+        self._shown = None
+
     def note(
         self, segment: Segment, offset: int, reason: str, *, is_checksum_known: bool = True
     ) -> None:
