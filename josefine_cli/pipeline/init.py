@@ -29,7 +29,7 @@ def init(
         "--bootstrap",
         "-b",
         envvar="JOSEFINE_BOOTSTRAP",
-        help="The brokers of --topic, HOST:PORT,...; default: a local cluster's, as of `topics`.",
+        help="Brokers of --topic, HOST:PORT,...; default: the local cluster, else 127.0.0.1:9092.",
     ),
 ) -> None:
     """Write a file to begin with: a commented example, or one that reads a topic.

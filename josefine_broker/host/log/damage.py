@@ -67,7 +67,7 @@ class LogDamage:
             every.logs[tp] = shown
 
     def leave(self) -> None:
-        """The log is deleted: without this it and what is shown of it would keep each other."""
+        """Break the reference cycle with the log, so that a deleted log is freed at once."""
         self._shown = None
 
     def note(

@@ -79,18 +79,7 @@ def _recover_damaged(
             raise CorruptData(f"{directory}: {problem}")
     for segment in segments[:-1]:
         segment.close()
-    report = RecoveryReport(
-        directory=directory,
-        clean_shutdown=False,
-        log_start_offset=max(log_start_offset, segments[0].base_offset),
-        log_end_offset=segments[-1].end_offset,
-        segments_scanned=tally.segments_scanned,
-        batches_scanned=tally.batches_scanned,
-        bytes_scanned=tally.bytes_scanned,
-        bytes_cut=tally.bytes_cut,
-        cut_at=tally.cut_at,
-        completeness=tally.completeness,
-    )
+    report = tally.report(directory, segments, log_start_offset, clean_shutdown=False)
     return segments, report, suspects
 
 

@@ -106,6 +106,29 @@ class Tally:
         self.state.settle()
         self.state.store_completeness(self.completeness)
 
+    def report(
+        self,
+        directory: str,
+        segments: Sequence[Segment],
+        log_start_offset: int,
+        *,
+        clean_shutdown: bool,
+    ) -> RecoveryReport:
+        """The counters, and the offsets of the recovered segments; at least one."""
+        return RecoveryReport(
+            directory=directory,
+            clean_shutdown=clean_shutdown,
+            log_start_offset=max(log_start_offset, segments[0].base_offset),
+            log_end_offset=segments[-1].end_offset,
+            segments_scanned=self.segments_scanned,
+            batches_scanned=self.batches_scanned,
+            bytes_scanned=self.bytes_scanned,
+            bytes_cut=self.bytes_cut,
+            cut_at=self.cut_at,
+            segments_removed=self.segments_removed,
+            completeness=self.completeness,
+        )
+
 
 def recover(
     files: Files,
@@ -153,20 +176,9 @@ def recover(
         state.synced.begin_at(
             segments[0].base_offset
         )  # its next sync proves nothing about the lost part
-    report = RecoveryReport(
-        directory=directory,
-        clean_shutdown=clean_shutdown,
-        log_start_offset=max(log_start_offset, segments[0].base_offset),
-        log_end_offset=segments[-1].end_offset,
-        segments_scanned=tally.segments_scanned,
-        batches_scanned=tally.batches_scanned,
-        bytes_scanned=tally.bytes_scanned,
-        bytes_cut=tally.bytes_cut,
-        cut_at=tally.cut_at,
-        segments_removed=tally.segments_removed,
-        completeness=tally.completeness,
+    return segments, tally.report(
+        directory, segments, log_start_offset, clean_shutdown=clean_shutdown
     )
-    return segments, report
 
 
 def _recover_segments(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tests.bench.report.figures import FIGURES, Figure
 from tests.bench.report.results import OURS, CaseResult, Measured
-from tests.bench.report.statistics import ratios, spread_of
+from tests.bench.report.statistics import Spread, ratios, spread_of
 
 HEAD = """\
 # Benchmarks
@@ -161,10 +161,7 @@ def value_of(measure: Measured, side: str) -> str:
     if not values:
         return ""
     spread = spread_of(values)
-    text = f"{number(spread.middle)} {measure.unit}"
-    if spread.rounds == 1:
-        return text
-    return f"{text} ({number(spread.low)}–{number(spread.high)})"
+    return with_range(f"{number(spread.middle)} {measure.unit}", spread)
 
 
 def ratio_of(measure: Measured) -> str:
@@ -174,7 +171,11 @@ def ratio_of(measure: Measured) -> str:
     if not found:
         return ""
     spread = spread_of(found)
-    text = f"**{number(spread.middle)}**"
+    return with_range(f"**{number(spread.middle)}**", spread)
+
+
+def with_range(text: str, spread: Spread) -> str:
+    """The median's text with the range of the rounds; one round has none."""
     if spread.rounds == 1:
         return text
     return f"{text} ({number(spread.low)}–{number(spread.high)})"

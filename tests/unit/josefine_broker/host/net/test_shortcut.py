@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -20,6 +21,22 @@ def ask(text: str) -> memoryview:
     return memoryview(b"".join(encode_request(GROUPS, 4, 1, None, body))[4:])
 
 
+def dispatcher_of(
+    metrics: Metrics,
+    shortcut: Callable[[memoryview], Buffers | None],
+    handle: Callable[[object, object, list_groups.ListGroupsRequest], object],
+) -> Dispatcher:
+    """One route, for ListGroups, and a shortcut that is counted as Fetch."""
+    route = Route(
+        name="ListGroups", min_version=0, max_version=5, handle=handle, refuse=refuse,
+        stats=metrics.api("ListGroups"),
+    )  # fmt: skip
+    return Dispatcher(
+        {GROUPS: route}, lambda: None, metrics.connections,
+        shortcut=(shortcut, metrics.api("Fetch")),
+    )  # fmt: skip
+
+
 def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> None:
     metrics = Metrics()
     served: list[str] = []
@@ -32,14 +49,7 @@ def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> No
         served.append(body.states_filter[0])
         return groups_answer(body.states_filter[0])
 
-    route = Route(
-        name="ListGroups", min_version=0, max_version=5, handle=handle, refuse=refuse,
-        stats=metrics.api("ListGroups"),
-    )  # fmt: skip
-    dispatcher = Dispatcher(
-        {GROUPS: route}, lambda: None, metrics.connections,
-        shortcut=(shortcut, metrics.api("Fetch")),
-    )  # fmt: skip
+    dispatcher = dispatcher_of(metrics, shortcut, handle)
 
     assert dispatcher.serve(short, PEER) == [b"answer"]
     other = dispatcher.serve(ask("other"), PEER)
@@ -63,14 +73,7 @@ def test_a_request_whose_shortcut_fails_is_served_by_its_route(
     def handle(_header: object, _peer: object, body: list_groups.ListGroupsRequest) -> object:
         return groups_answer(body.states_filter[0])
 
-    route = Route(
-        name="ListGroups", min_version=0, max_version=5, handle=handle, refuse=refuse,
-        stats=metrics.api("ListGroups"),
-    )  # fmt: skip
-    dispatcher = Dispatcher(
-        {GROUPS: route}, lambda: None, metrics.connections,
-        shortcut=(shortcut, metrics.api("Fetch")),
-    )  # fmt: skip
+    dispatcher = dispatcher_of(metrics, shortcut, handle)
 
     with caplog.at_level(logging.ERROR):
         buffers = dispatcher.serve(ask("text"), PEER)
