@@ -43,8 +43,8 @@ usage: ./build.sh VERB [ARGUMENTS]
                         what the changes since BASE (main) can reach, unit tests first, and why
   test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N] [--liveness]
                         lives of simulated clusters from seed S (0) on, instead of the tests:
-                        of the Raft library (default; --nodes: how many; --liveness: they end
-                        with a healthy majority only), or of whole brokers
+                        of the Raft library (default; --nodes: how many), or of whole brokers;
+                        --liveness: they end with a healthy majority only
   lint                  ruff, mypy, import contracts, style rules, limits of the code's shape
   lint --shape [--list] [--tighten]
                         the table of the code's shape alone: cycles, lengths, comments, ...;

@@ -165,7 +165,7 @@ class PartitionLog:
         assert leader_epoch >= active.last_leader_epoch, f"leader epoch {leader_epoch} is old"
         config = self.config
         if active.size_bytes and active.is_full(config, base_offset, header, now_ms):
-            active = self._roll()
+            active = self._roll(now_ms)
         # Accounted for only after the sync: readers must not reach a refused batch.
         is_synced = sync.is_due_within(config, header.record_count)
         try:
@@ -174,7 +174,7 @@ class PartitionLog:
                 sync.sync(active, base_offset + header.last_offset_delta + 1)
         except OSError as error:
             sync.cut_back(active, error)
-            raise storage_error(f"{self.directory}: append failed: {error}") from error
+            raise sync.refused("append", error, now_ms) from error
         active.appended(
             batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
         )
@@ -201,14 +201,14 @@ class PartitionLog:
         if now_ms - self._segments[-1].first_append_ms >= age_ms:
             self.roll()
 
-    def _roll(self) -> Segment:
+    def _roll(self, now_ms: int | None = None) -> Segment:
         self._sync.check()
         old = self._segments[-1]
         end_offset = old.end_offset
         try:
             new = Segment.create(self._files, self.directory, end_offset)
         except OSError as error:
-            raise storage_error(f"{self.directory}: roll failed: {error}") from error
+            raise self._sync.refused("roll", error, now_ms) from error
         new.last_leader_epoch = old.last_leader_epoch
         self._sync.rolled(old)  # first: a sync on another thread must not miss the full segment
         self._segments.add(new)

@@ -273,7 +273,8 @@ class Process:
 
     def _restart(self) -> None:
         """An operator sees the broker's health, and restarts it."""
-        self.world.scheduler.at(1, partial(self.world.failed, self))
+        if self.world.is_tended(self.machine.id):
+            self.world.scheduler.at(1, partial(self.world.failed, self))
 
     def _mend(self, damaged: list[tuple[str, int]]) -> None:
         """An operator sees what could not be opened, and removes it: others have the records."""

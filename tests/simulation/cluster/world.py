@@ -239,6 +239,10 @@ class World:
             self.kill(process.machine.id, power=False)
             self._start_if_settling(process.machine.id)
 
+    def is_tended(self, id_: int) -> bool:
+        """Whether an operator restarts this broker when it is in trouble."""
+        return True
+
     def dismissed(self, process: Process, error: DismissedError) -> None:
         """It has no place in the cluster (any more)."""
         if not self.members.expects(process):
@@ -465,6 +469,20 @@ class World:
 
     def settle(self) -> None:
         """All faults stop: the cluster must be whole again, in time."""
+        self.heal()
+        if self.groups is not None:
+            self.groups.settle()
+        if self.transfers is not None:
+            self.transfers.settle()
+        if self.met["log rotten"]:
+            self._repair_logs()
+        for invariant in self.invariants:
+            invariant.settled(self)
+        for process in self.view.processes.values():
+            self._count_life(process)
+
+    def heal(self) -> None:
+        """All faults stop, every broker runs, and the producers finish what they began."""
         self.is_settling = True
         self.faults = self.network.faults = CALM
         self.network.heal()
@@ -482,18 +500,8 @@ class World:
                 self.start(id_)
         for producer in self.producers:
             producer.is_sending = False
-        if self.groups is not None:
-            self.groups.settle()
-        if self.transfers is not None:
-            self.transfers.settle()
-        if self.met["log rotten"]:
-            self._heal()
-        for invariant in self.invariants:
-            invariant.settled(self)
-        for process in self.view.processes.values():
-            self._count_life(process)
 
-    def _heal(self) -> None:
+    def _repair_logs(self) -> None:
         """Every broker verifies all of its logs, as an operator may have it do; all must be whole
         again by themselves."""
 
