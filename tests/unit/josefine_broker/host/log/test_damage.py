@@ -151,3 +151,23 @@ def test_verified_ranges_join_and_stay_bounded() -> None:
     assert not ranges.covers(0, 1), "the oldest ranges are forgotten first"
     ranges.forget()
     assert not ranges.covers(200, 201)
+
+
+def test_batch_after_damaged_ones_is_not_returned_for_their_offsets() -> None:
+    """A damaged length led a search to the end, which was remembered as the place of an offset; a
+    batch that was appended there later was returned for it."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for number in range(10):
+        append(log, [b"%04d" % number])
+    size = batch_bytes(log)
+    log._segments[0].reads.forget()
+    flip(files, 3 * size + 10)  # the batch seems to end past the file
+
+    for end_offset in (5, 10):
+        log.read(0, 1 << 20, end_offset=end_offset)
+    append(log, [b"more"])
+    log.read(10, 1 << 20)
+
+    found = log.read(5, 1 << 20)
+    assert next(header.base_offset for each in found for _, header in iter_batches(each)) == 5
