@@ -98,8 +98,9 @@ class PartitionLog:
         """
         files.make_directory(directory)
         state = LogState(files, directory, settle)
+        found = files, directory, config, state, clean_shutdown, now_ms
         segments, report, suspects = recover_for_repair(
-            files, directory, config, state, clean_shutdown, now_ms, is_damaged=is_damaged
+            *found, is_damaged=is_damaged, keeps_tail=is_verified
         )
         log = cls(files, directory, config, segments, report, state, schedule)
         log.damage.note_all(suspects)
@@ -139,10 +140,6 @@ class PartitionLog:
     def awaits_snapshots(self) -> bool:
         """Whether a producer snapshot was made that is not stored yet."""
         return self.state.snapshots_stored != self.state.snapshots_asked
-
-    def is_active(self, base_offset: int) -> bool:
-        """Whether the segment that starts there is the one that is appended to."""
-        return self._segments[-1].base_offset == base_offset
 
     @property
     def segment_count(self) -> int:
@@ -195,6 +192,10 @@ class PartitionLog:
         """Start a new segment at the log end; does nothing when the last one is empty."""
         if self._segments[-1].size_bytes:
             self._roll()
+
+    def seal_later(self) -> None:
+        """Schedule the sync of full segments again: a full disk may have ended the last one."""
+        self._schedule(self._sync.seal)
 
     def roll_if_older(self, age_ms: int, now_ms: int) -> None:
         """Like `roll`, if the last segment was started that long ago. Raises KafkaError."""
@@ -282,7 +283,7 @@ class PartitionLog:
         found: list[memoryview] = []
         for segment in self._segments[self._segments.place_of(offset) :]:
             while offset < segment.end_offset:
-                data = self._read(segment, offset, bytes_max, end, at_least_one)
+                data = self.damage.read(segment, offset, bytes_max, end, at_least_one, self.config)
                 if data is None:
                     return found
                 found.append(data)
@@ -293,11 +294,6 @@ class PartitionLog:
                     return found
                 bytes_max -= len(data)
         return found
-
-    def _read(
-        self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
-    ) -> memoryview | None:
-        return self.damage.read(segment, offset, bytes_max, end_offset, at_least_one, self.config)
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
         """A search for the first record at or past `timestamp_ms`, run outside this log's thread;
@@ -392,6 +388,7 @@ class PartitionLog:
             last = self._segments[-1]
             try:
                 last.truncate_to(end_offset, self.config.index_interval_bytes)
+                self.damage.forget(last.base_offset)  # all that is left of it was verified
             except CorruptData as error:
                 last = self.damage.end_at(last, end_offset, error)
             last.file().sync()

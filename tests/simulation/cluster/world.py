@@ -17,7 +17,7 @@ from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import At
 from josefine_broker.engine.metadata.image import NO_LEADER, MetadataImage
-from josefine_broker.engine.partition.partition import ReplicaState
+from josefine_broker.engine.partition.replica_role import ReplicaState
 from raft import CorruptStore
 from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.damage import note_unwritten
