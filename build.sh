@@ -41,9 +41,10 @@ usage: ./build.sh VERB [ARGUMENTS]
                         the connector's tests with PySpark 4.1, in an environment of its own
   test changed [--since BASE] [--list] [PYTEST ARGUMENTS]
                         what the changes since BASE (main) can reach, unit tests first, and why
-  test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N]
+  test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N] [--liveness]
                         lives of simulated clusters from seed S (0) on, instead of the tests:
-                        of the Raft library (default; --nodes: how many), or of whole brokers
+                        of the Raft library (default; --nodes: how many), or of whole brokers;
+                        --liveness: they end with a healthy majority only
   lint                  ruff, mypy, import contracts, style rules, limits of the code's shape
   lint --shape [--list] [--tighten]
                         the table of the code's shape alone: cycles, lengths, comments, ...;

@@ -21,7 +21,7 @@ from josefine_broker.engine.groups.consumer import states as consumer_states
 from josefine_broker.engine.groups.consumer.values import ConsumerGroup, ConsumerMember
 from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.values import Member
-from josefine_broker.engine.partition import partition, replica_fetch
+from josefine_broker.engine.partition import partition, replica_fetch, replica_role
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.engine.partition.repair import repair
@@ -196,9 +196,9 @@ MACHINES = (
     ),
     StateMachine(
         title="Role of a replica",
-        states=partition.ReplicaState,
-        events=partition.ReplicaEvent,
-        transitions=partition.TRANSITIONS,
+        states=replica_role.ReplicaState,
+        events=replica_role.ReplicaEvent,
+        transitions=replica_role.TRANSITIONS,
         step=_replica_step,
     ),
     StateMachine(

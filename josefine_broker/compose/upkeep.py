@@ -12,6 +12,8 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.compose.settings import cleaner_settings, scrub_settings
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.metadata_quorum.apply_committed import resume
+from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.damage import DamagedLogs
@@ -58,7 +60,8 @@ class Upkeep:
             on_damage=lambda tp: self.scrub.verify_now([tp]),
         )
         self.scrub = Scrub(manager, scrubbing.submit, clock, scrub_settings(config.log))
-        self.repairs = Repairs(ctx, hosting.damaged, repairing.submit)
+        self.catch_ups = CatchUps(ctx, resume)
+        self.repairs = Repairs(ctx, hosting.damaged, repairing.submit, resume)
         self._healing = Healing(ctx, hosting.damaged, self.scrub, self.repairs)
 
     def duties(self) -> tuple[Duty, ...]:
@@ -67,6 +70,7 @@ class Upkeep:
             Duty("cleaner", CLEANER_CHECK_MS, self.cleaner.step),
             Duty("scrub", SCRUB_CHECK_MS, self.scrub.step),
             Duty("repairs", REPAIR_CHECK_MS, self.repairs.step),
+            Duty("catch_ups", REPAIR_CHECK_MS, self.catch_ups.step),
         )
 
     def pages(self) -> Mapping[str, Page]:

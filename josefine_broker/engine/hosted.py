@@ -10,6 +10,7 @@ from uuid import UUID
 
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.metadata.topic_config import TopicSettings
+from josefine_broker.engine.partition.catch_up import CatchUp
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals
 from josefine_broker.engine.partition.replica_fetch import ReplicaFetchers
@@ -109,10 +110,10 @@ class HostedPartition:
     halt: str = ""
     """Why it does not follow its leader, which needs a person; empty while it does. Written by
     `engine/replicas/following.py` and `engine/replicas/leading.py`."""
-    awaits_repair: bool = False
-    """It does not follow its leader before its log is repaired: once it does, it may be elected,
-    and the state of its producers lacks batches. Written by
-    `engine/replicas/repairing.py` and `engine/replicas/following.py`."""
+    ends_in_damage: bool = False
+    """Damage was cut off at the end of its log at the start, and nobody has confirmed since that
+    no record is missing. Written by `engine/replicas/leading.py` and
+    `engine/replicas/catching_up.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
     traffic: Traffic = field(default_factory=Traffic)
@@ -167,6 +168,9 @@ class Hosted:
     """Partitions that could not be opened."""
     early_refusals: EarlyRefusals = field(default_factory=EarlyRefusals)
     """Refusals for partitions that a block may create shortly."""
+    catching_up: dict[tuple[str, int], CatchUp] = field(default_factory=dict)
+    """Partitions whose leadership here waits for the end of their logs. Written by
+    `engine/replicas/catching_up.py`."""
     isr: IsrChanges = field(default_factory=IsrChanges)
     """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)

@@ -72,6 +72,10 @@ class LogsPort(Protocol):
         """Store the partition's changed leader epochs, soon and before any snapshot."""
         ...
 
+    def is_complete(self, tp: TopicPartition) -> None:
+        """Forget that the log may lack records: the others have none that it lacks."""
+        ...
+
 
 class RaftPort(Protocol):
     """The receiver of metadata changes, as block payloads; `engine/proposing.py` is the caller. The

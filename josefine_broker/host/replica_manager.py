@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -133,13 +134,22 @@ class Hosting:
             if is_only_replica:
                 return Completeness.UNREADABLE
             return self._prepare_damaged(tp, topic_id, settings)
-        return self._judged(recovered, tp.partition)
+        return self._claimed(recovered, tp.partition)
+
+    def _claimed(self, recovered: _Recovered, index: int) -> Completeness:
+        """A log whose end was cut off may lead, if no replica is better: it asks the others for the
+        end first (`engine/replicas/catching_up.py`). An only replica has nobody to ask."""
+        key = recovered.topic_id, index
+        found = self._judged(recovered, index)
+        if found is not Completeness.SHORTENED or key in self._only_replicas:
+            return found
+        return Completeness.UNSYNCED
 
     def _prepare_damaged(
         self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
     ) -> Completeness:
         """Open a damaged log that other replicas can repair. It is in doubt: an intact one leads,
-        if there is one. Where batches of its producers are missing it must not lead."""
+        if there is one. If none is, this one repairs its log before it serves."""
         try:
             recovered = self._recover(tp, topic_id, settings.log, is_damaged=True)
         except (CorruptData, OSError):
@@ -147,19 +157,14 @@ class Hosting:
         self._prepared[tp] = recovered
         if recovered.log.recovery_report.completeness is Completeness.MISSING:
             return Completeness.MISSING
-        lacks_batches = recovered.log.damage.lacks_batches
-        doubt = Completeness.UNREADABLE if lacks_batches else Completeness.UNSYNCED
-        judged = self._judged(recovered, tp.partition)
-        # Not unreadable: a restart after the repair would end that doubt, and the lost end stays.
-        return judged if not judged.may_lead else judged.or_worse(doubt)
+        return self._claimed(recovered, tp.partition).or_worse(Completeness.UNSYNCED)
 
     def _judged(self, recovered: _Recovered, index: int) -> Completeness:
         """The result of recovery, compared with the high watermark last stored.
 
         A power loss explains missing records: then the log is only unsynced. It does not excuse a
-        log that ends below its own high watermark: committed records are lost, and if it led, every
-        replica that has them would have to stop. The only copy leads all the same, because no other
-        replica can have more.
+        log that ends below its own high watermark: committed records are lost. The only copy leads
+        all the same, because no other replica can have more.
         """
         key = recovered.topic_id, index
         found = recovered.log.recovery_report.completeness
@@ -197,8 +202,7 @@ class Hosting:
             self._kept.pop(key, None)
         self._check_epochs(tp, recovered, leader_epoch)
         _, partition_log, producers, epochs = recovered
-        if partition_log.recovery_report.completeness is not Completeness.COMPLETE:
-            partition_log.state.forget_completeness()  # the image has recorded it
+        ends_in_damage = self._ends_in_damage(recovered, key, known)
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
@@ -208,13 +212,29 @@ class Hosting:
         partition = Partition(producers, epochs, min(max(known, start), end))
         self._hosted[tp] = (partition, partition_log)
         self._ids[tp] = topic_id
+        if partition_log.damage.lacks_batches:
+            partition.damaged()
         return HostedPartition(
-            topic_id,
-            partition,
-            partition_log,
-            settings,
-            awaits_repair=partition_log.damage.lacks_batches,
+            topic_id, partition, partition_log, settings, ends_in_damage=ends_in_damage
         )
+
+    def _ends_in_damage(self, recovered: _Recovered, key: Key, high_watermark: int) -> bool:
+        """Whether acknowledged records may be lost at the end of this log, but not by a power
+        failure: then no replica may be left out when it asks for them. That stays on disk until it
+        has asked, or was in sync again."""
+        its_log = recovered.log
+        found, state = its_log.recovery_report.completeness, its_log.state
+        lacks_committed = its_log.log_end_offset < high_watermark
+        is_cut = found is Completeness.SHORTENED and self._manager.has_everything
+        if key not in self._only_replicas and (lacks_committed or is_cut):
+            if found is not Completeness.SHORTENED:
+                with suppress(OSError):  # of no more use than the high watermark was
+                    state.settle()
+                    state.store_completeness(Completeness.SHORTENED)
+            return True
+        if found is not Completeness.COMPLETE:
+            state.forget_completeness()  # the image has recorded it
+        return False
 
     def _check_epochs(self, tp: TopicPartition, recovered: _Recovered, newest: int) -> None:
         """A batch with a leader epoch that does not exist yet is damaged: the checksum of a batch
@@ -329,6 +349,10 @@ class Hosting:
         self._epochs_due[tp] = partition_log
         if not is_scheduled:  # one job for all changes: an election moves hundreds of partitions
             self._manager.schedule(self._store_due_epochs)
+
+    def is_complete(self, tp: TopicPartition) -> None:
+        with suppress(OSError):  # it is doubted again after the next start, which costs a question
+            self._hosted[tp][1].state.forget_completeness()
 
     def _keep_epochs(self, tp: TopicPartition) -> bool:
         partition, partition_log = self._hosted[tp]

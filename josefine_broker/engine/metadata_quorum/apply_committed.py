@@ -39,9 +39,11 @@ from josefine_broker.engine.metadata.image import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     MetadataImage,
+    PartitionEntry,
     TopicEntry,
 )
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
+from josefine_broker.engine.replicas.catching_up import forget_catch_up
 from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
 
 
@@ -208,12 +210,27 @@ def _host_topic(
             continue
         unopened.pop(tp, None)
         hosted.partition.min_insync_replicas = settings.min_insync_replicas
-        # Before the role is taken: the coordinator needs to know whether it led in between.
-        led_in = hosted.partition.leader_epoch if hosted.partition.is_leader else None
-        is_new = take_role(ctx, tp, hosted, entry)
+        _assign(ctx, tp, hosted, entry)
         changed.append(tp)
-        if topic.name in COORDINATORS and is_new:
-            _coordinate(ctx, tp, hosted, led_in)
+
+
+def resume(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+    """The log of this replica is repaired: it takes the role that the image has for it."""
+    entry = ctx.image.partition(tp.topic, tp.partition)
+    if entry is not None and ctx.broker_id in entry.replicas:
+        _assign(ctx, tp, hosted, entry)
+        wake_all(ctx, [tp])
+
+
+def _assign(
+    ctx: Context, tp: TopicPartition, hosted: HostedPartition, entry: PartitionEntry
+) -> None:
+    """Take the role, and coordinate the groups or transactions of a leader's partition."""
+    # Before the role is taken: the coordinator needs to know whether it led in between.
+    led_in = hosted.partition.leader_epoch if hosted.partition.is_leader else None
+    is_new = take_role(ctx, tp, hosted, entry)
+    if tp.topic in COORDINATORS and is_new:
+        _coordinate(ctx, tp, hosted, led_in)
 
 
 def _coordinate(
@@ -267,6 +284,7 @@ def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartit
         return
     # First: an answer that is under way must find no log to append to.
     ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
+    forget_catch_up(ctx, tp)
     ctx.ports.logs.delete(tp)
     if tp.topic in COORDINATORS:
         COORDINATORS[tp.topic].unload(ctx, tp)

@@ -19,7 +19,6 @@ This module never touches the log: its end offsets are arguments, its failures a
 """
 
 from collections import deque
-from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
@@ -27,6 +26,7 @@ from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.producers import BatchMark, ProducerState
 from josefine_broker.engine.partition.refusals import Refusals
+from josefine_broker.engine.partition.replica_role import TRANSITIONS, ReplicaEvent, ReplicaState
 from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.records.batch import NO_LEADER_EPOCH, NO_PRODUCER_ID, BatchHeader
 from josefine_broker.records.control import Marker, read_marker
@@ -35,35 +35,11 @@ from josefine_broker.records.crc import Buffer
 ACKS_ALL = -1
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
-"""A consumer that may read up to the log end (Kafka's Request.DebuggingConsumerId)."""
+"""A consumer that may read up to the log end (Kafka's Request.DebuggingConsumerId). Repairs read as
+one: of a leader and of followers, also while their logs are repaired."""
 
 
 STRANDED = "neither controller nor followers reach this broker"
-
-
-class ReplicaState(Enum):
-    """What this replica does."""
-
-    OPENED = "opened"  # its log is recovered; the image has not assigned a role yet
-    LEADER = "leader"  # takes appends, answers clients and followers
-    FOLLOWER = "follower"  # copies its leader, if there is one; answers consumers that read here
-
-
-class ReplicaEvent(Enum):
-    """What happens to a replica."""
-
-    LEAD = "lead"  # the image names this broker as leader, perhaps under a new epoch
-    FOLLOW = "follow"  # the image names another leader, or none
-
-
-TRANSITIONS: dict[tuple[ReplicaState, ReplicaEvent], ReplicaState] = {
-    (ReplicaState.OPENED, ReplicaEvent.LEAD): ReplicaState.LEADER,
-    (ReplicaState.OPENED, ReplicaEvent.FOLLOW): ReplicaState.FOLLOWER,
-    (ReplicaState.LEADER, ReplicaEvent.LEAD): ReplicaState.LEADER,
-    (ReplicaState.LEADER, ReplicaEvent.FOLLOW): ReplicaState.FOLLOWER,
-    (ReplicaState.FOLLOWER, ReplicaEvent.LEAD): ReplicaState.LEADER,
-    (ReplicaState.FOLLOWER, ReplicaEvent.FOLLOW): ReplicaState.FOLLOWER,
-}
 
 
 class Partition:
@@ -193,6 +169,32 @@ class Partition:
         self.epochs.truncate_end(log_end_offset)
         return is_new
 
+    def assign(self, entry: PartitionEntry) -> None:
+        """Note the role in the image: it is taken once the log is repaired."""
+        self._check_epoch(entry)
+        self._take(entry)
+        self.followers = None
+        self.is_alone = False
+
+    @property
+    def awaits_repair(self) -> bool:
+        """Whether it takes no role before its log is repaired."""
+        return self.state is ReplicaState.REPAIRING
+
+    def damaged(self) -> None:
+        """The producers' state lacks batches: a duplicate would be stored, and an aborted
+        transaction delivered. So it serves nothing, as leader or follower."""
+        self._on(ReplicaEvent.DAMAGED)
+
+    def doubted(self, entry: PartitionEntry) -> None:
+        """It is to lead, and asks the other replicas first for what its log may lack."""
+        self._on(ReplicaEvent.DOUBTED)
+        self.assign(entry)
+
+    def repaired(self) -> None:
+        """The log is whole and was replayed: the role can be taken."""
+        self._on(ReplicaEvent.REPAIRED)
+
     def _check_epoch(self, entry: PartitionEntry) -> None:
         if entry.leader_epoch < self.leader_epoch:
             raise Fatal(f"leader epoch {entry.leader_epoch} after {self.leader_epoch}")
@@ -214,7 +216,7 @@ class Partition:
     def check_reads(self, current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH) -> None:
         """Raises KafkaError unless consumers may read here, under that leader epoch (KIP-392).
         A negative epoch matches any, as Kafka has it for Fetch alone."""
-        if self.state is ReplicaState.OPENED:
+        if self.state not in (ReplicaState.LEADER, ReplicaState.FOLLOWER):
             raise KafkaError(ErrorCode.not_leader_or_follower, "this replica has no role yet")
         if current_leader_epoch not in (-1, self.leader_epoch) and current_leader_epoch >= 0:
             self._refuse_epoch(current_leader_epoch)

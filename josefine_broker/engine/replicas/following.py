@@ -86,7 +86,7 @@ def _follow(
             _truncate(ctx, tp, hosted, *answer.diverging)
             moved = True
         elif answer.records:
-            size = _append(ctx, tp, hosted, answer.records)
+            size = append_fetched(ctx, tp, hosted, answer.records)
             moved = size > 0
         moved |= _follow_start(hosted, answer.log_start_offset)
     except (KafkaError, CorruptData) as error:
@@ -98,8 +98,8 @@ def _follow(
         fetcher.pause(copy.key, now_ms + HALT_MS)
         return
     hosted.halt = ""
-    if hosted.awaits_repair:
-        return
+    if ctx.hosted.fetchers.of(copy.key) is not fetcher:
+        return  # the cut has met damage: the repair comes first
     durable_end = its_log.durable_end_offset
     # The high watermark follows our durable end, never the leader's own end: this replica may be
     # elected next, and must not claim records that a power failure can take.
@@ -142,7 +142,7 @@ def _move(fetcher: ReplicaFetcher, copy: Copy, hosted: HostedPartition) -> None:
     fetcher.moved(copy.key, end, hosted.partition.epochs.latest, start)
 
 
-def _append(
+def append_fetched(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, records: Sequence[Buffer]
 ) -> int:
     """Write the leader's batches; returns bytes written. Raises KafkaError, CorruptData."""
@@ -265,14 +265,15 @@ def _restart(
 def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
     """Rebuild the producers if the cut removed batches of them; epochs are stored in any case."""
     producers = hosted.partition.producers
-    if producers.reaches(hosted.log.log_end_offset):
+    # Its repair ends with a replay anyway.
+    if not hosted.partition.awaits_repair and producers.reaches(hosted.log.log_end_offset):
         now_ms = ctx.clock.now_ms()
         producers.clear()
         is_whole = hosted.log.replay(
             producers.restore, lambda header, batch: producers.take(header, batch, now_ms)
         )
         if not is_whole:  # it does not follow before its repair has replayed all batches
-            hosted.awaits_repair = True
+            hosted.partition.damaged()
             ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
     ctx.ports.logs.store_epochs(tp)
 

@@ -16,8 +16,10 @@ from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.changes import AlterIsr, IsrItem
 from josefine_broker.engine.metadata.image import NO_LEADER, PartitionEntry
 from josefine_broker.engine.metadata.leader_election import eligible
+from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
+from josefine_broker.engine.replicas.catching_up import forget_catch_up, must_catch_up
 
 PROPOSAL_TIMEOUT_MS = 10_000
 """After this an ISR proposal is in doubt: its members still count, and it is proposed again."""
@@ -42,6 +44,15 @@ def take_role(
     """
     partition, log = hosted.partition, hosted.log
     key = (hosted.topic_id, tp.partition)
+    if partition.awaits_repair:
+        if (entry.leader, entry.leader_epoch) != (partition.leader, partition.leader_epoch):
+            ctx.hosted.fetchers.forget(key)
+        partition.assign(entry)
+        return False
+    if entry.leader == ctx.broker_id and must_catch_up(ctx, tp, hosted, entry):
+        ctx.hosted.fetchers.forget(key)
+        partition.doubted(entry)
+        return False
     if entry.leader == ctx.broker_id:
         # The fetcher stops before the role changes: an answer of the previous leader that arrives
         # later must not be appended to a log that this broker leads.
@@ -58,13 +69,19 @@ def take_role(
         if is_new:
             ctx.ports.logs.store_epochs(tp)
         return is_new
+    forget_catch_up(ctx, tp)
+    # The leader has counted this replica as complete.
+    is_complete = entry.completeness_of(ctx.broker_id) is Completeness.COMPLETE
+    if hosted.ends_in_damage and ctx.broker_id in entry.isr and is_complete:
+        hosted.ends_in_damage = False
+        ctx.ports.logs.is_complete(tp)
     is_new = partition.follow(entry, log.log_end_offset)
     if is_new:
         hosted.halt = ""
     # Nothing to copy from: the log stays as it is until the image names a leader.
     if entry.leader == NO_LEADER:
         ctx.hosted.fetchers.forget(key)
-    elif is_new and not hosted.awaits_repair:
+    elif is_new:
         begin_to_follow(ctx, tp, hosted)
     return is_new
 

@@ -1,13 +1,17 @@
 """Carries out the repairs of this broker's logs (`engine/partition/repair`): copy, fetch, swap.
 
-Rules: a missing batch is read by Fetch as a consumer reads it (KIP-392: followers answer too, up to
-their high watermark), without waiting: a replica whose own batch is damaged answers with nothing.
-The answer is verified before it is used. Copies are made outside the broker's thread; the log is
-changed on it. A few repairs run at a time, so that a broker with much damage still serves.
+Rules: a missing batch is read by Fetch, without waiting, as a consumer reads it that may see all of
+a log: every replica answers, whatever its role is; one whose own batch is damaged answers with
+nothing. Above the high watermark of the other replica its log may differ from the leader's, so such
+a batch counts only if the leader sent it, or is repaired. The answer is verified before it is used.
+Copies are made outside the broker's thread; the log is changed on it. A few repairs run at a time,
+so that a broker with much damage still serves.
 
 Nothing here changes leaders or epochs. A leader repairs its own log from its followers while it
 leads, so producers are not interrupted, and damage at a different place of each replica needs no
-order in which the replicas are made whole.
+order in which the replicas are made whole. Where a replay passed over damage, the replica takes its
+role only after the repair. If its leader does not have the batch either, it follows all the same:
+its log may differ from the leader's there, and only a follower learns where to cut it.
 """
 
 from __future__ import annotations
@@ -16,12 +20,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.metadata.image import NO_LEADER
-from josefine_broker.engine.partition.fetch_session import FINAL_EPOCH
 from josefine_broker.engine.partition.repair.damage import Damage
 from josefine_broker.engine.partition.repair.ports import DamagedLog, DamagePort, RebuildPort
 from josefine_broker.engine.partition.repair.repair import (
@@ -31,16 +33,20 @@ from josefine_broker.engine.partition.repair.repair import (
     order_of,
 )
 from josefine_broker.engine.ports import Gravity, WorkPort
+from josefine_broker.engine.replicas.catching_up import give_up_end
 from josefine_broker.engine.replicas.leading import begin_to_follow
-from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader
+from josefine_broker.engine.replicas.replica_reads import (
+    ANSWER_MS,
+    DAMAGED,
+    FETCH,
+    Resume,
+    is_answered,
+    request_of,
+)
+from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader, iter_batches
 from josefine_broker.records.crc import Buffer
-from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from josefine_broker.wire.fetch import FetchResponse
 
-FETCH = 1
-FETCH_BYTES = 1024 * 1024
-"""Bytes asked for at once."""
-ANSWER_MS = 3_000
-"""After this a replica that does not answer counts as silent."""
 NOBODY = -1
 RUNNING_MAX = 4
 """Repairs that copy or ask at the same time."""
@@ -72,8 +78,10 @@ class RepairCounters:
 class Repairs:
     """See the module. One per broker, on its thread; `step` is called several times a second."""
 
-    def __init__(self, ctx: Context, damaged: DamagePort, work: WorkPort) -> None:
+    def __init__(self, ctx: Context, damaged: DamagePort, work: WorkPort, resume: Resume) -> None:
+        """`resume` lets a repaired replica take its role."""
         self.counters = RepairCounters()
+        self._resume = resume
         self._ctx = ctx
         self._damaged = damaged
         self._work = work
@@ -119,13 +127,22 @@ class Repairs:
         """The operator gives up what no replica has; returns the offset ranges. Only the leader
         takes this: the others copy from it what takes their place. Raises KafkaError."""
         hosted = self._ctx.hosted_partition(*tp)
-        hosted.partition.check_serves()
+        # A leader that does not serve yet waits for what is given up here.
+        if hosted.partition.leader != self._ctx.broker_id:
+            hosted.partition.check_serves()
         given_up = []
         for each in self._open.values():
-            if each.tp == tp and each.repair.lost is not None:
-                each.repair.given_up_to = each.repair.lost[1]
-                given_up.append(each.repair.lost)
+            repair, rebuild = each.repair, each.rebuild
+            if each.tp != tp:
+                continue
+            is_waiting = hosted.partition.awaits_repair and repair.state is RepairState.WAITING
+            if repair.lost is None and is_waiting and rebuild is not None:
+                repair.lost = rebuild.wanted, rebuild.next_intact()
+            if repair.lost is not None:
+                repair.given_up_to = repair.lost[1]
+                given_up.append(repair.lost)
         self.step()
+        give_up_end(self._ctx, tp, self._resume)
         return given_up
 
     def _found(
@@ -143,7 +160,9 @@ class Repairs:
         for key, each in list(self._open.items()):
             its_log = self._damaged.logs.get(each.tp)
             is_hosted = self._ctx.hosted.partitions.get(each.tp) is each.hosted
-            if is_hosted and its_log is not None and key[1] in its_log.found:
+            # Also damage that is another one by now: the segment was cut, and found damaged again.
+            is_same = its_log is not None and its_log.found.get(key[1]) == each.repair.damage
+            if is_hosted and is_same:
                 continue
             # A copy in the making is closed by the job that makes it.
             if each.repair.state is not RepairState.COPYING:
@@ -234,6 +253,7 @@ class Repairs:
             self._note_lost(work)
         elif sender != NOBODY:
             work.repair.refused(sender)
+            self._follow_if_leader(work, sender)
         if result is True:
             self._install(work)
         elif result is False:
@@ -267,11 +287,11 @@ class Repairs:
 
     def _replay_if_whole(self, work: _Work) -> None:
         """The last damage of a log is repaired: what could not be read when it was opened counts
-        now, and the replica may follow its leader."""
+        now, and the replica takes its role."""
         ctx, tp, hosted = self._ctx, work.tp, work.hosted
-        if not hosted.awaits_repair or any(e.hosted is hosted for e in self._open.values()):
-            return
         partition, now_ms = hosted.partition, ctx.clock.now_ms()
+        if not partition.awaits_repair or any(e.hosted is hosted for e in self._open.values()):
+            return
         starts: dict[LeaderEpoch, int] = {}
 
         def on_batch(header: BatchHeader, batch: Buffer) -> None:
@@ -285,18 +305,26 @@ class Repairs:
         producers.clear()
         if not hosted.log.replay(None, on_batch):  # new damage: its repair ends with this again
             return
-        # A leader keeps its epochs: the one it leads in may have no batch yet, which a replay
-        # cannot find.
-        if not partition.is_leader:
-            partition.epochs.clear()
-            for epoch, start_offset in starts.items():
-                partition.epochs.assign(epoch, start_offset)
-            partition.epochs.truncate_start(hosted.log.log_start_offset)
-        hosted.awaits_repair = False
+        partition.epochs.clear()
+        for epoch, start_offset in starts.items():
+            partition.epochs.assign(epoch, start_offset)
+        partition.epochs.truncate_start(hosted.log.log_start_offset)
+        partition.repaired()
         work.log.has_batches_again()
         ctx.ports.logs.store_epochs(tp)
-        if not partition.is_leader and partition.leader != NO_LEADER:
-            begin_to_follow(ctx, tp, hosted)
+        self._resume(ctx, tp, hosted)
+
+    def _follow_if_leader(self, work: _Work, replica: int) -> None:
+        """This replica answered, and does not have the batch. If it is the leader, the log here may
+        differ from its log."""
+        ctx, hosted = self._ctx, work.hosted
+        key = (hosted.topic_id, work.tp.partition)
+        if (
+            hosted.partition.awaits_repair
+            and replica == hosted.partition.leader
+            and ctx.hosted.fetchers.of(key) is None
+        ):
+            begin_to_follow(ctx, work.tp, hosted)
 
     def _ask(self, work: _Work) -> None:
         """Ask the next replica for the missing batch."""
@@ -309,7 +337,7 @@ class Repairs:
         if replica is None or ctx.ports.forward is None:
             self._exhausted(work, now_ms, is_only=not replicas)
             return
-        request = _request(work.hosted, work.tp.partition, wanted)
+        request = request_of(work.hosted, work.tp.partition, wanted)
 
         def answered(answer: FetchResponse | None) -> None:
             self._answered(work, replica, wanted, answer)
@@ -323,12 +351,19 @@ class Repairs:
         is now."""
         if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
             return  # it was dropped meanwhile
-        records, may_have_it = _records_of(answer, wanted)
-        if records is not None:
+        partition = work.hosted.partition
+        # A leader's log defines the partition; while it is repaired, nobody knows better.
+        is_defining = partition.leader in (replica, self._ctx.broker_id)
+        records, may_have_it = _records_of(answer, wanted, is_all_of_use=is_defining)
+        if records:
             work.repair.on(RepairEvent.ANSWERED)
             self._copy(work, records, replica)
             return
-        if may_have_it:
+        if is_answered(answer):
+            self._follow_if_leader(work, replica)
+        # What this leader does not give them, its followers do not get later.
+        is_leader = partition.leader == self._ctx.broker_id
+        if may_have_it and not (is_leader and is_answered(answer)):
             work.repair.silent(replica)
         else:
             work.repair.refused(replica)
@@ -344,7 +379,10 @@ class Repairs:
             return
         if is_only:
             repair.refused(self._ctx.broker_id)
-        if not repair.exhausted(now_ms):
+        if not repair.exhausted(now_ms) and rebuild.wanted >= repair.given_up_to:
+            return
+        if self._is_unacknowledged(work, rebuild.wanted):
+            self._cut(work, rebuild.wanted)
             return
         lost = rebuild.wanted, rebuild.next_intact()
         # The operator accepted the loss up to there, and of nothing after it.
@@ -362,6 +400,30 @@ class Repairs:
                 "records lost: no replica has them", work, Gravity.ERROR, lost=lost, next=advice
             )
         self._note_lost(work)
+
+    def _is_unacknowledged(self, work: _Work, offset: int) -> bool:
+        """Whether a crash explains the hole at `offset`, which no replica can fill: it was not
+        synced here, and is not known to be committed. Only the leader decides so."""
+        partition = work.hosted.partition
+        return (
+            partition.awaits_repair
+            and partition.leader == self._ctx.broker_id
+            and offset >= max(work.log.unsynced_from, partition.high_watermark)
+        )
+
+    def _cut(self, work: _Work, offset: int) -> None:
+        """End the log before the hole, as a start does where nothing intact follows."""
+        hosted, message = work.hosted, "the end of a log was cut: no replica has what is missing"
+        self._tell(message, work, Gravity.WARNING, at=offset, end=hosted.log.log_end_offset)
+        try:
+            hosted.log.truncate_to(offset)
+        except KafkaError as error:
+            self._tell("a log was not cut", work, Gravity.ERROR, reason=error)
+            return
+        hosted.partition.truncated(hosted.log.log_end_offset)
+        work.repair.on(RepairEvent.CHANGED)
+        self._end(work)
+        self._replay_if_whole(work)
 
     def _go_on(self, work: _Work) -> None:
         """The copy has moved without another replica."""
@@ -394,35 +456,23 @@ class Repairs:
         work.repair.failed(self._ctx.clock.monotonic_ms())
 
 
-def _request(hosted: HostedPartition, index: int, offset: int) -> FetchRequest:
-    """Read from `offset`, without a session, and without waiting."""
-    part = FetchPartition(index, NO_LEADER_EPOCH, offset, NO_LEADER_EPOCH, -1, FETCH_BYTES)
-    return FetchRequest(
-        # As a consumer: then followers answer, too (KIP-392), and the fetch counts as nobody's
-        # progress.
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=FETCH_BYTES,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=FINAL_EPOCH,
-        topics=(FetchTopic("", hosted.topic_id, (part,)),),
-    )
-
-
-def _records_of(answer: FetchResponse | None, wanted: int) -> tuple[Buffer | None, bool]:
+def _records_of(
+    answer: FetchResponse | None, wanted: int, *, is_all_of_use: bool
+) -> tuple[Buffer, bool]:
     """(its batches, whether it may have them later): it did not answer, or does not know yet that
-    the records are committed."""
+    the records are committed. Without `is_all_of_use` only committed batches are returned."""
     if answer is None or answer.error_code or not answer.topics:
-        return None, True
+        return b"", True
     found = answer.topics[0].partitions[0]
-    if found.records:
-        return b"".join(found.records), False
     if found.error_code:
-        # These two mean that the replica does not have the batch intact. After any other error (it
-        # starts, or has lost its role) it may still have it.
-        damaged = (ErrorCode.corrupt_message.value, ErrorCode.offset_out_of_range.value)
-        return None, found.error_code not in damaged
+        return b"", found.error_code not in DAMAGED
+    records = b"".join(found.records or ())
+    if not is_all_of_use:
+        ends = (
+            p + h.size_bytes
+            for p, h in iter_batches(memoryview(records))
+            if h.end_offset <= found.high_watermark
+        )
+        records = records[: max(ends, default=0)]
     # No error and no records: below its high watermark the batch is missing there, too.
-    return None, found.high_watermark <= wanted
+    return records, found.high_watermark <= wanted

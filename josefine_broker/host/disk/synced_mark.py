@@ -42,13 +42,15 @@ NOTHING_KNOWN = SyncedRange(0, 0)
 class SyncedMark:
     """The mark of one log. Its owner holds the log's sync lock."""
 
-    __slots__ = ("_entries", "_files", "_path", "_stored")
+    __slots__ = ("_entries", "_files", "_path", "_stored", "is_held")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{SYNCED_MARK_FILE}"
         self._stored: SyncedRange | None = None
         self._entries = ENTRIES_MAX
+        self.is_held = False
+        """There is a hole in the log: no later sync counts until it is filled."""
 
     def read(self) -> SyncedRange:
         """The last valid entry. Raises OSError, except for a missing file."""
@@ -76,7 +78,7 @@ class SyncedMark:
     def raise_to(self, end_offset: int) -> None:
         """Everything before `end_offset` was synced. A failed write leaves the mark as it was."""
         known = self._stored or self.read()
-        if end_offset <= known.end:
+        if end_offset <= known.end or self.is_held:
             return
         try:
             self._append(SyncedRange(known.start, end_offset))

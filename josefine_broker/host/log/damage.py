@@ -45,13 +45,18 @@ class DamagedLogs:
 class LogDamage:
     """The damage of one log. A part of its `PartitionLog`, whose segments it shares."""
 
-    __slots__ = ("_files", "_segments", "_shown", "_sync", "every", "found", "lacks_batches")
+    __slots__ = (
+        "_altered", "_files", "_segments", "_shown", "_sync", "every", "found", "lacks_batches",
+    )  # fmt: skip
 
     def __init__(self, files: Files, segments: SegmentList, sync: LogSync) -> None:
         self._files = files
         self._segments = segments
         self._sync = sync
         self._shown: tuple[TopicPartition, DamagedLog] | None = None
+        self._altered: list[Segment] = []
+        """Segments whose checksum is not that of their intact bytes: cut although damaged, or
+        opened without an index. Also when their damage is forgotten, and found again."""
         self.every = DamagedLogs()
         self.found: dict[int, Damage] = {}
         """By base offset of the segment."""
@@ -78,6 +83,10 @@ class LogDamage:
         base = segment.base_offset
         if base in self.found or segment.is_replaced or segment not in self._segments:
             return
+        if not is_checksum_known:
+            self._altered = [each for each in self._altered if each in self._segments]
+            self._altered.append(segment)
+        is_checksum_known = segment not in self._altered
         self.found[base] = Damage(base, segment.end_offset, offset, reason, is_checksum_known)
         if self._shown is not None:
             self.every.found += 1
@@ -86,8 +95,9 @@ class LogDamage:
 
     def note_all(self, suspects: Iterable[Suspect]) -> None:
         """Note the segments that are damaged at a start."""
-        for segment, offset, reason, is_checksum_known in suspects:
-            self.note(segment, offset, reason, is_checksum_known=is_checksum_known)
+        for each in suspects:
+            known = each.is_checksum_known
+            self.note(each.segment, each.offset, each.reason, is_checksum_known=known)
 
     def passed_over(self, segment: Segment, error: CorruptData | OSError) -> None:
         """A replay could not read all of this segment."""
@@ -114,6 +124,10 @@ class LogDamage:
         following.last_leader_epoch = last.last_leader_epoch
         self._segments.add(following)
         return following
+
+    def is_active(self, base_offset: int) -> bool:
+        """Whether the segment that starts there is the one that is appended to."""
+        return self._segments[-1].base_offset == base_offset
 
     def undamaged(self) -> list[Segment]:
         """The segments whose file exists and that are not known to be damaged."""

@@ -13,6 +13,7 @@ and is copied from its leader.
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
@@ -20,6 +21,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.log.index import INDEX_SUFFIX, load_summary
+from josefine_broker.host.log.intact_tail import find_tail
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.recovery import (
     RecoveryReport,
@@ -41,6 +43,8 @@ class Suspect(NamedTuple):
     reason: str
     is_checksum_known: bool
     """Whether the checksum over all of its bytes is known, from its index."""
+    is_end_known: bool = False
+    """Whether intact batches up to the end of its file show that it never reached further."""
 
 
 def recover_for_repair(
@@ -52,11 +56,13 @@ def recover_for_repair(
     now_ms: int,
     *,
     is_damaged: bool,
+    keeps_tail: bool,
 ) -> tuple[list[Segment], RecoveryReport, list[Suspect]]:
     """As `recovery.recover`; with `is_damaged` also a log that it refuses, with the damage. Raises
     CorruptData, OSError."""
+    where = files, directory, config, state, clean_shutdown, now_ms
     try:
-        return *recover(files, directory, config, state, clean_shutdown, now_ms), []
+        return *recover(*where, keeps_tail=keeps_tail), []
     except (CorruptData, OSError) as error:
         if not is_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
             raise
@@ -80,7 +86,9 @@ def _recover_damaged(
     for segment in segments[:-1]:
         segment.close()
     report = tally.report(directory, segments, log_start_offset, clean_shutdown=False)
-    return segments, report, suspects
+    # A hole past the mark stays one that a crash may have left, whatever is synced around it.
+    state.synced.is_held = True
+    return segments, replace(report, unsynced_from=tally.synced.end), suspects
 
 
 def _found(
@@ -116,8 +124,9 @@ def _found(
             found = found.segment
         segments.append(found)
         end = found.end_offset
-    # The damage hides how far the log reached: its unsynced end may have been acknowledged.
-    if end < tally.synced.end or (suspects and suspects[-1].segment is segments[-1]):
+    # The damage may hide how far the log reached: its end may have been acknowledged.
+    is_hidden = bool(suspects) and suspects[-1].segment is segments[-1]
+    if end < tally.synced.end or (is_hidden and not suspects[-1].is_end_known):
         tally.note(Completeness.SHORTENED)
     if end < tally.synced.end:
         _add_hole(files, directory, end, tally.synced.end, segments, suspects)
@@ -172,21 +181,29 @@ def _open(
         raise CorruptData(f"{path} is missing, and its index does not fit the log")
     segment = Segment(files, stem, base_offset)
     try:
-        problem, is_unreadable = scan(segment, config, tally, now_ms), False
+        problem = scan(segment, config, tally, now_ms)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        problem, is_unreadable = str(error), True
+        problem = f"byte {segment.size_bytes} of {path}: {error}"
     offset = segment.end_offset
     if not problem and following in (None, offset):
         return segment
-    if following is None and offset >= tally.synced.end:
-        if is_unreadable:
-            raise CorruptData(f"{path}: {problem}, and how far the log reached is unknown")
-        cut(segment, tally, problem)  # as recovery does: nothing past it is known to be synced
-        return segment
-    segment.end_offset = tally.synced.end if following is None else following
-    return Suspect(segment, offset, problem or f"{path} is shortened", is_checksum_known=False)
+    reason = problem or f"{path} is shortened"
+    end, is_end_known = following, False
+    if following is None:
+        tail = find_tail(segment.file(), segment.size_bytes, offset)
+        if tail is None and offset >= tally.synced.end:
+            # As recovery does: nothing past it is intact, or known to be synced.
+            cut(segment, tally, problem)
+            return segment
+        end = max(tally.synced.end, offset if tail is None else tail.end_offset)
+        is_end_known = tail is not None and tail.is_end_known and tail.end_offset >= end
+    assert end is not None
+    segment.end_offset = end
+    # Reads look for the intact batches after the damage, too: other replicas may need them.
+    segment.size_bytes = segment.file().size()
+    return Suspect(segment, offset, reason, is_checksum_known=False, is_end_known=is_end_known)
 
 
 def _add_hole(

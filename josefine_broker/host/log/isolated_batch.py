@@ -38,7 +38,7 @@ def find_isolated(data: bytes, place: Place, offset: int) -> memoryview | None:
     ends = {0: place.offset}
     at = data.find(common)
     while at >= 0:
-        batch = _batch_at(data, at)
+        batch = batch_at(data, at)
         if batch is None:
             at = data.find(common, at + 1)
             continue
@@ -60,14 +60,15 @@ def next_intact(data: bytes, base_offset: int, after: int) -> int | None:
     common = base_offset.to_bytes(8, "big")[:3]
     at = data.find(common)
     while at >= 0:
-        batch = _batch_at(data, at)
+        batch = batch_at(data, at)
         if batch is not None and parse_header(batch).base_offset > after:
             return parse_header(batch).base_offset
         at = data.find(common, at + 1)
     return None
 
 
-def _batch_at(data: bytes, at: int) -> memoryview | None:
+def batch_at(data: bytes, at: int) -> memoryview | None:
+    """The intact batch at this place, whatever its base offset is."""
     if data[at + _MAGIC_AT : at + _MAGIC_AT + 1] != _MAGIC or len(data) - at < HEADER_BYTES:
         return None
     try:

@@ -98,8 +98,9 @@ class PartitionLog:
         """
         files.make_directory(directory)
         state = LogState(files, directory, settle)
+        found = files, directory, config, state, clean_shutdown, now_ms
         segments, report, suspects = recover_for_repair(
-            files, directory, config, state, clean_shutdown, now_ms, is_damaged=is_damaged
+            *found, is_damaged=is_damaged, keeps_tail=is_verified
         )
         log = cls(files, directory, config, segments, report, state, schedule)
         log.damage.note_all(suspects)
@@ -140,10 +141,6 @@ class PartitionLog:
         """Whether a producer snapshot was made that is not stored yet."""
         return self.state.snapshots_stored != self.state.snapshots_asked
 
-    def is_active(self, base_offset: int) -> bool:
-        """Whether the segment that starts there is the one that is appended to."""
-        return self._segments[-1].base_offset == base_offset
-
     @property
     def segment_count(self) -> int:
         return len(self._segments)
@@ -165,7 +162,7 @@ class PartitionLog:
         assert leader_epoch >= active.last_leader_epoch, f"leader epoch {leader_epoch} is old"
         config = self.config
         if active.size_bytes and active.is_full(config, base_offset, header, now_ms):
-            active = self._roll()
+            active = self._roll(now_ms)
         # Accounted for only after the sync: readers must not reach a refused batch.
         is_synced = sync.is_due_within(config, header.record_count)
         try:
@@ -174,7 +171,7 @@ class PartitionLog:
                 sync.sync(active, base_offset + header.last_offset_delta + 1)
         except OSError as error:
             sync.cut_back(active, error)
-            raise storage_error(f"{self.directory}: append failed: {error}") from error
+            raise sync.refused("append", error, now_ms) from error
         active.appended(
             batch, base_offset, leader_epoch, header, config.index_interval_bytes, now_ms
         )
@@ -196,19 +193,23 @@ class PartitionLog:
         if self._segments[-1].size_bytes:
             self._roll()
 
+    def seal_later(self) -> None:
+        """Schedule the sync of full segments again: a full disk may have ended the last one."""
+        self._schedule(self._sync.seal)
+
     def roll_if_older(self, age_ms: int, now_ms: int) -> None:
         """Like `roll`, if the last segment was started that long ago. Raises KafkaError."""
         if now_ms - self._segments[-1].first_append_ms >= age_ms:
             self.roll()
 
-    def _roll(self) -> Segment:
+    def _roll(self, now_ms: int | None = None) -> Segment:
         self._sync.check()
         old = self._segments[-1]
         end_offset = old.end_offset
         try:
             new = Segment.create(self._files, self.directory, end_offset)
         except OSError as error:
-            raise storage_error(f"{self.directory}: roll failed: {error}") from error
+            raise self._sync.refused("roll", error, now_ms) from error
         new.last_leader_epoch = old.last_leader_epoch
         self._sync.rolled(old)  # first: a sync on another thread must not miss the full segment
         self._segments.add(new)
@@ -282,7 +283,7 @@ class PartitionLog:
         found: list[memoryview] = []
         for segment in self._segments[self._segments.place_of(offset) :]:
             while offset < segment.end_offset:
-                data = self._read(segment, offset, bytes_max, end, at_least_one)
+                data = self.damage.read(segment, offset, bytes_max, end, at_least_one, self.config)
                 if data is None:
                     return found
                 found.append(data)
@@ -293,11 +294,6 @@ class PartitionLog:
                     return found
                 bytes_max -= len(data)
         return found
-
-    def _read(
-        self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
-    ) -> memoryview | None:
-        return self.damage.read(segment, offset, bytes_max, end_offset, at_least_one, self.config)
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
         """A search for the first record at or past `timestamp_ms`, run outside this log's thread;
@@ -392,6 +388,7 @@ class PartitionLog:
             last = self._segments[-1]
             try:
                 last.truncate_to(end_offset, self.config.index_interval_bytes)
+                self.damage.forget(last.base_offset)  # all that is left of it was verified
             except CorruptData as error:
                 last = self.damage.end_at(last, end_offset, error)
             last.file().sync()

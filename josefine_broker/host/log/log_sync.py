@@ -27,6 +27,9 @@ from josefine_broker.host.log.segment import Segment
 PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Reasons for a failure that may pass: nothing was lost by it."""
 
+REFUSALS_MAX, REFUSED_MS = 3, 3_000
+"""A log that refused so many appends in so long a time, and took none between, has failed."""
+
 storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
 
 
@@ -35,8 +38,9 @@ class LogSync:
     flusher."""
 
     __slots__ = (
-        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_segments",
-        "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock", "request", "sealing",
+        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_refusals",
+        "_segments", "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock",
+        "request", "sealing",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +60,8 @@ class LogSync:
         self._unflushed = self._first_unflushed_ms = 0
         self._is_owed = False
         """A scheduled sync failed for a reason that may have passed."""
+        self._refusals: tuple[int, int] | None = None
+        """How many appends failed since the last that did not, and when the first of them did."""
         self.lock = Lock()
         """Held while segment files are synced, cut or closed."""
         self.sealing: list[Segment] = []
@@ -116,6 +122,18 @@ class LogSync:
         except OSError as error:
             self.fail("the remains of a failed append could not be removed", error)
 
+    def refused(self, what: str, error: OSError, now_ms: int | None) -> KafkaError:
+        """The error of an append (`what` failed) that left the log as it was. Where
+        appends fail again and again, the log has failed: its broker then leads nothing, and
+        another replica may. `now_ms` is None for a roll that no append asked for."""
+        if now_ms is not None and error.errno not in PASSING:
+            count, since_ms = self._refusals or (0, now_ms)
+            self._refusals = count + 1, since_ms
+            # The wall clock may jump: the time alone does not decide.
+            if count + 1 >= REFUSALS_MAX and abs(now_ms - since_ms) >= REFUSED_MS:
+                self.fail(f"{count + 1} appends failed, the last one", error)
+        return storage_error(f"{self._directory}: {what} failed: {error}")
+
     def rolled(self, full: Segment) -> None:
         """A new segment follows this full one."""
         self._directory_dirty = True
@@ -134,6 +152,7 @@ class LogSync:
 
     def appended(self, config: LogConfig, messages: int, now_ms: int) -> None:
         """Count messages that are in the log and not durable."""
+        self._refusals = None
         if config.flush_messages == 1 and self.request is not None:
             self.want()
             return
@@ -143,6 +162,7 @@ class LogSync:
 
     def flushed(self) -> None:
         """All of the log is durable. On the log's own thread, which appends to it."""
+        self._refusals = None
         self._unflushed = 0
 
     def is_due_within(self, config: LogConfig, messages: int) -> bool:

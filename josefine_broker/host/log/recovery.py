@@ -24,6 +24,7 @@ from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
 from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from josefine_broker.host.log.intact_tail import find_tail
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.host.log.segment import (
     LOG_SUFFIX,
@@ -57,6 +58,8 @@ class RecoveryReport:
     segments_removed: int = 0
     completeness: Completeness = Completeness.COMPLETE
     """As far as the files show; the high watermark and the machine's boot may show more."""
+    unsynced_from: int = 2**63 - 1
+    """With a hole: nothing from this offset on was known to be synced."""
 
     @property
     def may_lack(self) -> bool:
@@ -85,8 +88,9 @@ class RecoveryReport:
 class Tally:
     """The mutable counters of one recovery."""
 
-    def __init__(self, state: LogState, config: LogConfig) -> None:
+    def __init__(self, state: LogState, config: LogConfig, *, keeps_tail: bool = False) -> None:
         self.state = state
+        self.keeps_tail = keeps_tail
         """Settled before anything is synced."""
         self.witness = EpochWitness(state, may_have_holes=config.may_have_holes)
         self.synced = state.synced.read()
@@ -137,14 +141,17 @@ def recover(
     state: LogState,
     clean_shutdown: bool,
     now_ms: int,
+    *,
+    keeps_tail: bool = False,
 ) -> tuple[list[Segment], RecoveryReport]:
     """All segments of a log in order, at least one, the last one ready for appends.
 
-    Raises CorruptData, with nothing changed on disk, for damage beyond an unsynced tail.
+    Raises CorruptData, with nothing changed on disk, for damage beyond an unsynced tail; with
+    `keeps_tail` also for damage that intact batches follow, synced or not.
     """
     # First: a swap that a crash interrupted decides which segment files count at all.
     end_swaps(files, directory)
-    tally = Tally(state, config)
+    tally = Tally(state, config, keeps_tail=keeps_tail)
     # A previous recovery may have recorded a loss that no fetch has repaired since.
     tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
@@ -205,6 +212,7 @@ def _recover_segments(
                 end_offset = max(segments[-1].end_offset, log_start_offset)
                 _refuse_synced(files, directory, base_offsets[at:], problem)
                 _refuse_cut(directory, end_offset, problem, tally.synced)
+                _refuse_intact(files, directory, None, base_offsets[at:], problem, tally)
                 tally.note(Completeness.SHORTENED)
                 _remove_behind(files, directory, base_offsets[at:], tally)
                 break
@@ -215,6 +223,7 @@ def _recover_segments(
             if problem:
                 _refuse_synced(files, directory, later, problem)
                 _refuse_cut(directory, segment.end_offset, problem, tally.synced)
+                _refuse_intact(files, directory, segment, later, problem, tally)
                 # With segments after it, more than a torn write is lost: they held whole batches.
                 if later:
                     tally.note(Completeness.SHORTENED)
@@ -234,6 +243,7 @@ def _recover_segments(
         problem = scan(segments[-1], config, tally, now_ms)
         if problem:
             _refuse_cut(directory, segments[-1].end_offset, problem, tally.synced)
+            _refuse_intact(files, directory, segments[-1], [], problem, tally)
             cut(segments[-1], tally, problem)
     return segments
 
@@ -422,6 +432,38 @@ def _refuse_cut(directory: str, end_offset: int, problem: str, synced: SyncedRan
             f"the log is damaged at {problem}, and had been synced up to offset {synced.end}: "
             f"{_way_out(directory)}"
         )
+
+
+def _refuse_intact(
+    files: Files,
+    directory: str,
+    damaged: Segment | None,
+    later: list[int],
+    problem: str,
+    tally: Tally,
+) -> None:
+    """Other replicas may need the intact batches after the damage: they are not cut off."""
+    if not tally.keeps_tail:
+        return
+    found = None
+    if damaged is not None:
+        found = find_tail(damaged.file(), damaged.size_bytes, damaged.end_offset)
+    if found is not None or any(_starts_intact(files, directory, each) for each in later):
+        raise CorruptData(f"the log is damaged at {problem}, and intact batches follow")
+
+
+def _starts_intact(files: Files, directory: str, base_offset: int) -> bool:
+    """Whether the first batch of this segment is intact."""
+    segment = Segment(files, stem_of(directory, base_offset), base_offset)
+    try:
+        for _, header, batch in walk_batches(segment.file(), 0, segment.file().size()):
+            verify(batch, 0, header)
+            return header.base_offset == base_offset
+    except CorruptData:
+        return False
+    finally:
+        segment.close()
+    return False
 
 
 def _refuse_missing(

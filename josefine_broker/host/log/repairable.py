@@ -27,10 +27,11 @@ class RepairableLog:
     def rebuild(self, base_offset: int, epochs: LeaderEpochs) -> SegmentRebuild | None:
         """A damaged active segment is rolled first: appends continue in the next one."""
         log, damage = self._log, self._log.damage
-        if log.is_active(base_offset):
+        if damage.is_active(base_offset):
             log.roll()
         segment = damage.segment_to_repair(base_offset)
         if segment is None:
+            log.seal_later()
             return None
         found = damage.found[base_offset]
         # Where batches could not be read at the start, the epochs they started are unknown.
@@ -38,6 +39,10 @@ class RepairableLog:
         return SegmentRebuild(
             self._files, log, segment, known, is_checksum_known=found.is_checksum_known
         )
+
+    @property
+    def unsynced_from(self) -> int:
+        return self._log.recovery_report.unsynced_from
 
     @property
     def lacks_batches(self) -> bool:

@@ -402,6 +402,10 @@ class Segment:
             if pos == 0:
                 raise CorruptData(f"{self.stem}: {len(data)} bytes at {position} are not a batch")
             position += pos
+        # A damaged length leads past batches, and the end would be remembered as the place of
+        # `offset`. Only compaction leaves a segment that has no batch up to its end offset.
+        if position > size or not self.reads.may_have_holes:
+            raise CorruptData(f"{self.stem}: no batch with offset {offset}")
         return size
 
     def _end_below(self, end_offset: int) -> int:
@@ -440,6 +444,8 @@ class Segment:
         self.reset()
         self.first_append_ms, self.last_append_ms = first_append_ms, last_append_ms
         for at, header, batch in walk_batches(self.file(), 0, position):
+            # Or the checksum over all bytes would be one of damaged bytes, which no repair meets.
+            verify(batch, 0, header)
             if not self.end_offset <= header.base_offset <= header.last_offset < end_offset:
                 raise CorruptData(f"{self.stem}: offset {header.base_offset} at {at}")
             self.account(

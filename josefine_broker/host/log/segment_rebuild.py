@@ -26,7 +26,13 @@ from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.batch_walk import SCAN_BYTES
 from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
-from josefine_broker.host.log.isolated_batch import FIND_BYTES, next_intact, read_around
+from josefine_broker.host.log.isolated_batch import (
+    FIND_BYTES,
+    Place,
+    find_isolated,
+    next_intact,
+    read_around,
+)
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment
 from josefine_broker.host.log.segment_swap import REPAIRED_SUFFIX
@@ -67,7 +73,6 @@ class SegmentRebuild:
         self._target = _Target(files, segment, log.config.index_interval_bytes)
         self._has_holes = log.config.may_have_holes
         self._is_checksum_known = is_checksum_known
-        self._log_start = log.log_start_offset
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
         self.bytes_fetched = 0
@@ -77,6 +82,11 @@ class SegmentRebuild:
     def cursor(self) -> int:
         """All batches below it are in the copy."""
         return self._target.segment.end_offset
+
+    @property
+    def _log_start(self) -> int:
+        """Records may be deleted while the repair waits for them."""
+        return self._log.log_start_offset
 
     @property
     def wanted(self) -> int:
@@ -90,7 +100,7 @@ class SegmentRebuild:
         self._target.open()
         count = 0
         while self.cursor < self.end_offset:
-            batch = None if self._distrusts else self._ours()
+            batch = None if self._distrusts else self._ours() or self._ours_at_start()
             if batch is None:
                 return self.wanted
             self._take(batch)
@@ -179,6 +189,8 @@ class SegmentRebuild:
         if not cleaning.take_in(target.segment, [self._expected], self._cuts, REPAIRED_SUFFIX):
             return False
         self._log.damage.forget(self._expected.base_offset)
+        if not self._log.damage.found:
+            self._log.state.synced.is_held = False
         target.is_installed = True
         return True
 
@@ -189,6 +201,16 @@ class SegmentRebuild:
 
     def _ours(self) -> memoryview | None:
         return self._source.batch_at(self.cursor, self._fits)
+
+    def _ours_at_start(self) -> memoryview | None:
+        """Damage among deleted records hides our first batch that is not deleted."""
+        if not self.cursor < self._log_start < self.end_offset:
+            return None
+        batch = self._source.batch_over(self._log_start)
+        if batch is None or parse_header(batch).base_offset < self.cursor:
+            return None
+        self._fill(parse_header(batch).base_offset)
+        return batch
 
     def _fits(self, header: BatchHeader) -> bool:
         """Whether a batch with this header continues the copy."""
@@ -258,6 +280,23 @@ class _Source:
                 self._position = position
                 return batch
         return None
+
+    def batch_over(self, offset: int) -> memoryview | None:
+        """Our intact batch with this offset, wherever it is."""
+        if self._file is None or self._has_holes:
+            return None
+        first, start = (
+            (0, 0)
+            if self._index is None
+            else self._index.place_of_offset(offset - self._base_offset)
+        )
+        size = self._file.size()
+        place = Place(start, self._base_offset + first, size, self._end_offset)
+        data = read_around(self._file, start, min(FIND_BYTES, size - start))
+        batch = find_isolated(data, place, offset)
+        if batch is not None:
+            self._position = start + data.find(bytes(batch))
+        return batch
 
     def _is_followed(self, position: int, batch: memoryview) -> bool:
         """Whether the next batch, or the segment's end, confirms the base offset."""

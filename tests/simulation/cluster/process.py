@@ -20,8 +20,9 @@ from josefine_broker.engine.coordinators.transactions_host import (
 )
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import Endpoint
-from josefine_broker.engine.metadata_quorum.apply_committed import to_be_hosted
+from josefine_broker.engine.metadata_quorum.apply_committed import resume, to_be_hosted
 from josefine_broker.engine.ports import work_at_once
+from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.replicas.synced import log_synced
@@ -86,7 +87,8 @@ class Process:
         self.server = Server(self)
         self._forwarder = Forwarder(self)
         self.ctx.ports.forward = self._forwarder.ask
-        self.repairs = Repairs(self.ctx, self.hosting.damaged, work_at_once)
+        self.catch_ups = CatchUps(self.ctx, resume)
+        self.repairs = Repairs(self.ctx, self.hosting.damaged, work_at_once, resume)
         settings = ScrubSettings(interval_ms=SCRUB_MS, bytes_per_second_max=1 << 40)
         self.scrub = Scrub(manager, work_at_once, machine.clock, settings)
 
@@ -273,7 +275,8 @@ class Process:
 
     def _restart(self) -> None:
         """An operator sees the broker's health, and restarts it."""
-        self.world.scheduler.at(1, partial(self.world.failed, self))
+        if self.world.is_tended(self.machine.id):
+            self.world.scheduler.at(1, partial(self.world.failed, self))
 
     def _mend(self, damaged: list[tuple[str, int]]) -> None:
         """An operator sees what could not be opened, and removes it: others have the records."""
@@ -287,6 +290,7 @@ class Process:
         if self.world.faults.rot_per_second:
             self.scrub.step()
         self.repairs.step()
+        self.catch_ups.step()
         check_isrs(self.ctx)
         tick_transactions(self.ctx)
         now_ms = self.clock.monotonic_ms()

@@ -5,6 +5,7 @@
     python -m tests.simulation.cluster.run 0 --seeds 1000  a thousand lives, on all cores
     ... --groups, --transactions                           with those in each; --no-groups, ...
     ... --groups --consumer_groups --migrating             with classic members in them, too
+    ... --liveness                                         that end with a healthy majority only
     ... --groups --consumer_groups                         groups of the consumer protocol in each
 
 A run that breaks a rule ends with its seed and the line that replays it (lives.py).
@@ -21,6 +22,7 @@ from random import Random
 from tests.simulation import lives
 from tests.simulation.cluster.chaos import Chaos
 from tests.simulation.cluster.faults import SWITCHES, Faults, draw_faults
+from tests.simulation.cluster.liveness import LiveWorld
 from tests.simulation.cluster.world import World
 from tests.simulation.lives import Life
 
@@ -54,15 +56,25 @@ def simulate(
     brokers: int = 0,
     forced: Sequence[str] = (),
     without: Sequence[str] = (),
+    liveness: bool = False,
 ) -> World:
     """One life; an error names the line that replays it. It has what is `forced` in any case, and
-    in none what it is to be `without`."""
+    in none what it is to be `without`. `liveness`: it ends with a healthy majority, and not with a
+    healthy cluster."""
     faults = faults or draw_faults(Random(seed))
     faults = replace(faults, **dict.fromkeys(forced, 1.0), **dict.fromkeys(without, 0.0))
     asked = [*(f"--{each}" for each in forced), *(f"--no-{each}" for each in without)]
+    asked += ["--liveness"] if liveness else []
     replay = " ".join([f"cluster.run {seed}", *asked])
-    with _silenced():
-        return _simulate(seed, for_ms, replay, show=show, faults=faults, brokers=brokers)
+    kind = LiveWorld if liveness else World
+    world = kind(seed, brokers=brokers or brokers_of(seed), faults=faults)
+    world.scheduler.trace_to = print if show else None
+    with _silenced(), lives.naming_replay(replay, world.scheduler):
+        chaos = Chaos(world, Random(seed + 1))
+        world.scheduler.run(for_ms)
+        chaos.is_over = True
+        world.settle()
+    return world
 
 
 @contextlib.contextmanager
@@ -77,24 +89,16 @@ def _silenced() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _simulate(
-    seed: int, for_ms: int, replay: str, *, show: bool, faults: Faults, brokers: int
-) -> World:
-    world = World(seed, brokers=brokers or brokers_of(seed), faults=faults)
-    world.scheduler.trace_to = print if show else None
-    with lives.naming_replay(replay, world.scheduler):
-        chaos = Chaos(world, Random(seed + 1))
-        world.scheduler.run(for_ms)
-        chaos.is_over = True
-        world.settle()
-    return world
-
-
 def live(
-    seed: int, *, show: bool = False, forced: Sequence[str] = (), without: Sequence[str] = ()
+    seed: int,
+    *,
+    show: bool = False,
+    forced: Sequence[str] = (),
+    without: Sequence[str] = (),
+    liveness: bool = False,
 ) -> Life:
     """`simulate`, and what was met."""
-    world = simulate(seed, show=show, forced=forced, without=without)
+    world = simulate(seed, show=show, forced=forced, without=without, liveness=liveness)
     met = world.met
     met["partition excused"] += sum(1 for each in world.view.partitions.values() if each.excused)
     met["partition"] += len(world.view.partitions)
@@ -109,10 +113,14 @@ def main(arguments: list[str]) -> int:
     for name in FORCED:
         parser.add_argument(f"--{name}", action="store_true", help=f"{name} in every life")
         parser.add_argument(f"--no-{name}", action="store_true", help=f"{name} in no life")
+    parser.add_argument(
+        "--liveness", action="store_true", help="end with a healthy majority, the rest stays broken"
+    )
     asked = parser.parse_args(arguments)
     forced = tuple(each for each in FORCED if getattr(asked, each))
     without = tuple(each for each in FORCED if getattr(asked, f"no_{each}"))
-    return lives.run(asked, partial(live, forced=forced, without=without), WORDS, SWITCHES)
+    one = partial(live, forced=forced, without=without, liveness=asked.liveness)
+    return lives.run(asked, one, WORDS, SWITCHES)
 
 
 if __name__ == "__main__":

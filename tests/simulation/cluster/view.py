@@ -276,11 +276,17 @@ class View:
                 if broker_id in entry.isr
                 and self.is_current(broker_id)
                 and entry.completeness_of(broker_id) is Completeness.COMPLETE
+                and not self._has_damage(broker_id, facts)
             }
             facts.powerless -= whole
             facts.damaged -= whole
             if facts.rotten:
                 self._forgive_rot(facts, entry)
+
+    def _has_damage(self, broker_id: int, facts: PartitionFacts) -> bool:
+        """Damage that the broker has found and not repaired: it may be in sync all the same."""
+        hosted = self.hosted(broker_id, facts.name.rpartition("-")[0], facts.key)
+        return hosted is None or bool(hosted.log.damage.found)  # type: ignore[attr-defined]
 
     def _forgive_rot(self, facts: PartitionFacts, entry: PartitionEntry) -> None:
         """What was repaired, or deleted with its topic, its replica or by an operator."""

@@ -17,7 +17,7 @@ from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import At
 from josefine_broker.engine.metadata.image import NO_LEADER, MetadataImage
-from josefine_broker.engine.partition.partition import ReplicaState
+from josefine_broker.engine.partition.replica_role import ReplicaState
 from raft import CorruptStore
 from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.damage import note_unwritten
@@ -238,6 +238,10 @@ class World:
             self.met["process ended by its disk"] += 1
             self.kill(process.machine.id, power=False)
             self._start_if_settling(process.machine.id)
+
+    def is_tended(self, id_: int) -> bool:
+        """Whether an operator restarts this broker when it is in trouble."""
+        return True
 
     def dismissed(self, process: Process, error: DismissedError) -> None:
         """It has no place in the cluster (any more)."""
@@ -465,6 +469,20 @@ class World:
 
     def settle(self) -> None:
         """All faults stop: the cluster must be whole again, in time."""
+        self.heal()
+        if self.groups is not None:
+            self.groups.settle()
+        if self.transfers is not None:
+            self.transfers.settle()
+        if self.met["log rotten"]:
+            self._repair_logs()
+        for invariant in self.invariants:
+            invariant.settled(self)
+        for process in self.view.processes.values():
+            self._count_life(process)
+
+    def heal(self) -> None:
+        """All faults stop, every broker runs, and the producers finish what they began."""
         self.is_settling = True
         self.faults = self.network.faults = CALM
         self.network.heal()
@@ -482,18 +500,8 @@ class World:
                 self.start(id_)
         for producer in self.producers:
             producer.is_sending = False
-        if self.groups is not None:
-            self.groups.settle()
-        if self.transfers is not None:
-            self.transfers.settle()
-        if self.met["log rotten"]:
-            self._heal()
-        for invariant in self.invariants:
-            invariant.settled(self)
-        for process in self.view.processes.values():
-            self._count_life(process)
 
-    def _heal(self) -> None:
+    def _repair_logs(self) -> None:
         """Every broker verifies all of its logs, as an operator may have it do; all must be whole
         again by themselves."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from raft import BlockFile, Node
 from raft import core as core_rules
+from raft.candidacy import Candidacy
 from raft.chain import Chain
 from raft.election import on_vote_request
 from raft.forwarding import _fate, on_propose
@@ -53,6 +54,8 @@ class Mutant:
     """Where the search begins: a life that noticed, when it was last looked for."""
     faults: Mapping[str, float] = field(default_factory=dict)
     """Strengths that these lives have besides what chance gives them."""
+    liveness: bool = False
+    """These lives end with a healthy majority only: everybody healed would hide it."""
 
 
 DAMAGE = {"disk_damaged_per_second": 6.0, "crash_per_second": 0.6}
@@ -479,5 +482,40 @@ MUTANTS = [
         new="if not is_last:",
         faults=DAMAGE,
         seed=3,
+    ),
+    Mutant(
+        breaks="a leader that hears no majority steps down",
+        function=tick_leader,
+        old="< core.members.majority",
+        new="< 0",
+        seed=70,
+        checker="liveness",
+        liveness=True,
+    ),
+    Mutant(
+        breaks="a transfer to a node that never answers ends",
+        function=tick_leader,
+        old="core.now_ms >= leading.transfer_end_ms",
+        new="False",
+        faults={"transfer_per_second": 8.0},
+        checker="liveness",
+        liveness=True,
+    ),
+    Mutant(
+        breaks="a leader that fell silent is forgotten",
+        function=Candidacy.hears_leader,
+        old="now_ms < self._heard_ms + self._timeout_ms",
+        new="True",
+        checker="liveness",
+        liveness=True,
+    ),
+    Mutant(
+        breaks="a follower that fell silent is not counted as heard",
+        function=tick_leader,
+        old="p.answered_ms > core.now_ms - timeout",
+        new="True",
+        seed=70,
+        checker="liveness",
+        liveness=True,
     ),
 ]

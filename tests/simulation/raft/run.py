@@ -3,6 +3,7 @@
     python -m tests.simulation.raft.run SEED            replay one, with what it met
     python -m tests.simulation.raft.run SEED --trace    ... and every event, a line each
     python -m tests.simulation.raft.run 0 --seeds 1000  a thousand lives, on all cores
+    python -m tests.simulation.raft.run 0 --liveness    ... that end with a healthy majority only
 
 A run that breaks a rule ends with its seed and the line that replays it (lives.py).
 """
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from tests.simulation import lives
 from tests.simulation.lives import Life
 from tests.simulation.raft.faults import SWITCHES, draw_faults
+from tests.simulation.raft.liveness import LiveWorld
 from tests.simulation.raft.world import World
 
 __all__ = ["WORDS", "live", "simulate"]
@@ -42,21 +44,24 @@ def simulate(
     *,
     show: bool = False,
     without: Mapping[str, float] = NOTHING,
+    liveness: bool = False,
 ) -> World:
     """One life; an error names the line that replays it. `without`: faults changed after they were
-    drawn."""
-    world = World(seed, nodes=nodes, faults=replace(draw_faults(Random(seed)), **without))
+    drawn. `liveness`: it ends with a healthy majority instead of a healthy cluster."""
+    kind = LiveWorld if liveness else World
+    world = kind(seed, nodes=nodes, faults=replace(draw_faults(Random(seed)), **without))
     world.trace_to = print if show else None
-    size = "" if nodes == NODES else f" --nodes {nodes}"
-    with lives.naming_replay(f"raft.run {seed}{size}", world):
+    options = "" if nodes == NODES else f" --nodes {nodes}"
+    options += " --liveness" if liveness else ""
+    with lives.naming_replay(f"raft.run {seed}{options}", world):
         world.run(for_ms)
         world.settle()
     return world
 
 
-def live(seed: int, nodes: int = NODES, *, show: bool = False) -> Life:
+def live(seed: int, nodes: int = NODES, *, show: bool = False, liveness: bool = False) -> Life:
     """`simulate`, and what was met."""
-    world = simulate(seed, nodes, show=show)
+    world = simulate(seed, nodes, show=show, liveness=liveness)
     met = world.met
     met["block committed"] += len(world.view.committed)
     met["read done"] += world.view.reads_done
@@ -69,8 +74,12 @@ def live(seed: int, nodes: int = NODES, *, show: bool = False) -> Life:
 def main(arguments: list[str]) -> int:
     parser = lives.arguments_for("Run seeds of the Raft simulator.")
     parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument(
+        "--liveness", action="store_true", help="end with a healthy majority, the rest stays broken"
+    )
     asked = parser.parse_args(arguments)
-    return lives.run(asked, partial(live, nodes=asked.nodes), WORDS, SWITCHES)
+    one = partial(live, nodes=asked.nodes, liveness=asked.liveness)
+    return lives.run(asked, one, WORDS, SWITCHES)
 
 
 if __name__ == "__main__":

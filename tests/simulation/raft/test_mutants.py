@@ -11,6 +11,7 @@ import pytest
 
 from raft import CorruptBlock, InvariantBroken
 from tests.simulation.mutating import mutated
+from tests.simulation.raft import liveness
 from tests.simulation.raft.faults import NEWEST
 from tests.simulation.raft.invariants import ALL_INVARIANTS
 from tests.simulation.raft.mutants import MUTANTS, Mutant
@@ -18,6 +19,8 @@ from tests.simulation.raft.run import simulate
 from tests.simulation.raft.scenarios import SCENARIOS, play
 
 SEEDS_MAX = 150
+LIVENESS = Path(str(liveness.__file__))
+INVARIANTS = LIVENESS.parent / "invariants"
 BROKEN = (AssertionError, InvariantBroken, CorruptBlock, ValueError, KeyError)
 
 
@@ -29,7 +32,8 @@ def who_complains(mutant: Mutant) -> str | None:
             text = path.read_text()
             return "trace" if play(text) != text else None
         for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
-            simulate(seed, for_ms=6_000, without={**NEWEST, **mutant.faults})
+            without = {**NEWEST, **mutant.faults}
+            simulate(seed, for_ms=6_000, without=without, liveness=mutant.liveness)
     except BROKEN as error:
         return checker_in(error) or "library"
     return None
@@ -37,7 +41,7 @@ def who_complains(mutant: Mutant) -> str | None:
 
 def checker_in(error: BaseException) -> str | None:
     frames = (Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
-    checkers = [path.stem for path in frames if path.parent.name == "invariants"]
+    checkers = [path.stem for path in frames if path.parent == INVARIANTS or path == LIVENESS]
     return checkers[-1] if checkers and isinstance(error, AssertionError) else None
 
 
@@ -55,4 +59,4 @@ def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
 def test_every_invariant_has_a_mutant_that_it_catches() -> None:
     names = {invariant.__module__.rpartition(".")[2] for invariant in ALL_INVARIANTS}
 
-    assert {mutant.checker for mutant in MUTANTS} - {""} == names
+    assert {mutant.checker for mutant in MUTANTS} - {""} == names | {LIVENESS.stem}

@@ -11,6 +11,7 @@ import pytest
 from raft import Result
 from tests.simulation.lives import Share, live_share, traces_of_two_processes
 from tests.simulation.raft.faults import CALM, COUNTED, NEWEST
+from tests.simulation.raft.liveness import LASTING
 from tests.simulation.raft.run import WORDS, live, simulate
 from tests.simulation.raft.world import World
 
@@ -96,6 +97,17 @@ def test_what_was_found_once_stays_mended(seed: int, nodes: int) -> None:
 @pytest.mark.parametrize("seed", REGRESSIONS_SINCE)
 def test_what_was_found_since_stays_mended(seed: int) -> None:
     simulate(seed, without=NEWEST)
+
+
+LIVENESS_SEEDS = range(2_000, 2_040)
+
+
+def test_a_healthy_majority_works_while_the_others_stay_broken_for_ever() -> None:
+    share = live_share(partial(live, liveness=True), LIVENESS_SEEDS, WORDS)
+
+    assert share.total.broken == []
+    assert share.total.met["core worked"] == len(LIVENESS_SEEDS)
+    assert [what for what in LASTING if not share.total.met[what]] == []
 
 
 def test_a_seed_replays_event_for_event() -> None:

@@ -121,7 +121,7 @@ class World(Cluster):
 
     def send(self, message: Message) -> None:
         link = message.sender, message.to
-        times = self.network.arrivals(link, self.now_ms, self.faults)
+        times = self.network.arrivals(link, self.now_ms, self.link_faults(link))
         if not times:
             return
         self._sent_count += 1
@@ -129,6 +129,10 @@ class World(Cluster):
             message = decode(encode(message))
         for time_ms in times:
             self._at(time_ms - self.now_ms, lambda: self._deliver(message))
+
+    def link_faults(self, link: tuple[NodeId, NodeId]) -> Faults:
+        """What may become of a message on this link."""
+        return self.faults
 
     def _deliver(self, message: Message) -> None:
         machine = self.machines[message.to]
@@ -400,6 +404,12 @@ class World(Cluster):
 
     def settle(self) -> None:
         """All faults stop: everybody must agree again, and a new proposal commit, in time."""
+        self.heal()
+        for checker in self._settled:
+            checker(self)
+
+    def heal(self) -> None:
+        """All faults stop, and every machine runs."""
         self.faults = CALM
         self.network.heal()
         for id_, machine in self.machines.items():
@@ -410,8 +420,6 @@ class World(Cluster):
                 self.start(id_)
             else:
                 self._plan_tick(machine)
-        for checker in self._settled:
-            checker(self)
 
     def results(self) -> dict[Result, int]:
         return self.view.count_results()

@@ -74,6 +74,12 @@ class DamagedLog(Protocol):
         ...
 
     @property
+    def unsynced_from(self) -> int:
+        """The log was found unsynced from there on at the start, and with a hole: a crash may have
+        left it."""
+        ...
+
+    @property
     def lacks_batches(self) -> bool:
         """Whether damaged batches were passed over when the log was opened: the state of its
         producers lacks them."""

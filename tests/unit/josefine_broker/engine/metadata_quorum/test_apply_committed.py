@@ -382,13 +382,13 @@ def test_log_recovered_for_a_topic_that_was_made_anew_is_not_the_new_ones() -> N
 @pytest.mark.parametrize(
     ("replicas", "lost", "found"),
     [
-        (3, 1, Completeness.SHORTENED),
+        (3, 1, Completeness.UNSYNCED),
         (3, 0, Completeness.COMPLETE),
         (1, 1, Completeness.UNSYNCED),
     ],
     ids=["one of three", "nothing lost", "the only one"],
 )
-def test_log_cut_below_its_own_high_watermark_by_a_loss_of_power_must_not_lead(
+def test_log_cut_below_its_own_high_watermark_by_a_loss_of_power_asks_the_others_first(
     replicas: int, lost: int, found: Completeness
 ) -> None:
     """The last in-sync replica, cut by a power loss below what it knew to be committed, led; the
@@ -409,7 +409,8 @@ def test_log_cut_below_its_own_high_watermark_by_a_loss_of_power_must_not_lead(
     claims = again.hosting.prepare([wanted._replace(is_only_replica=replicas == 1)])
 
     assert claims.of((wanted.topic_id, 0)) is found
-    assert claims.of((wanted.topic_id, 0)).may_lead is (replicas == 1 or not lost)
+    hosted = again.hosting.open(wanted.tp, wanted.topic_id, wanted.settings, 0)
+    assert hosted.ends_in_damage is (replicas == 3 and lost == 1)
 
 
 def test_partitions_that_went_elsewhere_meanwhile_are_removed_at_the_start() -> None:

@@ -7,13 +7,9 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.engine.metadata.image import PartitionEntry
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
-from josefine_broker.engine.partition.partition import (
-    TRANSITIONS,
-    Partition,
-    ReplicaEvent,
-    ReplicaState,
-)
+from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
+from josefine_broker.engine.partition.replica_role import TRANSITIONS, ReplicaEvent, ReplicaState
 from josefine_broker.records.batch import BatchHeader
 
 PLAIN = BatchHeader(0, 49, -1, 2, 0, 0, 2, 0, 0, -1, -1, -1, 3)
@@ -126,8 +122,30 @@ def test_appended_bytes_count_whole_batches() -> None:
     assert partition.appended_bytes == PLAIN.size_bytes
 
 
-def test_every_state_has_a_row_for_every_event() -> None:
-    assert set(TRANSITIONS) == {(s, e) for s in ReplicaState for e in ReplicaEvent}
+def test_every_role_may_be_given_in_every_state_but_to_a_log_that_lacks_batches() -> None:
+    roles = {ReplicaEvent.LEAD, ReplicaEvent.FOLLOW}
+
+    given = {(state, event) for state, event in TRANSITIONS if event in roles}
+
+    assert given == {(s, e) for s in ReplicaState for e in roles if s is not ReplicaState.REPAIRING}
+
+
+@pytest.mark.parametrize("state", [ReplicaState.REPAIRING, ReplicaState.CATCHING_UP])
+def test_replica_that_is_not_ready_serves_neither_clients_nor_followers(
+    state: ReplicaState,
+) -> None:
+    partition = opened()
+    if state is ReplicaState.REPAIRING:
+        partition.damaged()
+        partition.assign(entry(3))
+    else:
+        partition.doubted(entry(3))
+
+    for serves in (partition.check_serves, partition.check_reads):
+        with pytest.raises(KafkaError) as raised:
+            serves()
+        assert raised.value.code is ErrorCode.not_leader_or_follower
+    assert (partition.state, partition.leader, partition.leader_epoch) == (state, 1, 3)
 
 
 def test_high_watermark_moves_with_all_in_sync_where_there_are_fewer_than_the_minimum() -> None:

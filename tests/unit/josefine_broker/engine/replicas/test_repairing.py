@@ -4,12 +4,14 @@ and given up only by a person at the leader."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX, RepairState
 from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.repairing import Repairs
@@ -17,8 +19,9 @@ from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.scrub import Scrub, ScrubSettings
 from josefine_broker.observe.healing import Healing
 from josefine_broker.observe.health import check_damage
-from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from tests.unit.josefine_broker.api.replicas import FETCH, FETCH_VERSION, Replicas
+from tests.unit.josefine_broker.api.world import batch_of
 
 TP = TopicPartition("orders", 0)
 LOG = f"{TP}/{0:020d}.log"
@@ -43,7 +46,7 @@ class Damaged(Replicas):
         for id_, ctx in self.ctx.items():
             ctx.ports.forward = self._forward
             ctx.ports.tell = self._tell
-            self.repairs[id_] = Repairs(ctx, self.hosting[id_].damaged, work_at_once)
+            self.repairs[id_] = Repairs(ctx, self.hosting[id_].damaged, work_at_once, resume)
 
     def _forward(
         self, broker_id: int, api_key: int, request: Any, deadline_ms: int, on_answer: Any
@@ -264,12 +267,171 @@ def test_replica_that_lacks_batches_follows_again_also_when_its_damaged_segment_
     cluster = Damaged()
     cluster.spoil(2, 1)
     hosted = cluster.hosted(2)
-    hosted.awaits_repair = True
+    hosted.partition.damaged()
     cluster.silent = {1, 3}
     cluster.repair(2)
-    assert hosted.awaits_repair
+    assert hosted.partition.awaits_repair
 
     hosted.log.restart_at(len(VALUES))
     cluster.repair(2)
 
-    assert not hosted.awaits_repair
+    assert not hosted.partition.awaits_repair
+
+
+def test_leader_that_lacks_batches_serves_after_its_repair() -> None:
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    cluster.hosted(2).partition.damaged()
+    cluster.silent = {1, 3}
+    cluster.repair(2)
+
+    cluster.lead(2)
+
+    assert cluster.produce(2, b"x").error_code == ErrorCode.not_leader_or_follower
+    cluster.silent = set()
+    cluster.repair(2, after_ms=RETRY_MS_MAX)
+    assert cluster.hosted(2).partition.is_leader
+    assert cluster.values(2) == VALUES
+    cluster.run()
+    cluster.produce(2, b"f")
+    cluster.run()
+    assert cluster.values(1) == [*VALUES, b"f"]
+
+
+def test_replica_that_lacks_batches_repairs_another_one() -> None:
+    cluster = Damaged(2)
+    for broker_id in (1, 2):
+        cluster.spoil(broker_id, broker_id)
+    cluster.hosted(2).partition.damaged()
+    cluster.lead(2)
+
+    cluster.repair(1)
+    assert cluster.values(1) == VALUES
+
+    cluster.repair(2)
+    assert cluster.values(2) == VALUES
+    assert cluster.hosted(2).partition.is_leader
+
+
+def unacknowledged(*holders: int) -> Damaged:
+    """A sixth record is on these brokers, and no high watermark has passed it."""
+    cluster = Damaged()
+    batch = bytearray(batch_of(b"f"))
+    stamp(batch, 0, len(VALUES), cluster.entry().leader_epoch)
+    header = parse_header(batch)
+    for broker_id in holders:
+        cluster.hosted(broker_id).log.append(memoryview(batch), header, 0)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_repaired"), [(1, True), (3, False)], ids=["the leader", "a follower"]
+)
+def test_batch_that_is_not_committed_is_taken_from_the_leader_alone(
+    leader: int, is_repaired: bool
+) -> None:
+    """A follower's log may differ from the leader's there."""
+    cluster = unacknowledged(1, 2)
+    if leader != 1:
+        cluster.lead(leader)
+    data = cluster.files[2].names[LOG].data
+    data[len(data) - 1] ^= 1
+    with pytest.raises(KafkaError):
+        cluster.hosted(2).log.read(5, 1, end_offset=6)
+
+    cluster.repair(2)
+
+    assert cluster.damaged(2) is not is_repaired
+
+
+def test_replica_whose_leader_lacks_the_batch_follows_and_is_cut() -> None:
+    """It waited for ever for a record that had never been committed."""
+    cluster = unacknowledged(2)
+    data = cluster.files[2].names[LOG].data
+    data[len(data) - 1] ^= 1
+    with pytest.raises(KafkaError):
+        cluster.hosted(2).log.read(5, 1, end_offset=6)
+    cluster.hosted(2).partition.damaged()
+    cluster.lead(3)
+    cluster.produce(3, b"g", acks=1)
+
+    cluster.repair(2)
+    cluster.run()
+    cluster.repair(2, after_ms=RETRY_MS_MAX)
+    cluster.repair(2)
+    cluster.run()
+
+    assert not cluster.hosted(2).partition.awaits_repair
+    assert cluster.values(2) == [*VALUES, b"g"]
+
+
+def test_repair_of_a_segment_that_was_cut_meanwhile_starts_again() -> None:
+    """It asked for offsets that no replica had any more."""
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    cluster.silent = {1, 3}
+    cluster.repair(2)
+    cluster.hosted(2).log.truncate_to(4)
+    cluster.silent = set()
+
+    for _ in range(3):
+        cluster.repair(2, after_ms=RETRY_MS_MAX)
+
+    assert not cluster.damaged(2)
+    assert cluster.values(2) == VALUES[:4]
+
+
+def test_records_deleted_during_a_repair_are_not_waited_for() -> None:
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    cluster.silent = {1, 3}
+    cluster.repair(2)
+    for broker_id in (1, 2, 3):
+        cluster.hosted(broker_id).log.delete_before(2)
+    cluster.silent = set()
+
+    cluster.repair(2, after_ms=RETRY_MS_MAX)
+
+    assert not cluster.damaged(2)
+    assert cluster.values(2) == VALUES[2:]
+
+
+@pytest.mark.parametrize("unsynced_from", [5, 6], ids=["unsynced", "synced"])
+def test_leader_cuts_a_hole_that_nobody_can_fill_if_a_crash_explains_it(unsynced_from: int) -> None:
+    """Nothing from it on was synced here or committed: its records were never acknowledged."""
+    cluster = unacknowledged(2)
+    hosted = cluster.hosted(2)
+    its_log: Any = hosted.log
+    its_log.recovery_report = replace(its_log.recovery_report, unsynced_from=unsynced_from)
+    data = cluster.files[2].names[LOG].data
+    data[len(data) - 1] ^= 1
+    with pytest.raises(KafkaError):
+        hosted.log.read(5, 1, end_offset=6)
+    hosted.partition.damaged()
+    cluster.lead(2)
+
+    cluster.repair(2)
+    cluster.repair(2)
+
+    assert hosted.partition.is_leader is (unsynced_from == 5)
+    assert hosted.log.log_end_offset == unsynced_from
+    if hosted.partition.is_leader:
+        assert cluster.values(2) == VALUES
+        assert "the end of a log was cut: no replica has what is missing" in cluster.messages()
+
+
+def test_leader_that_waits_for_a_silent_replica_is_freed_by_accepting_the_loss() -> None:
+    """It serves nothing, so nobody else could give up what only that replica may have."""
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    cluster.spoil(3, 1)
+    cluster.hosted(2).partition.damaged()
+    cluster.lead(2)
+    cluster.silent = {1}
+    cluster.repair(2)
+    assert not cluster.hosted(2).partition.is_leader
+
+    assert cluster.repairs[2].accept_loss(TP) == [(1, 2)]
+
+    assert cluster.hosted(2).partition.is_leader
+    assert cluster.values(2) == [b"a", b"c", b"d", b"e"]

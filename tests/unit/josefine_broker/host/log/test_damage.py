@@ -4,8 +4,11 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.read_state import RANGES_MAX, ReadState
+from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import HEADER_BYTES, iter_batches
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.josefine_broker.host.log.support import append, log_file, open_log, read_all
@@ -151,3 +154,81 @@ def test_verified_ranges_join_and_stay_bounded() -> None:
     assert not ranges.covers(0, 1), "the oldest ranges are forgotten first"
     ranges.forget()
     assert not ranges.covers(200, 201)
+
+
+def test_batch_after_damaged_ones_is_not_returned_for_their_offsets() -> None:
+    """A damaged length led a search to the end, which was remembered as the place of an offset; a
+    batch that was appended there later was returned for it."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for number in range(10):
+        append(log, [b"%04d" % number])
+    size = batch_bytes(log)
+    log._segments[0].reads.forget()
+    flip(files, 3 * size + 10)  # the batch seems to end past the file
+
+    for end_offset in (5, 10):
+        log.read(0, 1 << 20, end_offset=end_offset)
+    append(log, [b"more"])
+    log.read(10, 1 << 20)
+
+    found = log.read(5, 1 << 20)
+    assert next(header.base_offset for each in found for _, header in iter_batches(each)) == 5
+
+
+def test_segment_that_was_cut_is_known_by_the_checksum_of_intact_bytes() -> None:
+    """The checksum of damaged bytes never fits again, so the repair failed for ever."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for number in range(10):
+        append(log, [b"%04d" % number])
+    flip(files, 2 * batch_bytes(log) + HEADER_BYTES + 2)
+
+    log.truncate_to(6)
+
+    ((_, damage),) = log.damage.found.items()
+    assert not damage.is_checksum_known
+
+
+def test_unknown_checksum_stays_unknown_when_the_damage_is_found_again() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    segment = log._segments[0]
+    log.damage.note(segment, 0, "a test", is_checksum_known=False)
+    log.damage.forget(0)
+
+    log.damage.note(segment, 0, "found again")
+
+    assert not log.damage.found[0].is_checksum_known
+
+
+def test_damage_that_was_cut_off_is_forgotten() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for number in range(10):
+        append(log, [b"%04d" % number])
+    flip(files, 8 * batch_bytes(log) + HEADER_BYTES + 2)
+    with pytest.raises(KafkaError):
+        log.read(8, 1)
+
+    log.truncate_to(8)
+
+    assert not log.damage.found
+
+
+def test_repair_of_a_full_segment_whose_sync_failed_asks_for_it_again() -> None:
+    """After a full disk only the next roll had tried again, which may never come."""
+    files = MemoryFiles()
+    jobs: list[Job] = []
+    log = open_log(files, SMALL, schedule=jobs.append)
+    for number in range(30):
+        append(log, [b"%04d" % number])
+    jobs.clear()  # they failed
+    log.damage.note(log._segments[0], 0, "a test")
+    damaged = RepairableLog(files, log)
+    assert damaged.rebuild(0, LeaderEpochs()) is None
+
+    for job in jobs:
+        job()
+
+    assert damaged.rebuild(0, LeaderEpochs()) is not None

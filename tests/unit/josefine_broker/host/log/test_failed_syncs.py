@@ -181,3 +181,33 @@ def test_recovery_syncs_its_cut() -> None:
         found = read_all(open_log(files.power_loss(Random(seed))))
 
         assert found in ([(0, a)], [(0, a), (1, d)]), seed
+
+
+def test_a_log_whose_appends_go_on_failing_has_failed() -> None:
+    """Found by lives with a majority only: the broker led for ever what it could not write."""
+    files = MemoryFiles()
+    log = open_log(files, LogConfig())
+    append(log, [b"kept"])
+    files.fails = lambda _: True
+
+    def refused_at(ms: int) -> str:
+        with pytest.raises(KafkaError):
+            append(log, [b"refused"], now_ms=NOW_MS + ms)
+        return log.failure
+
+    assert [refused_at(ms) for ms in (0, 100, 2_900)] == ["", "", ""]
+    assert "4 appends failed, the last one" in refused_at(3_000)
+
+
+def test_an_append_that_works_between_forgets_the_failed_ones() -> None:
+    files = MemoryFiles()
+    log = open_log(files, LogConfig())
+    append(log, [b"kept"])
+    for ms in (0, 2_000, 4_000, 6_000):
+        files.fails = lambda _: True
+        with pytest.raises(KafkaError):
+            append(log, [b"refused"], now_ms=NOW_MS + ms)
+        files.fails = lambda _: False
+        append(log, [b"kept"], now_ms=NOW_MS + ms)
+
+    assert log.failure == ""

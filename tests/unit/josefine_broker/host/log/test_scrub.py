@@ -143,7 +143,7 @@ def test_verify_now_reads_the_active_segment_too() -> None:
 
     scrub.verify_now([TP])
 
-    assert [log.is_active(base) for base in log.damage.found] == [True]
+    assert [log.damage.is_active(base) for base in log.damage.found] == [True]
     assert scrub.asked_left == 0
 
 

@@ -258,7 +258,7 @@ def test_damaged_active_segment_is_rolled_and_repaired() -> None:
         log.read(base, 1_000)
     made = RepairableLog(files, log).rebuild(base, EPOCHS)
     assert made is not None
-    assert not log.is_active(base)
+    assert not log.damage.is_active(base)
     wanted = made.copy(lambda: None)
     made.supply(fetched(peer, wanted or 0))
     assert made.copy(lambda: None) is None

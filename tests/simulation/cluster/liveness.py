@@ -1,0 +1,151 @@
+"""Liveness: a majority of the brokers is whole, the rest stays broken for ever, and they serve.
+
+As tests/simulation/raft/liveness.py, for whole brokers (after TigerBeetle's VOPR). `settle` heals
+everybody, so it cannot see a cluster that waits for a broker which never returns. Here every
+outsider gets one lasting fault, drawn by the seed. In time the others elect a controller, fence
+who does not answer, lead each partition of which they have enough, and acknowledge a new batch.
+
+A partition may stand still if the core has none of its ISR, or fewer replicas than
+`min.insync.replicas`: only an outsider has what was acknowledged, or enough copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, PartitionEntry
+from tests.simulation.cluster.faults import NO_DAMAGE, Faults
+from tests.simulation.cluster.producers import Producer
+from tests.simulation.cluster.producing import ACKS_ALL
+from tests.simulation.cluster.view import Key
+from tests.simulation.cluster.world import World
+
+__all__ = ["LASTING", "LiveWorld"]
+
+SERVES_WITHIN_MS = 25_000
+"""Three sessions of a broker, and elections of the metadata's leader in between."""
+PRODUCED_WITHIN_MS = 10_000
+TURN_MS = 2_000
+"""Every so often a broker that comes and goes does so."""
+FOR_EVER_MS = 10**12
+LAST_NODES = range(900, 1_000)
+"""Clients that come at the end, one for each partition."""
+KEPT_OUT = {
+    **NO_DAMAGE,
+    "chain_damaged_per_second": 0.0,
+    "rot_per_second": 0.0,
+    "member_per_second": 0.0,
+    "groups": 0.0,
+    "transactions": 0.0,
+}
+"""Damage may need an outsider for its repair; brokers that leave change who is a majority; groups
+and transactions have checkers of their own, which wait for everybody."""
+
+
+class LiveWorld(World):
+    """A world that ends with a core, instead of healing."""
+
+    def __init__(self, seed: int, *, brokers: int, faults: Faults) -> None:
+        super().__init__(seed, brokers=brokers, faults=replace(faults, **KEPT_OUT))
+        self.core: frozenset[int] = frozenset()
+        self._live_rng = Random(seed + 20)
+
+    def settle(self) -> None:
+        """Choose the core, break the others, and wait until the core serves."""
+        self.heal()
+        ids = list(self.broker_ids)
+        self._live_rng.shuffle(ids)
+        self.core = frozenset(ids[: len(ids) // 2 + 1])
+        self.scheduler.note(f"core {sorted(self.core)}")
+        for id_ in sorted(set(ids) - self.core):
+            name = self._live_rng.choice(list(LASTING))
+            self.met[name] += 1
+            self.scheduler.note(f"{id_} {name}")
+            LASTING[name](self, id_)
+        self.must_serve()
+
+    def is_tended(self, id_: int) -> bool:
+        return not self.core or id_ in self.core
+
+    # -- what becomes of the others
+
+    @property
+    def _whole(self) -> frozenset[int]:
+        return self.core | {*self.clients, *LAST_NODES}
+
+    def cut_off(self, id_: int) -> None:
+        self.network.split([id_], self._whole)
+
+    def deafen(self, id_: int) -> None:
+        self.network.mute(self._whole, [id_])
+
+    def silence(self, id_: int) -> None:
+        self.network.mute([id_], self._whole)
+
+    def stay_down(self, id_: int) -> None:
+        self.kill(id_, power=False)
+
+    def stand_still(self, id_: int) -> None:
+        self.machines[id_].paused_until_ms = FOR_EVER_MS
+
+    def fail_writes(self, id_: int) -> None:
+        self.machines[id_].disk.files.fails = lambda _: True
+
+    def come_and_go(self, id_: int) -> None:
+        if self._live_rng.random() < 0.5:
+            self.kill(id_, power=False)
+        else:
+            self.start_if_down(id_)
+        self.scheduler.at(1 + self._live_rng.randrange(TURN_MS), partial(self.come_and_go, id_))
+
+    # -- what the core must do
+
+    def must_serve(self) -> None:
+        """Raises AssertionError if a partition that the core can serve is not served in time."""
+        keys = [facts.key for facts, _, _ in self.view.entries() if self._can_serve(facts.key)]
+        self.pace_ms = 10
+        end_ms = self.scheduler.now_ms + SERVES_WITHIN_MS
+        for key, node in zip(keys, LAST_NODES, strict=False):
+            facts = self.view.facts(key)
+            producer = Producer(self, node, Random(node), acks=ACKS_ALL, is_idempotent=True)
+            producer.only = key
+            producer.start()
+            within_ms = max(end_ms - self.scheduler.now_ms, PRODUCED_WITHIN_MS)
+            acked = partial(self._is_acked, key, len(facts.acks))
+            in_time = self.scheduler.run_until(acked, within_ms)
+            assert in_time, f"the core {sorted(self.core)} does not serve {facts.name}"
+            self.met["partition served by a core"] += 1
+            producer.is_sending = False
+
+    def _is_acked(self, key: Key, before: int) -> bool:
+        """There is one more; or the topic was deleted, by an order given before; or an outsider
+        left as the last of the ISR."""
+        if len(self.view.facts(key).acks) > before or key[0] not in self.view.image.topic_names:
+            return True
+        entry = self._entry(key)
+        return entry.leader < 0 and not self.core.intersection((*entry.isr, *entry.elr))
+
+    def _entry(self, key: Key) -> PartitionEntry:
+        return self.view.image.topics[self.view.image.topic_names[key[0]]].partitions[key[1]]
+
+    def _can_serve(self, key: Key) -> bool:
+        facts, entry = self.view.facts(key), self._entry(key)
+        believed = self.core.intersection(entry.isr) - facts.powerless - facts.damaged
+        enough = len(self.core.intersection(entry.replicas)) >= facts.min_isr
+        is_internal = self.view.image.topic_names[key[0]] in INTERNAL_TOPICS
+        return bool(believed) and enough and not facts.excused and not is_internal
+
+
+LASTING: Mapping[str, Callable[[LiveWorld, int], None]] = {
+    "outsider cut off": LiveWorld.cut_off,
+    "outsider hears nothing": LiveWorld.deafen,
+    "outsider is not heard": LiveWorld.silence,
+    "outsider stays down": LiveWorld.stay_down,
+    "outsider stands still": LiveWorld.stand_still,
+    "outsider's disk takes no writes": LiveWorld.fail_writes,
+    "outsider comes and goes": LiveWorld.come_and_go,
+}
+"""What is counted → what befalls a broker outside the core, for ever."""

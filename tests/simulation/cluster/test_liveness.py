@@ -1,0 +1,74 @@
+"""A majority of the brokers serves while all others stay broken for ever (liveness.py).
+
+More of them: `python -m tests.simulation.cluster.run 0 --seeds 500 --liveness`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from josefine_broker.engine.cluster.enrolment import Enrolment
+from josefine_broker.engine.controller.controller import Controller
+from josefine_broker.host.log.log_sync import LogSync
+from tests.simulation.cluster.liveness import LASTING
+from tests.simulation.cluster.run import WORDS, live, simulate
+from tests.simulation.lives import live_share
+from tests.simulation.mutating import mutated
+
+pytestmark = pytest.mark.timeout(300)
+
+SEEDS = (1, 4, 5, 7, 8, 13, 15, 29)
+"""Among them each lasting fault, and clusters of three and of five."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong line, and a seed that notices it."""
+
+    breaks: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+    seed: int
+
+
+MUTANTS = [
+    Mutant(
+        breaks="a log whose appends go on failing has failed",
+        function=LogSync.refused,
+        old="count + 1 >= REFUSALS_MAX",
+        new="False",
+        seed=1,
+    ),
+    Mutant(
+        breaks="a broker that cannot write leads nothing",
+        function=Enrolment.step,
+        old="bool(ctx.storage.trouble)",
+        new="False",
+        seed=1,
+    ),
+    Mutant(
+        breaks="a broker that is not heard of is fenced",
+        function=Controller._judge,
+        old="now_ms < contact.heard_at_ms + self.config.session_timeout_ms",
+        new="contact is not None",
+        seed=3,
+    ),
+]
+
+
+def test_a_majority_serves_while_the_others_stay_broken_for_ever() -> None:
+    share = live_share(partial(live, liveness=True), SEEDS, WORDS)
+
+    assert share.total.broken == []
+    assert share.total.met["partition served by a core"] > 2 * len(SEEDS)
+    assert [what for what in LASTING if not share.total.met[what]] == []
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
+def test_a_broken_rule_of_handing_over_is_noticed(mutant: Mutant) -> None:
+    with mutated(mutant), pytest.raises(AssertionError, match=r"the core .* does not serve"):
+        simulate(mutant.seed, liveness=True)

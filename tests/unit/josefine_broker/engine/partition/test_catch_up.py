@@ -1,0 +1,50 @@
+"""Whom a leader in doubt asks, and for whom it waits."""
+
+import pytest
+
+from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp
+
+ALIVE = frozenset((1, 2))
+
+
+def asking(*, waits_for_all: bool = False) -> CatchUp:
+    return CatchUp(LeaderEpoch(3), waits_for_all=waits_for_all)
+
+
+def test_each_replica_is_asked_once_in_order() -> None:
+    catch_up = asking()
+
+    assert catch_up.choose((2, 3)) == 2
+    catch_up.has_no_more(2)
+    assert catch_up.choose((2, 3)) == 3
+    catch_up.has_no_more(3)
+    assert catch_up.choose((2, 3)) is None
+    assert catch_up.end_round(ALIVE, 0)
+
+
+def test_after_progress_all_are_asked_again() -> None:
+    catch_up = asking()
+    catch_up.has_no_more(2)
+
+    catch_up.moved()
+
+    assert catch_up.choose((2, 3)) == 2
+
+
+@pytest.mark.parametrize(
+    ("silent", "waits_for_all", "is_over"),
+    [(2, False, False), (3, False, True), (3, True, False)],
+    ids=["alive", "down", "down, and the only one that may have the rest"],
+)
+def test_silent_replica_is_waited_for_while_it_is_alive(
+    silent: int, waits_for_all: bool, is_over: bool
+) -> None:
+    catch_up = asking(waits_for_all=waits_for_all)
+    catch_up.silent(silent)
+
+    assert catch_up.end_round(ALIVE, 1_000) is is_over
+
+    assert catch_up.is_over is is_over
+    assert catch_up.retry_at_ms == 1_000 + RETRY_MS
+    assert catch_up.choose((silent,)) == silent, "asked again in the next round"

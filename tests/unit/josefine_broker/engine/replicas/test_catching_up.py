@@ -1,0 +1,174 @@
+"""A leader that was elected in doubt takes the end of its log from the others before it serves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.metadata.features import SUPPORTED
+from josefine_broker.engine.metadata_quorum.apply_committed import resume
+from josefine_broker.engine.partition.catch_up import RETRY_MS
+from josefine_broker.engine.partition.replica_role import ReplicaState
+from josefine_broker.engine.ports import work_at_once
+from josefine_broker.engine.replicas.catching_up import CatchUps
+from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.replica_reads import is_answered
+from josefine_broker.records.batch import parse_header, stamp
+from tests.unit.josefine_broker.api.replicas import FETCH, FETCH_VERSION, Replicas
+from tests.unit.josefine_broker.api.world import batch_of
+
+TP = TopicPartition("orders", 0)
+VALUES = [b"a", b"b", b"c", b"d"]
+
+
+class Doubted(Replicas):
+    """Broker 2 lacks the end of the log; 1 and 3 have it, and 2 is elected all the same."""
+
+    def __init__(self, *, kept: int = 2, ends_in_damage: bool = False) -> None:
+        super().__init__(3)
+        level = {each.name: each.max_level for each in SUPPORTED}
+        self.image = replace(self.image, features=level)
+        for ctx in self.ctx.values():
+            ctx.image = replace(ctx.image, features=level)
+        self.silent: set[int] = set()
+        self.create()
+        self.run()
+        for value in VALUES:
+            self.produce(1, value)
+            self.run()
+        self.catch_ups: dict[int, CatchUps] = {}
+        for id_, ctx in self.ctx.items():
+            ctx.ports.forward = self._forward
+            self.catch_ups[id_] = CatchUps(ctx, resume)
+        self.lead(1, isr=(1,))
+        hosted = self.hosted(2)
+        hosted.log.truncate_to(kept)
+        hosted.partition.truncated(kept)
+        hosted.ends_in_damage = ends_in_damage
+
+    def _forward(
+        self, broker_id: int, api_key: int, request: Any, deadline_ms: int, on_answer: Any
+    ) -> None:
+        assert api_key == FETCH
+        is_silent = broker_id in self.silent
+        on_answer(None if is_silent else self.ask(broker_id, FETCH, request, FETCH_VERSION))
+
+    def state(self) -> ReplicaState:
+        return self.hosted(2).partition.state
+
+    def go(self, after_ms: int = 0) -> None:
+        self.advance(after_ms)
+        self.catch_ups[2].step()
+
+    def values(self, broker_id: int) -> list[bytes | None]:
+        return [value for _, _, value in self.records(broker_id)]
+
+
+def test_leader_in_doubt_takes_the_end_of_its_log_before_it_serves() -> None:
+    cluster = Doubted()
+
+    cluster.lead(2, isr=(2,))
+
+    assert cluster.entry().unclean_epoch == cluster.entry().leader_epoch
+    assert cluster.state() is ReplicaState.CATCHING_UP
+    assert cluster.produce(2, b"x").error_code == ErrorCode.not_leader_or_follower
+    cluster.go()
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == VALUES
+    cluster.run()
+    assert cluster.produce(2, b"e", acks=1).error_code == 0
+    cluster.run()
+    assert cluster.values(1) == cluster.values(2) == [*VALUES, b"e"]
+
+
+def test_empty_log_of_a_leader_in_doubt_is_copied_from_its_start() -> None:
+    cluster = Doubted(kept=0)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == VALUES
+
+
+def test_clean_leader_asks_nobody() -> None:
+    cluster = Doubted()
+
+    cluster.lead(1)
+
+    assert cluster.hosted(1).partition.is_leader
+    assert not cluster.ctx[1].hosted.catching_up
+
+
+def test_replica_that_is_alive_is_waited_for() -> None:
+    cluster = Doubted()
+    cluster.silent = {1, 3}
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+    assert cluster.state() is ReplicaState.CATCHING_UP
+
+    cluster.silent = {1}
+    cluster.go(after_ms=RETRY_MS)
+
+    assert cluster.values(2) == VALUES
+    assert cluster.state() is ReplicaState.CATCHING_UP, "broker 1 may have more"
+    cluster.fence(1)
+    cluster.go(after_ms=RETRY_MS)
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_replica_that_is_down_is_waited_for_where_damage_hid_the_end_of_the_log() -> None:
+    cluster = Doubted(ends_in_damage=True)
+    cluster.silent = {1}
+    cluster.lead(2, isr=(2,))
+    cluster.fence(1)
+    cluster.go()
+    assert cluster.state() is ReplicaState.CATCHING_UP
+
+    Repairs(cluster.ctx[2], cluster.hosting[2].damaged, work_at_once, resume).accept_loss(TP)
+
+    assert cluster.state() is ReplicaState.LEADER
+    assert not cluster.hosted(2).ends_in_damage
+
+
+def test_log_without_our_last_batch_continues_nothing() -> None:
+    """Equal offsets of two leaders are no equal records."""
+    cluster = Doubted()
+    batch = bytearray(batch_of(b"z"))
+    stamp(batch, 0, 2, 0)
+    cluster.hosted(2).log.append(memoryview(batch), parse_header(batch), 0)
+
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == [b"a", b"b", b"z"]
+
+
+def test_leader_that_is_replaced_meanwhile_asks_no_more() -> None:
+    cluster = Doubted()
+    cluster.silent = {1, 3}
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+
+    cluster.lead(1, isr=(1,))
+
+    assert cluster.state() is ReplicaState.FOLLOWER
+    assert not cluster.ctx[2].hosted.catching_up
+    cluster.silent = set()
+    cluster.catch_ups[1].step()
+    cluster.run()
+    assert cluster.values(2) == VALUES
+
+
+def test_replica_in_sync_again_is_no_longer_thought_to_lack_its_end() -> None:
+    cluster = Doubted(ends_in_damage=True)
+
+    cluster.lead(1, isr=(1, 2))
+
+    assert not cluster.hosted(2).ends_in_damage
+
+
+def test_no_answer_and_an_error_of_the_whole_request_say_nothing_about_a_batch() -> None:
+    assert not is_answered(None)
