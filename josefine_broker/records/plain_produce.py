@@ -35,7 +35,7 @@ Survey = tuple[int, int, int, int, bool, bool, bool]
 """Of several requests: records, bytes, smallest and largest timestamp, whether a record has no key,
 whether a request has acks=all, whether one has a producer id. The smallest timestamp ignores "no
 timestamp"."""
-Assembled = tuple[bytes, int, int, int, list[tuple[int, int, int]]]
+Assembled = tuple[bytes | memoryview, int, int, int, list[tuple[int, int, int]]]
 """The batches, stamped; the end offset; the segment's largest timestamp, and the offset of the
 batch that raised it (-1: none did); offset, position and timestamp before of the new index entries.
 """
