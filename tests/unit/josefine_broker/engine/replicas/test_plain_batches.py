@@ -191,6 +191,18 @@ def test_the_next_batches_of_known_producers_are_appended_together() -> None:
     assert together(world, numbered(4)) is not None
 
 
+def test_sequence_numbers_wrap_to_zero_within_a_turn() -> None:
+    world = with_producer()
+    general(world, numbered(2**31 - 3, producer=6, records=1))
+
+    found = together(world, numbered(2**31 - 2, producer=6, records=2), numbered(0, producer=6))
+
+    assert found is not None
+    entry = hosted_in(world).partition.producers.entry(ProducerId(6))
+    assert entry is not None
+    assert entry.next_sequence == 1
+
+
 @pytest.mark.parametrize(
     "frames",
     [

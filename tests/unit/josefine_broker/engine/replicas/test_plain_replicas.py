@@ -239,6 +239,19 @@ def test_a_deposed_leader_acknowledges_only_what_was_committed() -> None:
     ]  # fmt: skip
 
 
+def test_of_batches_appended_together_those_that_are_committed_count_for_readers() -> None:
+    cluster = three()
+    partition = cluster.hosted(1).partition
+    before = partition.committed_bytes
+    size = len(batch_with(b"1"))
+    together(cluster, 1, plain(1, acks=1), plain(2, acks=1), plain(3, acks=1))
+
+    for broker_id in (2, 3):
+        _has(cluster, broker_id, 3)
+
+    assert partition.committed_bytes == before + 2 * size
+
+
 def _has(cluster: Replicas, broker_id: int, end_offset: int) -> None:
     """A follower has confirmed the leader's records up to there."""
     cluster.hosted(1).partition.follower_fetched(

@@ -294,6 +294,29 @@ def test_answers_that_wait_for_replicas_are_sent_in_order_and_later_requests_are
     on_uvloop(scenario)
 
 
+def test_a_wait_that_ends_while_a_request_is_staged_lets_no_later_one_overtake_it() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client = await server.connect()
+            client.writer.write(plain(1, index=1))
+            await until(lambda: log.end_offset == 1, "it is appended")
+            (connection,) = server.server.clients
+
+            def receive(request: bytes) -> None:
+                connection.get_buffer(len(request))[: len(request)] = request
+                connection.buffer_updated(len(request))
+
+            # All in one turn of the loop.
+            receive(plain(2))
+            log.commits[0].complete(Together(1))
+            server.parked.run_completed()
+            receive(groups(3, "groups"))
+
+            assert await numbers(client, PRODUCE, PRODUCE, GROUPS) == [1, 2, 3]
+
+    on_uvloop(scenario)
+
+
 def test_answers_of_a_connection_that_waited_together_leave_by_one_write() -> None:
     async def scenario() -> None:
         async with replicated() as (log, server):
