@@ -185,7 +185,7 @@ def _append(
 
 
 def _run(hosted: HostedPartition, data: memoryview) -> list[BatchHeader]:
-    """The headers of several batches that may be stored by one write: intact, in the current leader
+    """The headers of the batches that may be stored by one write: intact, in the current leader
     epoch, each where the one before ends, and no marker. Else none: they are stored, or refused,
     one by one."""
     its_log, epoch = hosted.log, hosted.partition.epochs.latest
@@ -204,7 +204,7 @@ def _run(hosted: HostedPartition, data: memoryview) -> list[BatchHeader]:
             found.append(header)
     except CorruptData:
         return []
-    return found if len(found) > 1 else []
+    return found
 
 
 def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
