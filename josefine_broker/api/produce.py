@@ -40,6 +40,7 @@ from josefine_broker.engine.validation.produced_batch import (
 from josefine_broker.engine.validation.queue import Verdict
 from josefine_broker.engine.validation.stored_codec import validate_for_storage
 from josefine_broker.records.batch import HEADER_BYTES, BatchHeader, parse_header
+from josefine_broker.records.plain_produce import PlainRequest
 from josefine_broker.wire.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -138,6 +139,18 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
     )
 
 
+def refuse_late(
+    ctx: Context, request: PlainRequest, error: KafkaError, listener: str
+) -> ProduceResponse:
+    """The answer to a plain request whose batch was appended, but not acknowledged."""
+    (topic_key, index, by_id), *_ = request
+    topic_id = UUID(bytes=topic_key) if by_id else None
+    name = "" if by_id else topic_key.decode()
+    topic = ctx.topic_name(name, topic_id) or ""
+    answer = _refuse(ctx, index, error.code, error.message, topic)
+    return _answer(ctx, listener, [_new(ProduceTopicResponse, (name, topic_id, [answer]))])
+
+
 def _finish(each: _Round, topics: list[ProduceTopicResponse]) -> object:
     """Every partition has its answer, or a promise of one."""
     ctx, info, request, _, waiting, _, _ = each
@@ -145,9 +158,9 @@ def _finish(each: _Round, topics: list[ProduceTopicResponse]) -> object:
         return None if _first_error(topics) is None else Hangup("refused, and acks=0 has no answer")
     if waiting:
         return answer_when_committed(
-            ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info, topics)
+            ctx, waiting, request.timeout_ms, lambda: _answer(ctx, info.listener, topics)
         )
-    response = _answer(ctx, info, topics)
+    response = _answer(ctx, info.listener, topics)
     if not ctx.cluster.is_heard and _first_error(topics) == ErrorCode.not_leader_or_follower:
         return Hangup("this broker does not know the current leader", response)
     return response
@@ -241,11 +254,11 @@ def _first_error(topics: list[ProduceTopicResponse]) -> int | None:
     return next((part[1] for _, _, parts in topics for part in parts if part[1]), None)
 
 
-def _answer(ctx: Context, info: RequestInfo, topics: list[ProduceTopicResponse]) -> ProduceResponse:
+def _answer(ctx: Context, listener: str, topics: list[ProduceTopicResponse]) -> ProduceResponse:
     leaders = {
         part.leader_id for _, _, parts in topics for part in parts if part[1] and part[7] >= 0
     }
-    endpoints = node_endpoints(ctx, leaders, info.listener) if leaders else ()
+    endpoints = node_endpoints(ctx, leaders, listener) if leaders else ()
     return _new(ProduceResponse, (topics, 0, endpoints))
 
 

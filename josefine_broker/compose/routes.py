@@ -7,13 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from josefine_broker.api.produce import refuse_late
 from josefine_broker.api.table import SERVED
 from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
-from josefine_broker.engine.replicas.plain_batches import append_plain, is_open
+from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
 from josefine_broker.engine.replicas.plain_reads import fetch_plain
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route, Shortcut
+from josefine_broker.host.net.late_answers import LateAnswers
 from josefine_broker.host.net.produce_turn import ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import compiled
@@ -46,9 +48,9 @@ def produce_turn(
         return None
     return ProduceTurn(
         compiled,
-        partial(append_plain, ctx, compiled),
+        partial(append_groups, ctx, compiled),
         partial(is_open, ctx),
-        metrics.api(APIS[PRODUCE].name),
+        LateAnswers(partial(refuse_late, ctx), ctx.parked.cancel, metrics.api(APIS[PRODUCE].name)),
         metrics.connections,
         on_fatal,
         asyncio.get_running_loop().call_soon,

@@ -60,6 +60,11 @@ class LogPort(Protocol):
         first. None: nothing was stored; `append` may store them, or has the reason."""
         ...
 
+    def append_copies(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:
+        """Store verified batches of one leader epoch that continue the log, back to back in
+        `data`. False: nothing was stored; `append` may store them, or has the reason."""
+        ...
+
     def read(
         self, offset: int, bytes_max: int, *, end_offset: int, at_least_one: bool = True
     ) -> Sequence[Buffer]:

@@ -241,7 +241,7 @@ def stamp(
     _LENGTH.pack_into(buf, pos + LENGTH_OVERHEAD_BYTES, leader_epoch)
 
 
-def stamp_crc(batch: bytearray) -> None:
+def stamp_crc(batch: bytearray | memoryview) -> None:
     """Write the checksum of a batch that is complete except for it."""
     _CRC.pack_into(batch, CRC_START - 4, crc32c(memoryview(batch)[CRC_START:]))
 

@@ -1,4 +1,4 @@
-"""Plain produce requests, compiled: one small batch without a producer id, for one partition.
+"""Plain produce requests, compiled: one small batch without a codec, for one partition.
 
 The extension parses a request frame (versions 3 to 13) together with its batch, assembles the bytes
 that the log appends for several requests, and encodes their answers. It has no twin function by
@@ -10,6 +10,7 @@ import importlib
 from contextlib import suppress
 from typing import Protocol
 
+from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.records.crc import Buffer
 from josefine_broker.records.structure import FOLDER
 
@@ -23,13 +24,18 @@ FRAME_BYTES_MAX = 4096
 
 Key = tuple[bytes, int, bool]
 """Topic, partition index, and whether the topic is an id (16 bytes) or a name."""
-PlainRequest = tuple[Key, memoryview, int, int, int, int, int, int, int, int, bool]
+PlainRequest = tuple[
+    Key, memoryview, int, int, int, int, int, int, int, int, bool, int, ProducerId, ProducerEpoch,
+    int,
+]  # fmt: skip
 """Key, frame, correlation id, version, acks (1 or -1), start and size of the batch in the frame,
-records, smallest and largest timestamp, and whether a record has no key."""
-Survey = tuple[int, int, int, int, bool, bool]
+records, smallest and largest timestamp, whether a record has no key, timeout in milliseconds,
+producer id (-1: none), its epoch, and the batch's first sequence number."""
+Survey = tuple[int, int, int, int, bool, bool, bool]
 """Of several requests: records, bytes, smallest and largest timestamp, whether a record has no key,
-whether a request has acks=all. The smallest timestamp ignores "no timestamp"."""
-Assembled = tuple[bytes, int, int, int, list[tuple[int, int, int]]]
+whether a request has acks=all, whether one has a producer id. The smallest timestamp ignores "no
+timestamp"."""
+Assembled = tuple[bytes | memoryview, int, int, int, list[tuple[int, int, int]]]
 """The batches, stamped; the end offset; the segment's largest timestamp, and the offset of the
 batch that raised it (-1: none did); offset, position and timestamp before of the new index entries.
 """

@@ -53,13 +53,14 @@ def measure_stream(broker: Running, size: int, count: int) -> Iterator[tuple[str
 
 
 def measure_requests(broker: Running) -> Iterator[tuple[str, float]]:
-    """One-record produce requests on 50 connections and on 1."""
-    for connections in (50, 1):
+    """One-record produce requests on 50 connections and on 1, and those of idempotent producers."""
+    for connections, *kind in ((50,), (1,), (50, "idempotent")):
         cpu = broker.cpu_seconds()
+        seconds = LOAD_SECONDS * SCALE
         done = json.loads(
-            client("load", broker.bootstrap, TOPIC, connections, LOAD_SECONDS * SCALE)
+            client("load", broker.bootstrap, TOPIC, connections, seconds, 100, 1, *kind)
         )
-        name = f"one_record_{connections}_connections"
+        name = "_".join(["one_record", *kind, f"{connections}_connections"])
         yield f"{name}/requests_per_s", done["requests"] / done["seconds"]
         yield f"{name}/cpu_us_per_request", (broker.cpu_seconds() - cpu) / done["requests"] * 1e6
         yield f"{name}/p99_us", done["p99_us"]

@@ -19,6 +19,7 @@ This module never touches the log: its end offsets are arguments, its failures a
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
@@ -339,17 +340,20 @@ class Partition:
         else:
             self._uncommitted.append((end_offset, self.appended_bytes))
 
-    def appended_together(self, end_offset: int, size_bytes: int, durable_end_offset: int) -> None:
-        """Note that checked batches without a producer id are in the log of the only replica; they
-        end at `end_offset`."""
-        assert self.is_alone
-        self.appended_bytes += size_bytes
-        if durable_end_offset >= end_offset:
+    def appended_together(
+        self, sizes: Iterable[tuple[int, int]], base_offset: int, durable_end_offset: int
+    ) -> None:
+        """Note that checked batches (records and bytes of each) are in the log from `base_offset`
+        on; the caller remembers their producers."""
+        end_offset = base_offset
+        for records, size_bytes in sizes:
+            end_offset += records
+            self.appended_bytes += size_bytes
+            self._uncommitted.append((end_offset, self.appended_bytes))
+        if self.is_alone and durable_end_offset >= end_offset:
             self._uncommitted.clear()
             self.high_watermark = end_offset
             self.committed_bytes = self.appended_bytes
-        else:
-            self._uncommitted.append((end_offset, self.appended_bytes))
 
     def copied(self, header: BatchHeader, batch: Buffer, now_ms: int) -> bool:
         """Note that a batch of the leader was copied to the same offset; returns whether its epoch

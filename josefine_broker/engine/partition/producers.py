@@ -48,6 +48,11 @@ _COORDINATOR = Struct(">i")
 _ENTRY_HEAD = Struct(">qhqb")
 _MARK = Struct(">iiqq")
 
+_new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
+
+SentBatch = tuple[ProducerId, ProducerEpoch, int, int]
+"""A batch as its producer sent it: producer id, epoch, first sequence number, records."""
+
 
 class BatchMark(NamedTuple):
     """A stored batch: what is needed to recognize a duplicate and to answer it."""
@@ -199,6 +204,42 @@ class ProducerState:
                 ErrorCode.transaction_coordinator_fenced,
                 f"a coordinator of epoch {entry.coordinator_epoch} has written since",
             )
+
+    def continues(self, batches: Iterable[SentBatch]) -> bool:
+        """Whether `check` would store each of these batches once the ones before it are stored,
+        because it has the next sequence number of a producer that is known here. None of them is
+        transactional. False: `check` decides, one batch at a time."""
+        entries, is_settled = self._entries, self.transactions.are_settled
+        expected: dict[ProducerId, int] = {}
+        for producer_id, epoch, first_sequence, records in batches:
+            if producer_id == NO_PRODUCER_ID:
+                continue
+            entry = entries.get(producer_id)
+            if entry is None or entry.epoch != epoch:
+                return False
+            if first_sequence != expected.get(producer_id, entry.next_sequence):
+                return False
+            # A batch outside of its producer's open transaction is an error.
+            if not is_settled and self.transactions.open_of(producer_id) is not None:
+                return False
+            expected[producer_id] = (first_sequence + records) & SEQUENCE_MAX
+        return True
+
+    def record_next(
+        self, batches: Iterable[tuple[SentBatch, int]], base_offset: int, now_ms: int
+    ) -> None:
+        """Remember, as `record` does, batches that `continues` has approved: each with its largest
+        timestamp, stored from `base_offset` on."""
+        entries = self._entries
+        for (producer_id, epoch, first_sequence, records), max_timestamp_ms in batches:
+            if producer_id != NO_PRODUCER_ID:
+                _, _, marks, coordinator_epoch = entries[producer_id]
+                last_sequence = (first_sequence + records - 1) & SEQUENCE_MAX
+                stored = (first_sequence, last_sequence, base_offset, max_timestamp_ms)
+                marks = (*marks[1 - REMEMBERED_BATCHES :], _new(BatchMark, stored))
+                fields = (epoch, now_ms, marks, coordinator_epoch)
+                entries[producer_id] = _new(ProducerEntry, fields)
+            base_offset += records
 
     def record(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Remember a stored batch. `now_ms` is the broker's clock, also in recovery: record

@@ -109,3 +109,46 @@ class AwaitCommit(AwaitEach):
             self.complete(Hangup("not committed in time, and the controller is unreachable"))
             return
         super().expire(now_ms)
+
+
+class Together(NamedTuple):
+    """What became of batches that were appended together."""
+
+    committed_end: int
+    """The batches up to this offset are acknowledged."""
+    error: KafkaError | None = None
+    """Why the others are not."""
+
+
+class AwaitTogether(AwaitCommit):
+    """The delayed produce of several requests to one partition. It is answered by a `Together`, or
+    closes their connections."""
+
+    __slots__ = ("_committed_end", "_error", "_hosted")
+
+    def __init__(
+        self,
+        ctx: Context,
+        tp: PartitionKey,
+        hosted: HostedPartition,
+        end_offset: int,
+        deadline_ms: int,
+    ) -> None:
+        """`end_offset`: of the last batch."""
+        self._hosted = hosted
+        self._committed_end = 0
+        self._error: KafkaError | None = None
+        appended = Appended(ctx, tp, hosted, end_offset, self._settle)
+        super().__init__(ctx, [appended], deadline_ms, self._outcome)
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        # A leader that is deposed later has acknowledged these all the same.
+        if self._hosted.partition.is_leader:
+            self._committed_end = self._hosted.partition.high_watermark
+        return super().try_complete(partition, now_ms)
+
+    def _settle(self, error: KafkaError | None) -> None:
+        self._error = error
+
+    def _outcome(self) -> Together:
+        return Together(self._committed_end, self._error)

@@ -29,7 +29,7 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetcher,
 )
 from josefine_broker.engine.ports import Gravity
-from josefine_broker.records.batch import BatchHeader, iter_batches, verify
+from josefine_broker.records.batch import CONTROL_BIT, BatchHeader, iter_batches, verify
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
 HALT_MS = 5_000
@@ -156,6 +156,15 @@ def append_fetched(
     try:
         for buffer in records:
             data = memoryview(buffer)
+            run = _run(hosted, data)
+            if run:
+                size = sum(header.size_bytes for header in run)
+                if its_log.append_copies(data[:size], run, now_ms):
+                    for header in run:
+                        partition.appended(header, header.base_offset, now_ms)
+                    written += size
+                    ctx.hosted.counters.replicated_batches += len(run)
+                    continue
             for pos, header in iter_batches(data):
                 verify(data, pos, header)
                 if header.last_offset < its_log.log_end_offset:
@@ -173,6 +182,29 @@ def append_fetched(
         if new_epoch:
             ctx.ports.logs.store_epochs(tp)
     return written
+
+
+def _run(hosted: HostedPartition, data: memoryview) -> list[BatchHeader]:
+    """The headers of the batches that may be stored by one write: intact, in the current leader
+    epoch, each where the one before ends, and no marker. Else none: they are stored, or refused,
+    one by one."""
+    its_log, epoch = hosted.log, hosted.partition.epochs.latest
+    end = its_log.log_end_offset
+    found = []
+    try:
+        for pos, header in iter_batches(data):
+            if (
+                header.base_offset != end
+                or header.leader_epoch != epoch
+                or header.attributes & CONTROL_BIT
+            ):
+                return []
+            verify(data, pos, header)
+            end = header.end_offset
+            found.append(header)
+    except CorruptData:
+        return []
+    return found
 
 
 def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:

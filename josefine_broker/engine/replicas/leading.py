@@ -119,7 +119,15 @@ def wake_all(ctx: Context, tps: Iterable[tuple[str, int]]) -> None:
 def appended_to_many(
     ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int
 ) -> None:
-    """Wake the followers of a partition whose log grew from `base_offset`.
+    """Wake the followers of a partition whose log grew from `base_offset`."""
+    wake_followers(ctx, note_appended(ctx, tp, hosted, base_offset))
+
+
+def note_appended(
+    ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int
+) -> tuple[int, ...]:
+    """Note that the log of a partition with several replicas grew from `base_offset`; returns the
+    replicas, whose waiting fetches are to be woken.
 
     `base_offset` is the end of the log before the append: a follower that was there had everything
     until now, and so does not lag (`Followers.appended`).
@@ -131,7 +139,13 @@ def appended_to_many(
     followers.appended(base_offset, now_ms)
     if partition.advance_high_watermark(hosted.log.durable_end_offset):
         ctx.parked.wake(tp, now_ms)
-    for broker_id in partition.replicas:
+    return partition.replicas
+
+
+def wake_followers(ctx: Context, broker_ids: Iterable[int]) -> None:
+    """Answer the waiting fetches of these replicas: a log that they copy has grown."""
+    now_ms = ctx.clock.monotonic_ms()
+    for broker_id in broker_ids:
         if broker_id != ctx.broker_id:
             ctx.parked.wake_follower(broker_id, now_ms)
 

@@ -3,18 +3,44 @@ high watermark and one wake-up of waiting fetches.
 
 Rules: it appends all of the requests or none. It appends only what `api/produce.py` would append
 with the same bytes and the same answers; anything that it does not know leaves the requests to that
-path, which has the error codes. So nothing is refused here.
+path, which has the error codes. So nothing is refused here. A batch of an idempotent producer is
+plain if it is the next one that the partition expects: duplicates, gaps, new epochs and producers
+that are not known yet take the general path.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.engine.metadata.log_config import TimestampType
+from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.purgatory.purgatory import Parked
+from josefine_broker.engine.replicas.committing import AwaitTogether
+from josefine_broker.engine.replicas.leading import note_appended, wake_followers
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, Survey
 
 _CREATE_TIME = TimestampType.CREATE_TIME
+
+
+class Wait(NamedTuple):
+    """Requests (acks=all) whose answers hold once their batches are committed."""
+
+    token: Parked
+    """Answered by a `Together`, or a `Hangup`."""
+    ends: dict[int, int]
+    """Place of each request in its group, and the end offset of its batch."""
+
+
+class Stored(NamedTuple):
+    """Requests of one partition that were appended together."""
+
+    answers: list[bytes]
+    """In the order of the requests."""
+    waits: tuple[Wait, ...] = ()
+    """The answers that must not be sent yet."""
 
 
 def is_open(ctx: Context) -> bool:
@@ -22,10 +48,29 @@ def is_open(ctx: Context) -> bool:
     return ctx.clients.authorizer is None and not ctx.image.quotas
 
 
+def append_groups(
+    ctx: Context, plain: PlainProduce, groups: Mapping[Key, list[PlainRequest]]
+) -> dict[Key, Stored | None]:
+    """What became of the requests of each partition. Followers are woken once, after all appends:
+    the answer to a fetch that waits then has the batches of every partition."""
+    replicas: dict[int, None] = {}
+    try:
+        return {
+            key: append_plain(ctx, plain, key, requests, replicas)
+            for key, requests in groups.items()
+        }
+    finally:
+        wake_followers(ctx, replicas)
+
+
 def append_plain(
-    ctx: Context, plain: PlainProduce, key: Key, requests: list[PlainRequest]
-) -> list[bytes] | None:
-    """The answers, in order; None: nothing was appended."""
+    ctx: Context,
+    plain: PlainProduce,
+    key: Key,
+    requests: list[PlainRequest],
+    replicas: dict[int, None],
+) -> Stored | None:
+    """The answers; None: nothing was appended. Adds to `replicas` those that are to be woken."""
     topic_key, index, by_id = key
     # By id since Produce 13 (KIP-516).
     topic = ctx.image.topic_names.get(UUID(bytes=topic_key)) if by_id else topic_key.decode()
@@ -38,29 +83,76 @@ def append_plain(
         return None
     found = plain.survey(requests)
     now_ms = ctx.clock.now_ms()
-    if not _takes(hosted, found) or not _fits(hosted, requests, found, now_ms):
+    if (
+        not _takes(hosted, found)
+        or not _fits(hosted, requests, found, now_ms)
+        or (found[6] and not _continues(hosted, requests))
+    ):
         return None
-    records, size_bytes, _, _, _, acks_all = found
+    records, size_bytes, _, _, _, acks_all, has_producers = found
     partition, log = hosted.partition, hosted.log
     base_offset = log.append_plain(requests, size_bytes, partition.leader_epoch, now_ms)
     if base_offset is None:
         return None
-    end_offset = base_offset + records
-    partition.appended_together(end_offset, size_bytes, log.durable_end_offset)
-    # The answers go out at once, without a wait for replicas.
-    assert not acks_all or partition.high_watermark >= end_offset, "acknowledged, not committed"
+    if has_producers:
+        sent = (((each[12], each[13], each[14], each[7]), each[9]) for each in requests)
+        partition.producers.record_next(sent, base_offset, now_ms)
+    partition.appended_together(
+        _sizes(hosted, requests, found), base_offset, log.durable_end_offset
+    )
     traffic = hosted.traffic
     traffic.batches_in += len(requests)
     traffic.records_in += records
     traffic.bytes_in += size_bytes
-    ctx.parked.wake(tp, ctx.clock.monotonic_ms())
-    return plain.answers(requests, base_offset, log.log_start_offset)
+    answers = plain.answers(requests, base_offset, log.log_start_offset)
+    if partition.is_alone:
+        ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+    else:
+        replicas.update(dict.fromkeys(note_appended(ctx, tp, hosted, base_offset)))
+    if not acks_all or partition.high_watermark >= base_offset + records:
+        return Stored(answers)
+    # The only replica has committed what it has stored, unless a sync is required (`_takes`).
+    assert not partition.is_alone, "acknowledged, not committed"
+    return Stored(answers, _waits(ctx, tp, hosted, requests, base_offset))
+
+
+def _sizes(
+    hosted: HostedPartition, requests: Iterable[PlainRequest], found: Survey
+) -> Iterable[tuple[int, int]]:
+    """Records and bytes of each batch; of all together where all are committed at once."""
+    if hosted.partition.is_alone and hosted.settings.log.flush_messages is None:
+        return (found[:2],)
+    return ((each[7], each[6]) for each in requests)
+
+
+def _waits(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    requests: Iterable[PlainRequest],
+    base_offset: int,
+) -> tuple[Wait, ...]:
+    """One wait for all requests with the same timeout: clients of one kind have the same."""
+    ends_by_timeout: dict[int, dict[int, int]] = {}
+    end_offset = base_offset
+    for place, request in enumerate(requests):
+        end_offset += request[7]
+        if request[4] == ACKS_ALL:
+            ends_by_timeout.setdefault(request[11], {})[place] = end_offset
+    now_ms = ctx.clock.monotonic_ms()
+    waits = []
+    for timeout_ms, ends in ends_by_timeout.items():
+        last = next(reversed(ends.values()))
+        token = AwaitTogether(ctx, tp, hosted, last, now_ms + timeout_ms)
+        token.park(ctx.parked)
+        waits.append(Wait(token, ends))
+    return tuple(waits)
 
 
 def _takes(hosted: HostedPartition, found: Survey) -> bool:
-    """Whether the partition stores batches as they come, and answers them at once."""
+    """Whether the partition stores batches as they come, and can acknowledge them."""
     partition, config = hosted.partition, hosted.settings.log
-    if not partition.is_leader or not partition.is_alone:
+    if not partition.is_leader:
         return False
     # acks=all is answered after a sync, or refused, only by the general path.
     if found[5] and (
@@ -75,12 +167,23 @@ def _takes(hosted: HostedPartition, found: Survey) -> bool:
     )
 
 
+def _continues(hosted: HostedPartition, requests: list[PlainRequest]) -> bool:
+    """Whether each batch of an idempotent producer is the next one that is expected from it."""
+    partition = hosted.partition
+    # A later batch must not overtake a refused one.
+    if partition.refusals:
+        return False
+    return partition.producers.continues(
+        (each[12], each[13], each[14], each[7]) for each in requests
+    )
+
+
 def _fits(
     hosted: HostedPartition, requests: list[PlainRequest], found: Survey, now_ms: int
 ) -> bool:
     """Whether every batch is within the topic's limits of size and time (KIP-937)."""
     settings = hosted.settings
-    _, size_bytes, low_ms, high_ms, _, _ = found
+    _, size_bytes, low_ms, high_ms, _, _, _ = found
     bytes_max = settings.log.message_bytes_max
     if size_bytes > bytes_max and max(request[6] for request in requests) > bytes_max:
         return False

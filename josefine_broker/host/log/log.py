@@ -16,7 +16,7 @@ checks first that the log still has the segment it was scheduled for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from struct import Struct
@@ -33,7 +33,7 @@ from josefine_broker.host.log.log_cleaning import LogCleaning
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
 from josefine_broker.host.log.lookup import TimestampSearch, search
-from josefine_broker.host.log.plain_append import append_plain
+from josefine_broker.host.log.plain_append import append_copies, append_plain
 from josefine_broker.host.log.recovery import RecoveryReport
 from josefine_broker.host.log.replay import replay
 from josefine_broker.host.log.segment import Segment, stem_of
@@ -187,6 +187,11 @@ class PartitionLog:
         """See `LogPort`."""
         where = self._segments[-1], self._sync, self.config
         return append_plain(*where, requests, size, leader_epoch, now_ms)
+
+    def append_copies(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:
+        """See `LogPort`."""
+        where = self._segments[-1], self._sync, self.config
+        return append_copies(*where, data, headers, now_ms)
 
     def roll(self) -> None:
         """Start a new segment at the log end; does nothing when the last one is empty."""

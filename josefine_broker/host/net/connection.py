@@ -26,6 +26,7 @@ from josefine_broker.host.net.dispatch import (
     Peer,
     Waiting,
 )
+from josefine_broker.host.net.late_answers import Later, Slot, forget_all, unanswered
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import shown_name, write_tls
@@ -39,7 +40,7 @@ answers must reach the transport, whose bound then stops the serving."""
 DRAIN_LOOK_S = 0.05
 """How often a closing connection is checked for unanswered requests."""
 STAGED: Buffers = (b"",)
-"""The place of a staged request's answer: all pending answers are such places, or none is."""
+"""The place of a staged request's answer. Such places are the last ones of the pending answers."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -97,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close = on_close
         self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
         self._backlog: deque[memoryview] = deque()  # frames read, not yet started
-        self._pending: deque[Waiting | Buffers] = deque()  # in request order; the first one waits
+        self._pending: deque[Slot] = deque()  # in request order; the first one waits
         self._out: list[Buffer] = []
         self._busy = False
         self._write_paused = False
@@ -152,14 +153,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._muted is not None:
-            self._muted.cancel()
-        for slot in self._pending:
-            if isinstance(slot, Waiting):
-                slot.parked.on_done = None
-                self._host.forget(slot.parked)
+        for timer in (self._timer, self._muted):
+            if timer is not None:
+                timer.cancel()
+        forget_all(self._pending, self._host.forget)
         self._pending.clear()
         self._backlog.clear()
         self._out.clear()
@@ -183,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def waiting(self) -> list[Waiting]:
         """Requests that were started and have no answer yet."""
-        return [one for one in self._pending if isinstance(one, Waiting) and not one.parked.done]
+        return unanswered(self._pending)
 
     @property
     def host(self) -> str:
@@ -292,28 +289,32 @@ class Connection(asyncio.BufferedProtocol):
         """Start a request: stage it if it is plain, serve it otherwise."""
         turn, pending = self._host.turn, self._pending
         if turn is not None and self._gate is None:
-            is_staged = bool(pending) and pending[-1] is STAGED
-            if (is_staged or not pending) and turn.stage(frame, self):
+            if turn.stage(frame, self):
                 pending.append(STAGED)
                 if turn.is_full:
                     turn.run()
                 return
-            if is_staged:
+            if pending and pending[-1] is STAGED:
                 turn.run()  # this request must not overtake them
         self._serve_now(frame)
 
-    def answer_staged(self, frame: memoryview, answer: bytes | None) -> bool:
+    def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
         """See `produce_turn.Staging`."""
         pending = self._pending
         if self._closed:
+            if isinstance(answer, Later):
+                answer.group.leave()
             return False
-        if pending and pending[0] is STAGED:
-            pending.clear()  # all of them are answered now, one after the other
+        while pending and pending[-1] is STAGED:
+            pending.pop()  # all of them are answered now, one after the other
         if answer is None:
             # Busy: if it is done at once, the backlog must not overtake the rest of the turn.
             was_busy, self._busy = self._busy, True
             self._serve_now(frame)
             self._busy = was_busy
+        elif isinstance(answer, Later):
+            pending.append(answer)
+            self._host.on_parked()
         elif pending:
             pending.append((answer,))
         elif self._out or self._is_tls:
@@ -445,9 +446,8 @@ class Connection(asyncio.BufferedProtocol):
         self._host.on_parked()
 
     def _answer(self, waiting: Waiting) -> None:
-        """A waiting request is done: encode it, release the answers that are next in order, and
-        serve the requests that waited for room. Called in a separate turn
-        (`ParkedRequests.run_completed`)."""
+        """A waiting request is done: encode it, and release the answers that are next in order.
+        Called in a separate turn (`ParkedRequests.run_completed`)."""
         if self._closed:
             return
         try:
@@ -455,11 +455,15 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             self._fail("answer not encodable")
             return
+        self.release()
+
+    def release(self) -> None:
+        """Send the answers that are next in order, and serve the requests that waited for room."""
         pending = self._pending
         while pending and not self._closed:
             slot = pending[0]
-            buffers = slot.buffers if isinstance(slot, Waiting) else slot
-            if buffers is None:
+            buffers = slot.buffers if isinstance(slot, Waiting | Later) else slot
+            if buffers is None or buffers is STAGED:
                 break
             pending.popleft()
             self._put(buffers)

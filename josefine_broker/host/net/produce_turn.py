@@ -1,21 +1,24 @@
 """The plain produce requests of one turn of the event loop, of all connections, served together:
-one write per log, one step of its high watermark.
+one write per log, one step of its high watermark, one wake-up of its followers.
 
 Rules: a request is staged when it arrives and served before the loop waits for the network again,
 or earlier: when enough are staged, or when its connection has a request that is not plain. A
 connection's requests are served, and answered, in their order. An answer is made after the write
-that it acknowledges. Requests that cannot be appended together go to the dispatcher one by one.
+that it acknowledges, and sent when the batch is committed (acks=all). Requests that cannot be
+appended together go to the dispatcher one by one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Protocol
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.host.metrics import ApiStats, ConnectionStats
+from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.host.metrics import ConnectionStats
+from josefine_broker.host.net.late_answers import LateAnswers, Later, Releasing
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest
 
 log = logging.getLogger(__name__)
@@ -26,11 +29,12 @@ REQUESTS_MAX = 64
 otherwise wait for the whole turn, and then the broker for all of them."""
 
 
-class Staging(Protocol):
+class Staging(Releasing, Protocol):
     """A connection, as a turn sees it."""
 
-    def answer_staged(self, frame: memoryview, answer: bytes | None) -> bool:
-        """Send the answer, or (None) serve the request; returns whether `continue_work` is due."""
+    def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
+        """Send the answer, keep its place, or (None) serve the request; returns whether
+        `continue_work` is due."""
         ...
 
     def continue_work(self) -> None: ...
@@ -38,16 +42,18 @@ class Staging(Protocol):
     def abort(self) -> bool: ...
 
 
-Append = Callable[[Key, list[PlainRequest]], "list[bytes] | None"]
-"""The answers to requests of one partition, appended together; None: nothing was appended."""
+Append = Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
+"""Appends the requests of each partition together; None: nothing was appended."""
+Answer = bytes | Later | None
+"""None: not served yet."""
 
 
 class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_connections", "_is_open", "_on_fatal", "_parse", "_requests", "_soon",
-        "_started_ns", "_stats", "_totals",
+        "_append", "_connections", "_is_open", "_late", "_on_fatal", "_parse", "_requests", "_soon",
+        "_started_ns", "_totals",
     )  # fmt: skip
 
     def __init__(
@@ -55,7 +61,7 @@ class ProduceTurn:
         plain: PlainProduce,
         append: Append,
         is_open: Callable[[], bool],
-        stats: ApiStats,
+        late: LateAnswers,
         totals: ConnectionStats,
         on_fatal: Callable[[BaseException], None],
         soon: Callable[[Callable[[], None]], object],
@@ -65,7 +71,7 @@ class ProduceTurn:
         self._parse = plain.parse
         self._append = append
         self._is_open = is_open
-        self._stats = stats
+        self._late = late
         self._totals = totals
         self._on_fatal = on_fatal
         self._soon = soon
@@ -117,32 +123,52 @@ class ProduceTurn:
         for connection in waiting:
             connection.continue_work()
 
-    def _answers(
-        self, requests: list[PlainRequest], connections: list[Staging]
-    ) -> list[bytes] | list[bytes | None]:
-        """In the order of the requests; None: not served yet."""
+    def _answers(self, requests: list[PlainRequest], connections: list[Staging]) -> list[Answer]:
+        """In the order of the requests."""
         groups: dict[Key, list[PlainRequest]] = {}
         for request in requests:
             groups.setdefault(request[0], []).append(request)
         # A name and an id may be the same topic: two groups of one partition.
         if len(groups) > 1 and (unordered := _naming_both_ways(requests, connections)):
             return self._answers_without(requests, connections, unordered)
-        found = {key: self._append(key, group) for key, group in groups.items()}
-        stored = sum(len(group) for key, group in groups.items() if found[key] is not None)
-        self._stats.record_many(perf_counter_ns() - self._started_ns, stored)
+        found = self._append(groups)
         if len(found) == 1:
-            nothing: list[bytes | None] = [None] * len(requests)
-            return next(iter(found.values())) or nothing
-        left = {key: iter(answers) for key, answers in found.items() if answers is not None}
-        return [next(left[each[0]]) if each[0] in left else None for each in requests]
+            (stored,) = found.values()
+            return self._answers_of(stored, requests, connections)
+        members: dict[Key, list[Staging]] = {key: [] for key in groups}
+        for request, connection in zip(requests, connections, strict=True):
+            members[request[0]].append(connection)
+        left = {
+            key: iter(self._answers_of(found[key], group, members[key]))
+            for key, group in groups.items()
+        }
+        return [next(left[request[0]]) for request in requests]
+
+    def _answers_of(
+        self, stored: Stored | None, requests: list[PlainRequest], connections: list[Staging]
+    ) -> list[Answer]:
+        """Of the requests of one partition."""
+        if stored is None:
+            return [None] * len(requests)
+        answers: list[Answer] = [*stored.answers]
+        late = 0
+        for wait in stored.waits:
+            group = self._late.group(wait, self._started_ns)
+            late += len(wait.ends)
+            for place, end_offset in wait.ends.items():
+                ready = stored.answers[place]
+                answers[place] = group.join(connections[place], requests[place], ready, end_offset)
+        at_once = len(answers) - late
+        self._late.stats.record_many(perf_counter_ns() - self._started_ns, at_once)
+        return answers
 
     def _answers_without(
         self, requests: list[PlainRequest], connections: list[Staging], unordered: set[Staging]
-    ) -> list[bytes | None]:
+    ) -> list[Answer]:
         """Those of the other connections; `unordered` ones are left to the dispatcher."""
         is_left = [connection in unordered for connection in connections]
         others = [n for n, left in enumerate(is_left) if not left]
-        found: list[bytes | None] = [None] * len(requests)
+        found: list[Answer] = [None] * len(requests)
         if others:
             answers = self._answers([requests[n] for n in others], [connections[n] for n in others])
             for n, answer in zip(others, answers, strict=True):

@@ -1,4 +1,4 @@
-/* Plain produce requests: one small batch without a producer id, for one partition.
+/* Plain produce requests: one small batch without a codec, for one partition.
  *
  * `parse` reads a whole request frame, header and body, of versions 3 to 13, and checks its batch;
  * it returns None for every request that is not plain, and for every one that is not valid: those
@@ -16,14 +16,14 @@
 #include <Python.h>
 #include "produce_frame.h"
 
-enum { FIELDS = 11 };
+enum { FIELDS = 15 };
 enum { KEY_AT, FRAME_AT, CORRELATION_AT, VERSION_AT, ACKS_AT, START_AT, SIZE_AT, COUNT_AT, BASE_AT,
-       MAX_AT, KEYLESS_AT };
+       MAX_AT, KEYLESS_AT, TIMEOUT_AT, PRODUCER_AT };
 enum { REQUESTS_MAX = 4096, ANSWER_BYTES_MAX = 256 };
 
 PyDoc_STRVAR(parse_doc,
 "parse(frame) -> None | ((topic, index, by_id), frame, correlation_id, version, acks, start, size,\n"
-"count, base_ms, max_ms, keyless)\n\n"
+"count, base_ms, max_ms, keyless, timeout_ms, producer_id, producer_epoch, sequence)\n\n"
 "None: the request is not plain, or not valid. `topic` is a name or an id, as bytes.");
 
 static PyObject *parse(PyObject *module, PyObject *frame)
@@ -36,11 +36,12 @@ static PyObject *parse(PyObject *module, PyObject *frame)
     PyObject *result = NULL;
     if (read_frame((const uint8_t *)view.buf, view.len, &found))
         result = Py_BuildValue(
-            "((y#iO)OiiinnLLLO)", (const char *)found.name, (Py_ssize_t)found.name_bytes,
+            "((y#iO)OiiinnLLLOiLii)", (const char *)found.name, (Py_ssize_t)found.name_bytes,
             (int)found.index, found.version >= ID_SINCE ? Py_True : Py_False, frame,
             (int)found.correlation_id, found.version, found.acks, found.start, found.size,
             (long long)found.count, (long long)found.base_ms, (long long)found.max_ms,
-            found.keyless ? Py_True : Py_False);
+            found.keyless ? Py_True : Py_False, (int)found.timeout_ms,
+            (long long)found.producer_id, found.producer_epoch, (int)found.sequence);
     else
         result = Py_NewRef(Py_None);
     PyBuffer_Release(&view);
@@ -87,7 +88,7 @@ static int64_t number_at(PyObject *request, int field)
 }
 
 PyDoc_STRVAR(survey_doc,
-"survey(requests) -> (records, bytes, low_ms, high_ms, keyless, acks_all)\n\n"
+"survey(requests) -> (records, bytes, low_ms, high_ms, keyless, acks_all, has_producers)\n\n"
 "low_ms: the smallest base timestamp that is not -1; the largest number if there is none.");
 
 static PyObject *survey(PyObject *module, PyObject *list)
@@ -95,7 +96,7 @@ static PyObject *survey(PyObject *module, PyObject *list)
     (void)module;
     Requests requests;
     int64_t records = 0, size = 0, low = INT64_MAX, high = INT64_MIN;
-    int keyless = 0, acks_all = 0;
+    int keyless = 0, acks_all = 0, has_producers = 0;
     if (!take_list(list, &requests))
         return NULL;
     for (Py_ssize_t n = 0; n < requests.count; n++) {
@@ -107,14 +108,15 @@ static PyObject *survey(PyObject *module, PyObject *list)
         size += number_at(request, SIZE_AT) & 0x7fffffff;
         acks_all |= number_at(request, ACKS_AT) == -1;
         keyless |= PyTuple_GetItem(request, KEYLESS_AT) == Py_True;
+        has_producers |= number_at(request, PRODUCER_AT) != NO_PRODUCER_ID;
         if (PyErr_Occurred())
             return NULL;
         low = base < low && base != NO_TIMESTAMP ? base : low;
         high = most > high ? most : high;
     }
-    return Py_BuildValue("LLLLOO", (long long)records, (long long)size, (long long)low,
+    return Py_BuildValue("LLLLOOO", (long long)records, (long long)size, (long long)low,
                          (long long)high, keyless ? Py_True : Py_False,
-                         acks_all ? Py_True : Py_False);
+                         acks_all ? Py_True : Py_False, has_producers ? Py_True : Py_False);
 }
 
 /* What `assemble` knows of the log, and has found. */

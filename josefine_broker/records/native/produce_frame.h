@@ -9,6 +9,7 @@
 
 enum { FIRST_VERSION = 3, ERRORS_SINCE = 8, FLEXIBLE_SINCE = 9, ID_SINCE = 13, LAST_VERSION = 13 };
 enum { LOG_START_SINCE = 5 };
+enum { NO_PRODUCER_ID = -1 };
 enum { BATCH_HEADER_BYTES = 61, LENGTH_OVERHEAD = 12, CRC_START = 21 };
 /* Larger requests gain nothing here, and their checksum needs the processor's instruction. */
 enum { FRAME_BYTES_MAX = 4096 };
@@ -17,6 +18,7 @@ typedef struct {
     int32_t correlation_id;
     int version;
     int acks;
+    int32_t timeout_ms;
     const uint8_t *name;
     int name_bytes;
     int32_t index;
@@ -26,6 +28,9 @@ typedef struct {
     int64_t base_ms;
     int64_t max_ms;
     int keyless;
+    int64_t producer_id;
+    int producer_epoch;
+    int32_t sequence;
 } Plain;
 
 static uint32_t crc_table[8][256];
@@ -70,11 +75,13 @@ static int read_body(const uint8_t *frame, const uint8_t *at, const uint8_t *end
         if (at[0] != 0 || at[7] != 2) /* no transactional id; one topic */
             return 0;
         out->acks = get16(at + 1);
+        out->timeout_ms = (int32_t)get32(at + 3);
         at += 8;
     } else {
         if (get16(at) != -1 || get32(at + 8) != 1)
             return 0;
         out->acks = get16(at + 2);
+        out->timeout_ms = (int32_t)get32(at + 4);
         at += 12;
     }
     if (out->version >= ID_SINCE) {
@@ -126,10 +133,17 @@ static int check_batch(const uint8_t *batch, ptrdiff_t size, Plain *out)
     int64_t last_delta = (int32_t)get32(batch + 23);
     out->base_ms = get64(batch + 27);
     out->max_ms = get64(batch + 35);
+    out->producer_id = get64(batch + 43);
+    out->producer_epoch = get16(batch + 51);
+    out->sequence = (int32_t)get32(batch + 53);
     out->count = (int32_t)get32(batch + 57);
     if (get64(batch) != 0 || (int64_t)(int32_t)get32(batch + 8) + LENGTH_OVERHEAD != size ||
         batch[16] != 2 || get16(batch + 21) != 0 || last_delta < 0 ||
-        last_delta != out->count - 1 || get64(batch + 43) != -1)
+        last_delta != out->count - 1)
+        return 0;
+    /* The partition checks epoch and sequence; no producer id: they have no meaning. */
+    if (out->producer_id != NO_PRODUCER_ID &&
+        (out->producer_id < 0 || out->producer_epoch < 0 || out->sequence < 0))
         return 0;
     if (crc32c(batch + CRC_START, size - CRC_START) != get32(batch + 17))
         return 0;

@@ -369,6 +369,9 @@ COUNTED = (
     "acknowledgement behind a refused one that was stored before",
     "more requests in flight than a broker works on",
     "request served from the backlog after an answer",
+    "plain request",
+    "plain request waited for replicas",
+    "plain request refused after its append",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

@@ -1,19 +1,24 @@
 """A broker's side of its connections: frames in, handlers called, answers out in order.
 
-What `net/connection.py` and `net/dispatch.py` do with sockets. A handler that fails is not
-caught here: it ends the run.
+What `net/connection.py` and `net/dispatch.py` do with sockets, and `net/produce_turn.py`, whose
+turns have one request here. A handler that fails is not caught here: it ends the run.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from josefine_broker.api.produce import refuse_late
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.replicas.committing import Together
+from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
+from josefine_broker.records.plain_produce import PlainRequest, compiled
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -91,6 +96,44 @@ class Server:
     def _serve(self, connection: Connection, client: _Client, frame: bytes) -> None:
         view = memoryview(bytearray(frame))[4:]
         header = parse_request_header(view)
+        answer = self._serve_plain(view)
+        if answer is None:
+            answer = self._serve_by_table(header, view)
+        if answer is None:
+            return
+        slot = _Slot(header, answer)
+        client.pending.append(slot)
+        if slot.parked is not None:
+            slot.parked.on_done = lambda _: self._answered(connection)
+
+    def _serve_plain(self, frame: memoryview) -> Any:
+        """The whole answer to a plain produce request, or the token that waits for it; None: the
+        table's handler serves it."""
+        ctx = self._process.ctx
+        request = None if compiled is None else compiled.parse(frame)
+        if compiled is None or request is None or not is_open(ctx):
+            return None
+        (stored,) = append_groups(ctx, compiled, {request[0]: [request]}).values()
+        if stored is None:
+            return None
+        (answer,) = stored.answers
+        self._process.world.met["plain request"] += 1
+        if not stored.waits:
+            return answer
+        self._process.world.met["plain request waited for replicas"] += 1
+        (wait,) = stored.waits
+        wait.token.make_of(partial(self._late, request, answer, wait.ends[0]))
+        return wait.token
+
+    def _late(self, request: PlainRequest, answer: bytes, end_offset: int, outcome: Any) -> Any:
+        if not isinstance(outcome, Together):
+            return outcome
+        if outcome.error is None or end_offset <= outcome.committed_end:
+            return answer
+        self._process.world.met["plain request refused after its append"] += 1
+        return refuse_late(self._process.ctx, request, outcome.error, LISTENER)
+
+    def _serve_by_table(self, header: RequestHeader, view: memoryview) -> Any:
         request = decode_request(header, view)
         api = SERVED[header.api_key]
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
@@ -101,12 +144,7 @@ class Server:
         except KafkaError as error:
             answer = api.refuse(request, error)
         self._is_serving = False
-        if answer is None:
-            return
-        slot = _Slot(header, answer)
-        client.pending.append(slot)
-        if slot.parked is not None:
-            slot.parked.on_done = lambda _: self._answered(connection)
+        return answer
 
     def _answered(self, connection: Connection) -> None:
         client = self._clients.get(connection)
@@ -125,7 +163,9 @@ class Server:
             is_last = isinstance(answer, Hangup)
             if is_last:
                 answer = answer.answer
-            if answer is not None:
+            if isinstance(answer, bytes):
+                connection.reply(answer)
+            elif answer is not None:
                 buffers = encode_response(api_key, version, correlation_id, answer)
                 connection.reply(b"".join(buffers))
             if is_last:

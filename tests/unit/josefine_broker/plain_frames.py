@@ -27,18 +27,29 @@ def frame_of(
     client_id: str | None = "client",
     correlation_id: int = 7,
     transactional_id: str | None = None,
+    timeout_ms: int = 1000,
 ) -> memoryview:
     """A request, without its length prefix, in memory that may be written to."""
     parts = tuple(ProducePartition(index + n, memoryview(each)) for n, each in enumerate(batches))
     by_id = version >= ID_SINCE
     named = ProduceTopic(None if by_id else topic, topic_id if by_id else None, parts)
-    request = ProduceRequest(transactional_id, acks, 1000, (named,))
+    request = ProduceRequest(transactional_id, acks, timeout_ms, (named,))
     whole = b"".join(encode_request(PRODUCE, version, correlation_id, client_id, request))
     return memoryview(bytearray(whole[4:]))
 
 
-def batch_with(*values: bytes, timestamp_ms: int = NOW_MS, key: bytes | None = b"k") -> bytes:
-    return bytes(build_batch([Record(key, value, (), timestamp_ms) for value in values]))
+def batch_with(
+    *values: bytes,
+    timestamp_ms: int = NOW_MS,
+    key: bytes | None = b"k",
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytes:
+    """`producer`: its id, epoch and the batch's first sequence number."""
+    records = [Record(key, value, (), timestamp_ms) for value in values]
+    id_, epoch, sequence = producer
+    return bytes(
+        build_batch(records, producer_id=id_, producer_epoch=epoch, base_sequence=sequence)  # type: ignore[arg-type]
+    )
 
 
 RECORDS = st.lists(
@@ -65,11 +76,25 @@ PLAIN_RECORDS = RECORDS.map(
 """The first timestamp is the smallest: otherwise the batch is for the general path."""
 
 
+PRODUCERS = st.just((-1, -1, -1)) | st.tuples(
+    st.sampled_from([0, 5, 2**63 - 1, -1, -2]),
+    st.sampled_from([0, 1, 2**15 - 1, -1]),
+    st.sampled_from([0, 7, 2**31 - 1, -1]),
+)
+
+
 @st.composite
 def frames(draw: st.DrawFn) -> bytearray:
     """A request that is plain, or differs from a plain one in a field or two."""
     rarely = draw(st.integers(0, 5)) == 0
-    batches = [bytes(build_batch(records)) for records in draw(st.lists(RECORDS, min_size=1))[:1]]
+    id_, epoch, sequence = draw(PRODUCERS)
+    batch = build_batch(
+        draw(RECORDS),
+        producer_id=id_,
+        producer_epoch=epoch,
+        base_sequence=sequence,  # type: ignore[arg-type]
+    )
+    batches = [bytes(batch)]
     if rarely and draw(st.booleans()):
         batches *= 2
     return bytearray(

@@ -10,21 +10,30 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
+from josefine_broker.engine.replicas.plain_batches import Stored
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
-from josefine_broker.host.net.produce_turn import Append, ProduceTurn
+from josefine_broker.host.net.late_answers import LateAnswers
+from josefine_broker.host.net.produce_turn import ProduceTurn
 from josefine_broker.host.net.server import Server, bind
 from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
-from josefine_broker.records.plain_produce import compiled
+from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.apis import APIS, PRODUCE
 from josefine_broker.wire.codec import RequestHeader, decode_response, encode_request
+from josefine_broker.wire.produce import (
+    ProducePartitionResponse,
+    ProduceResponse,
+    ProduceTopicResponse,
+)
 from tests.support.waiting import wait_until_async
 
 Handle = Callable[[RequestHeader, Peer, Any], Any]
+Append = Callable[[Key, list[PlainRequest]], "Stored | list[bytes] | None"]
+"""What became of the requests of one partition, or their answers."""
 GROUPS = 16  # ListGroups: the smallest request with a text in its answer
 
 
@@ -98,12 +107,23 @@ class Serving:
         self._writers: list[asyncio.StreamWriter] = []
 
     def _turn(self, append: Append) -> ProduceTurn:
+        def append_groups(
+            groups: Mapping[Key, list[PlainRequest]],
+        ) -> dict[Key, Stored | None]:
+            found = {key: append(key, requests) for key, requests in groups.items()}
+            return {k: Stored(v) if isinstance(v, list) else v for k, v in found.items()}
+
+        def refuse_late(request: PlainRequest, error: KafkaError, listener: str) -> Any:
+            by_name = None if request[0][2] else request[0][0].decode()
+            part = ProducePartitionResponse(request[0][1], error.code.value)
+            return ProduceResponse((ProduceTopicResponse(by_name or "", None, (part,)),))
+
         assert compiled is not None
         return ProduceTurn(
             compiled,
-            append,
+            append_groups,
             lambda: True,
-            self.metrics.api("Produce"),
+            LateAnswers(refuse_late, self.parked.cancel, self.metrics.api("Produce")),
             self.metrics.connections,
             self.fatal.append,
             asyncio.get_running_loop().call_soon,

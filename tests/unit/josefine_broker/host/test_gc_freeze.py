@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from josefine_broker.host.gc_freeze import PARTITIONS_PER_FREEZE, Freezer
+from josefine_broker.host.gc_freeze import PARTITIONS_PER_FREEZE, Freezer, freeze_started
 from josefine_broker.wire.entities import delete_topics
 from tests.unit.josefine_broker.api.world import World, batch_of
 
@@ -56,3 +56,12 @@ def test_what_is_alive_is_moved_out_of_sight_once_per_so_many_partitions() -> No
 
     freezer.opened()
     assert gc.get_freeze_count() > before
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_what_is_alive_when_the_broker_starts_to_serve_is_not_visited_again() -> None:
+    assert len(gc.get_objects()) > 10_000
+
+    freeze_started()
+
+    assert len(gc.get_objects()) < 100

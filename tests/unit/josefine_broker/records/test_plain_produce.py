@@ -77,7 +77,8 @@ def taken_by_the_general_path(frame: memoryview) -> PlainRequest | None:
     return (
         (name, part.index, by_id), frame, header.correlation_id, header.api_version, request.acks,
         start, len(part.records), batch.record_count, batch.base_timestamp_ms,
-        batch.max_timestamp_ms, keyless,
+        batch.max_timestamp_ms, keyless, request.timeout_ms, batch.producer_id,
+        batch.producer_epoch, batch.base_sequence,
     )  # fmt: skip
 
 
@@ -172,14 +173,32 @@ def test_what_is_not_plain_is_left_to_the_general_path(frame: memoryview) -> Non
     assert extension().parse(frame) is None
 
 
-def test_batches_of_a_producer_with_an_id_or_a_codec_are_left_to_the_general_path() -> None:
-    record = Record(b"k", b"v")
-    for fields in (
-        {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0},
-        {"compression": 1},
-    ):
-        batch = bytes(build_batch([record], **fields))  # type: ignore[arg-type]
-        assert extension().parse(frame_of(batch)) is None
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_batch_of_an_idempotent_producer_is_plain(version: int) -> None:
+    frame = frame_of(batch_with(b"v", producer=(2**63 - 1, 2**15 - 1, 2**31 - 1)), version=version)
+
+    found = extension().parse(frame)
+
+    assert found is not None
+    assert found[12:] == (2**63 - 1, 2**15 - 1, 2**31 - 1)
+    assert found == taken_by_the_general_path(frame)
+    assert extension().survey([found])[6]
+
+
+@pytest.mark.parametrize("producer", [(-2, 0, 0), (5, -1, 0), (5, 0, -1), (-(2**63), 0, 0)])
+def test_a_producer_with_a_field_below_zero_is_left_to_the_general_path(
+    producer: tuple[int, int, int],
+) -> None:
+    assert extension().parse(frame_of(batch_with(b"v", producer=producer))) is None
+
+
+@pytest.mark.parametrize("attributes", [0x10, 0x20, 0x30, 1, 8, 0x100])
+def test_transactional_and_compressed_batches_are_left_to_the_general_path(attributes: int) -> None:
+    batch = bytearray(batch_with(b"v", producer=(5, 0, 0)))
+    struct.pack_into(">h", batch, 21, attributes)
+    stamp_crc(batch)
+
+    assert extension().parse(frame_of(bytes(batch))) is None
 
 
 @pytest.mark.parametrize("at", [27, 35, 57, 23])
@@ -276,9 +295,9 @@ def test_a_survey_sums_up_its_requests() -> None:
     assert second is not None
     assert third is not None
 
-    assert extension().survey([first]) == (2, first[6], 50, 50, False, False)
+    assert extension().survey([first]) == (2, first[6], 50, 50, False, False, False)
     assert extension().survey([first, second, third]) == (
-        4, first[6] + second[6] + third[6], 50, 70, True, True,
+        4, first[6] + second[6] + third[6], 50, 70, True, True, False,
     )  # fmt: skip
 
 
@@ -287,7 +306,7 @@ def test_parsed_requests_that_were_tampered_with_are_refused_without_a_wild_read
     assert request is not None
     size = request[6]
     odd: list[Record] = [-1, 0, 60, 2**31, 2**62, -(2**63), None, b"x", 2**70]
-    for field in range(11):
+    for field in range(len(request)):
         for value in [*odd, (), (b"x",), (None, 0, False), (b"x" * 127, 0, False), (b"x", None, 0)]:
             changed = (*request[:field], value, *request[field + 1 :])
             for call in (

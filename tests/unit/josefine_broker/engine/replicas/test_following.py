@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import delete_records as e
 from tests.unit.josefine_broker.api.replicas import Replicas
+from tests.unit.josefine_broker.plain_frames import batch_with
 
 DELETE_RECORDS = 21
 LEADER_EPOCH_AT = 12
@@ -113,3 +116,99 @@ def test_a_replica_in_sync_is_not_throttled() -> None:
         cluster.run()
 
     assert cluster.high_watermark(1) == 10
+
+
+def an_answer_with_batches(cluster: Replicas, count: int) -> tuple[Any, bytearray]:
+    """The follower's waiting answer that has `count` batches, and their bytes, which a test may
+    change before it delivers the answer with `changed`."""
+    cluster.produce(1, b"first", acks=1)
+    for number in range(count):
+        cluster.produce(1, b"%d" % number, acks=1)
+    cluster.receive(cluster.waiting[0])
+    assert cluster.send(2, 1)
+    (waiting,) = cluster.waiting
+    answer = waiting.answer
+    response = answer.response if isinstance(answer, Parked) else answer
+    records = response.topics[0].partitions[0].records
+    return waiting, bytearray(b"".join(bytes(each) for each in records))
+
+
+def deliver(cluster: Replicas, waiting: Any, records: bytes | bytearray) -> None:
+    answer = waiting.answer
+    response = answer.response if isinstance(answer, Parked) else answer
+    topic = response.topics[0]
+    part = topic.partitions[0]._replace(records=(bytearray(records),))
+    cluster.waiting = [
+        waiting._replace(answer=response._replace(topics=[topic._replace(partitions=[part])]))
+    ]
+    cluster.receive(cluster.waiting[0])
+
+
+def test_the_batches_of_an_answer_are_stored_by_one_write(two_replicas: Replicas) -> None:
+    waiting, records = an_answer_with_batches(two_replicas, 4)
+    writes: list[int] = []
+    log: Any = two_replicas.hosted(2).log
+    file = log._segments[-1].file()
+    write = type(file).write_at_end
+
+    class Counting(type(file)):  # type: ignore[misc]
+        def write_at_end(self, buffers: Any) -> int:
+            writes.append(len(buffers))
+            return int(write(self, buffers))
+
+    file.__class__ = Counting
+
+    deliver(two_replicas, waiting, records)
+
+    assert writes == [1]
+    assert two_replicas.log_end(2) == 5
+    assert two_replicas.hosted(2).partition.appended_bytes == log.size_bytes
+    assert two_replicas.ctx[2].hosted.counters.replicated_batches == 5
+    two_replicas.run()
+    assert two_replicas.records(2) == two_replicas.records(1)
+
+
+def test_of_an_answer_with_a_damaged_batch_those_before_it_are_stored() -> None:
+    size = 0
+    for at in range(0, 1_000, 7):
+        cluster = Replicas(2)
+        cluster.create(replicas=((1, 2),))
+        cluster.run()
+        waiting, records = an_answer_with_batches(cluster, 4)
+        size = len(records) // 4
+        if at >= len(records):
+            break
+        if LEADER_EPOCH_AT <= at % size < LEADER_EPOCH_AT + 4:
+            continue  # outside of the checksum: a newer epoch is as good as the leader's word
+        records[at] ^= 0x55
+
+        deliver(cluster, waiting, records)
+
+        # A changed length ends the answer early, as a limit of its size would.
+        assert cluster.records(2) == cluster.records(1)[: 1 + at // size], at
+        cluster.advance(FetchLimits().backoff_ms)
+        cluster.run()
+        assert cluster.records(2) == cluster.records(1)
+    assert at >= 4 * size
+
+
+def test_an_answer_that_ends_within_a_batch_is_stored_up_to_it(two_replicas: Replicas) -> None:
+    waiting, records = an_answer_with_batches(two_replicas, 4)
+
+    deliver(two_replicas, waiting, records[:-1])
+
+    assert two_replicas.log_end(2) == 4
+    two_replicas.run()
+    assert two_replicas.records(2) == two_replicas.records(1)
+
+
+def test_copies_of_idempotent_producers_are_remembered(two_replicas: Replicas) -> None:
+    two_replicas.produce(1, b"first", acks=1)
+    for sequence in range(3):
+        batch = batch_with(b"v", producer=(5, 0, sequence))
+        two_replicas.produce(1, acks=1, batch=batch)
+    two_replicas.run()
+
+    ours, leaders = (two_replicas.hosted(each).partition.producers for each in (2, 1))
+    assert ours.snapshot() == leaders.snapshot()
+    assert ours.entry(ProducerId(5)) is not None

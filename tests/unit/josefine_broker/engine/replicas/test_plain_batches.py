@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.api.table import SERVED
+from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.replicas.plain_batches import append_plain, is_open
+from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.plain_produce import PlainRequest, compiled
@@ -51,7 +52,9 @@ def together(world: World, *frames: memoryview) -> list[bytes] | None:
     assert compiled is not None
     requests = parsed(list(frames))
     assert len(requests) == len(frames)
-    return append_plain(world.ctx, compiled, requests[0][0], requests)
+    (stored,) = append_groups(world.ctx, compiled, {requests[0][0]: requests}).values()
+    assert stored is None or not stored.waits
+    return None if stored is None else stored.answers
 
 
 def hosted_in(world: World, index: int = 0) -> HostedPartition:
@@ -68,6 +71,7 @@ def facts(world: World) -> list[Any]:
             found.append((segment.summary(), index.offsets, index.positions, index.times))
         partition = hosted.partition
         found.append((partition.high_watermark, partition.appended_bytes, hosted.traffic))
+        found.append((partition.producers.snapshot(), len(partition.refusals)))
         found.append((partition.committed_bytes, log.durable_end_offset, log.log_end_offset))
     return found
 
@@ -116,6 +120,131 @@ def test_turns_of_requests_leave_what_the_same_requests_leave_one_by_one(
             wanted = [general(theirs, frame_of(b, topic_id=topic_id, **f)) for b, f in group]
             assert answers == wanted
     assert facts(ours) == facts(theirs)
+
+
+BATCH = st.tuples(
+    st.sampled_from([-1, 5, 5, 5, 6]),
+    st.sampled_from([0, 0, 0, 0, 0, 1]),
+    # How far the sequence number is from the one that is expected.
+    st.sampled_from([0, 0, 0, 0, 0, 0, -1, 1]),
+    st.integers(1, 3),
+    st.sampled_from([1, -1]),
+)
+"""Producer (-1: none), epoch, sequence, records, acks."""
+
+
+class Sender:
+    """Numbers batches as idempotent producers do."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.next: dict[tuple[int, int], int] = {}
+
+    def batch(self, producer: int, epoch: int, shift: int, records: int) -> bytes:
+        values = [b"v"] * records
+        if producer < 0:
+            return batch_with(*values)
+        expected = self.next.get((producer, epoch), 0 if epoch else self.first)
+        sequence = (expected + shift) & 0x7FFFFFFF
+        if not shift:
+            self.next[producer, epoch] = (expected + records) & 0x7FFFFFFF
+        return batch_with(*values, producer=(producer, epoch, sequence))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.lists(BATCH, min_size=1, max_size=5), max_size=8),
+    st.sampled_from([0, 2**31 - 4]),
+)
+def test_idempotent_batches_are_stored_repeated_and_refused_as_one_by_one(
+    turns: list[list[tuple[int, int, int, int, int]]], first: int
+) -> None:
+    ours, theirs, sender = world_of(), world_of(), Sender(first)
+    for turn in turns:
+        made = [(sender.batch(*fields), acks) for *fields, acks in turn]
+        answers = together(ours, *[frame_of(batch, acks=acks) for batch, acks in made])
+        if answers is None:
+            answers = [general(ours, frame_of(batch, acks=acks)) for batch, acks in made]
+        assert answers == [general(theirs, frame_of(batch, acks=acks)) for batch, acks in made]
+        assert facts(ours) == facts(theirs)
+
+
+def numbered(sequence: int, *, producer: int = 5, epoch: int = 0, records: int = 1) -> memoryview:
+    return frame_of(batch_with(*[b"v"] * records, producer=(producer, epoch, sequence)))
+
+
+def with_producer() -> World:
+    """Producer 5 has sent sequence 0."""
+    world = world_of()
+    general(world, frame_of(batch_with(b"first")))
+    general(world, numbered(0))
+    return world
+
+
+def test_the_next_batches_of_known_producers_are_appended_together() -> None:
+    world = with_producer()
+    general(world, numbered(7, producer=6))
+
+    assert together(world, numbered(1, records=2), numbered(8, producer=6), numbered(3)) is not None
+
+    assert hosted_in(world).log.log_end_offset == 7
+    assert together(world, numbered(4)) is not None
+
+
+def test_sequence_numbers_wrap_to_zero_within_a_turn() -> None:
+    world = with_producer()
+    general(world, numbered(2**31 - 3, producer=6, records=1))
+
+    found = together(world, numbered(2**31 - 2, producer=6, records=2), numbered(0, producer=6))
+
+    assert found is not None
+    entry = hosted_in(world).partition.producers.entry(ProducerId(6))
+    assert entry is not None
+    assert entry.next_sequence == 1
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [numbered(0)],
+        [numbered(2)],
+        [numbered(1), numbered(1)],
+        [numbered(1), numbered(3)],
+        [numbered(1, epoch=1)],
+        [numbered(0, epoch=1)],
+        [numbered(0, producer=6)],
+        [numbered(1), numbered(0, producer=6)],
+    ],
+)
+def test_duplicates_gaps_new_epochs_and_unknown_producers_are_left_to_the_general_path(
+    frames: list[memoryview],
+) -> None:
+    world = with_producer()
+    before = facts(world)
+
+    assert together(world, *frames) is None
+
+    assert facts(world) == before
+
+
+def test_a_batch_after_a_refused_one_is_left_to_the_general_path() -> None:
+    world = with_producer()
+    world.ctx.storage.is_full = True
+    general(world, numbered(1))
+    world.ctx.storage.is_full = False
+
+    assert together(world, numbered(1)) is None
+    assert together(world, frame_of(batch_with(b"v"))) is not None, "it has no producer"
+
+
+def test_a_batch_outside_of_its_producers_open_transaction_is_left_to_the_general_path() -> None:
+    world = with_producer()
+    producers = hosted_in(world).partition.producers
+    producers.transactions.begin(ProducerId(6), 2, NOW_MS)
+    assert together(world, numbered(1)) is not None
+
+    producers.transactions.begin(ProducerId(5), 2, NOW_MS)
+    assert together(world, numbered(2)) is None
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -191,10 +320,6 @@ def follows(world: World) -> None:
     hosted_in(world).partition.follow(replace(entry, leader=2), 1)
 
 
-def has_replicas(world: World) -> None:
-    hosted_in(world).partition.is_alone = False
-
-
 def is_stranded(world: World) -> None:
     hosted_in(world).partition.is_stranded = True
 
@@ -202,8 +327,7 @@ def is_stranded(world: World) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        storage_is_full, batch_is_validated, headers_only, log_has_failed, follows, has_replicas,
-        is_stranded,
+        storage_is_full, batch_is_validated, headers_only, log_has_failed, follows, is_stranded,
     ],
 )  # fmt: skip
 def test_a_partition_that_does_not_take_every_batch_at_once_is_left_to_the_general_path(

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
 import pytest
 import uvloop
 
-from josefine_broker.base.errors import Fatal
-from josefine_broker.host.net.connection import SEND_BUFFERS_MAX
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.replicas.committing import Together
+from josefine_broker.engine.replicas.plain_batches import Stored, Wait
+from josefine_broker.host.net.connection import SEND_BUFFERS_MAX, Connection
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.host.net.produce_turn import REQUESTS_MAX
 from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
@@ -224,9 +227,188 @@ def test_a_plain_request_waits_for_the_answer_of_an_earlier_other_request() -> N
             log.serving = server
             client = await server.connect()
             client.writer.write(groups(1, "hold") + plain(2) + plain(3))
-            await until(lambda: "one 3" in log.events, "both are served, one by one")
+            await until(lambda: "append 2" in log.events, "both are served together")
             server.release("hold")
             assert await numbers(client, GROUPS, PRODUCE, PRODUCE) == [1, 2, 3]
+
+    on_uvloop(scenario)
+
+
+class Commit(Parked):
+    """A wait that a test ends."""
+
+    __slots__ = ()
+
+    def expire(self, now_ms: int) -> None:
+        self.complete(Together(0, KafkaError(ErrorCode.request_timed_out)))
+
+
+class Replicated(Log):
+    """Acknowledges the requests of index 1 when a test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[Commit] = []
+
+    def append(self, key: Key, requests: list[PlainRequest]) -> Stored | None:  # type: ignore[override]
+        assert self.serving is not None
+        start = self.end_offset
+        answers = super().append(key, requests)
+        if answers is None or key[1] != 1:
+            return None if answers is None else Stored(answers)
+        commit = Commit(self.serving.clock.monotonic_ms() + 60_000)
+        self.serving.parked.park(commit)
+        self.commits.append(commit)
+        ends = {place: start + 1 + place for place in range(len(requests))}
+        return Stored(answers, (Wait(commit, ends),))
+
+
+@asynccontextmanager
+async def replicated() -> AsyncIterator[tuple[Replicated, Serving]]:
+    log = Replicated()
+    async with serving(log.handle, append=log.append, in_flight_max=8) as server:
+        log.serving = server
+        yield log, server
+
+
+def test_answers_that_wait_for_replicas_are_sent_in_order_and_later_requests_are_served() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client, other = await server.connect(), await server.connect()
+            client.writer.write(plain(1, index=1) + plain(2, index=1) + plain(3))
+            await until(lambda: log.end_offset == 3, "all are appended")
+            client.writer.write(plain(4) + groups(5, "groups"))
+            await until(lambda: "groups" in log.events, "later requests are served meanwhile")
+            other.writer.write(plain(9))
+            assert await numbers(other, PRODUCE) == [9]
+            assert not log.commits[0].done
+            (connection,) = [each for each in server.server.clients if each.waiting]
+            assert [each.header.correlation_id for each in connection.waiting] == [1, 2]
+
+            log.commits[0].complete(Together(2))
+
+            assert await numbers(client, *[PRODUCE] * 4, GROUPS) == [1, 2, 3, 4, 5]
+            assert not connection.waiting
+            assert sum(server.metrics.api("Produce").buckets) == 5
+
+    on_uvloop(scenario)
+
+
+def test_a_wait_that_ends_while_a_request_is_staged_lets_no_later_one_overtake_it() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client = await server.connect()
+            client.writer.write(plain(1, index=1))
+            await until(lambda: log.end_offset == 1, "it is appended")
+            (connection,) = server.server.clients
+
+            def receive(request: bytes) -> None:
+                connection.get_buffer(len(request))[: len(request)] = request
+                connection.buffer_updated(len(request))
+
+            # All in one turn of the loop.
+            receive(plain(2))
+            log.commits[0].complete(Together(1))
+            server.parked.run_completed()
+            receive(groups(3, "groups"))
+
+            assert await numbers(client, PRODUCE, PRODUCE, GROUPS) == [1, 2, 3]
+
+    on_uvloop(scenario)
+
+
+def test_answers_of_a_connection_that_waited_together_leave_by_one_write() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client = await server.connect()
+            client.writer.write(b"".join(plain(n, index=1) for n in range(3)))
+            await until(lambda: log.end_offset == 3, "all are appended")
+            (connection,) = server.server.clients
+            sent: list[int] = []
+            connection.__class__ = counting(sent)
+
+            log.commits[0].complete(Together(3))
+
+            assert await numbers(client, *[PRODUCE] * 3) == [0, 1, 2]
+            assert sent == [3]
+
+    on_uvloop(scenario)
+
+
+def counting(sent: list[int]) -> type[Connection]:
+    class Counting(Connection):
+        __slots__ = ()
+
+        def _send(self) -> None:
+            if self._out:
+                sent.append(len(self._out))
+            super()._send()
+
+    return Counting
+
+
+def test_a_batch_that_is_not_committed_has_the_error_of_its_wait() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client = await server.connect()
+            client.writer.write(plain(1, index=1) + plain(2, index=1))
+            await until(lambda: log.end_offset == 2, "both are appended")
+
+            log.commits[0].complete(Together(1, KafkaError(ErrorCode.not_leader_or_follower)))
+
+            for number, code in ((1, ErrorCode.none), (2, ErrorCode.not_leader_or_follower)):
+                found, answer = decode_response(PRODUCE, VERSION, await client.frame())
+                assert (found, answer.topics[0].partitions[0].error_code) == (number, code)
+
+    on_uvloop(scenario)
+
+
+def test_a_wait_that_ends_with_a_hangup_closes_its_connections() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client = await server.connect()
+            client.writer.write(plain(1) + plain(2, index=1) + plain(3))
+            assert await numbers(client, PRODUCE) == [1]
+
+            log.commits[0].complete(Hangup("stranded"))
+
+            assert await client.closed()
+
+    on_uvloop(scenario)
+
+
+def test_a_wait_is_given_up_when_its_last_connection_is_gone() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client, other = await server.connect(), await server.connect()
+            client.writer.write(plain(1, index=1))
+            await until(lambda: log.end_offset == 1, "it is appended")
+            other.writer.write(plain(2, index=1) + plain(3, index=1))
+            await until(lambda: log.end_offset == 3, "all are appended")
+            other.writer.close()
+            await until(lambda: log.commits[1] not in server.parked, "nobody waits for it")
+            assert log.commits[0] in server.parked
+
+            log.commits[0].complete(Together(1))
+
+            assert await numbers(client, PRODUCE) == [1]
+            assert not len(server.parked)
+
+    on_uvloop(scenario)
+
+
+def test_a_wait_ends_at_its_deadline() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client = await server.connect()
+            client.writer.write(plain(1, index=1))
+            await until(lambda: log.end_offset == 1, "it is appended")
+
+            log.commits[0].deadline_ms = server.clock.monotonic_ms()
+            server.parked.tick(server.clock.monotonic_ms() + 60_001)
+
+            _, answer = decode_response(PRODUCE, VERSION, await client.frame())
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.request_timed_out
 
     on_uvloop(scenario)
 

@@ -1,0 +1,166 @@
+"""The answers of plain produce requests with acks=all that wait for other replicas.
+
+Rules: the requests of a partition that were appended together wait together. Their answers were
+encoded at the append; when the wait is over, all of them are put into their places first, and then
+each connection sends what it has by one write. A wait of which no connection is left is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from time import perf_counter_ns
+from typing import Protocol
+
+from josefine_broker.base.errors import KafkaError
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.replicas.committing import Together
+from josefine_broker.engine.replicas.plain_batches import Wait
+from josefine_broker.host.metrics import ApiStats
+from josefine_broker.host.net.dispatch import Buffers, LastBuffers, Peer, Waiting
+from josefine_broker.records.plain_produce import PlainRequest
+from josefine_broker.wire.apis import PRODUCE
+from josefine_broker.wire.codec import encode_response, parse_request_header
+
+log = logging.getLogger(__name__)
+
+
+class Later:
+    """The place of an answer that comes later, among the pending answers of its connection."""
+
+    __slots__ = ("buffers", "group", "request")
+
+    def __init__(self, group: LateGroup, request: PlainRequest) -> None:
+        self.buffers: Buffers | None = None
+        self.group = group
+        self.request = request
+
+    @property
+    def waiting(self) -> Waiting:
+        """Its request, as the general path would show it while it waits."""
+        header = parse_request_header(self.request[1])
+        group = self.group
+        return Waiting(group.wait.token, header, group.owner.stats, group.started_ns)
+
+
+Slot = Waiting | Later | Buffers
+"""The place of an answer, among the pending ones of a connection."""
+
+
+def unanswered(pending: Iterable[Slot]) -> list[Waiting]:
+    """The requests that wait for their answers."""
+    found = [
+        slot.waiting if isinstance(slot, Later) else slot
+        for slot in pending
+        if isinstance(slot, Waiting | Later)
+    ]
+    return [each for each in found if not each.parked.done]
+
+
+def forget_all(pending: Iterable[Slot], forget: Callable[[Parked], None]) -> None:
+    """Their connection is gone: nobody waits for these any more."""
+    for slot in pending:
+        if isinstance(slot, Waiting):
+            slot.parked.on_done = None
+            forget(slot.parked)
+        elif isinstance(slot, Later):
+            slot.group.leave()
+
+
+class Releasing(Protocol):
+    """A connection with places of late answers."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    def release(self) -> None:
+        """Send the answers that are next in order, and serve what waited for room."""
+        ...
+
+
+Refuse = Callable[[PlainRequest, KafkaError, str], object]
+"""The response for a request that was not acknowledged, to a client of that listener."""
+
+
+class LateAnswers:
+    """Makes and answers the groups of waiting requests. One per broker."""
+
+    __slots__ = ("_cancel", "refuse", "stats")
+
+    def __init__(self, refuse: Refuse, cancel: Callable[[Parked], None], stats: ApiStats) -> None:
+        """`cancel` ends a wait without an answer."""
+        self.refuse = refuse
+        self.stats = stats
+        self._cancel = cancel
+
+    def group(self, wait: Wait, started_ns: int) -> LateGroup:
+        return LateGroup(self, wait, started_ns)
+
+    def give_up(self, wait: Wait) -> None:
+        """No client is left."""
+        wait.token.on_done = None
+        self._cancel(wait.token)
+
+
+class LateGroup:
+    """Requests that wait together, with the places of their answers."""
+
+    __slots__ = ("_left", "_members", "_parked_ns", "owner", "started_ns", "wait")
+
+    def __init__(self, owner: LateAnswers, wait: Wait, started_ns: int) -> None:
+        self.owner = owner
+        self.wait = wait
+        self.started_ns = started_ns
+        self._parked_ns = perf_counter_ns()
+        self._members: list[tuple[Releasing, Later, bytes, int]] = []
+        self._left = 0
+        wait.token.on_done = self._answer
+
+    def join(
+        self, connection: Releasing, request: PlainRequest, answer: bytes, end_offset: int
+    ) -> Later:
+        """The place of a request's answer, which is `answer` if its batch becomes committed."""
+        later = Later(self, request)
+        self._members.append((connection, later, answer, end_offset))
+        self._left += 1
+        return later
+
+    def leave(self) -> None:
+        """A connection of the group is gone."""
+        self._left -= 1
+        if not self._left:
+            self.owner.give_up(self.wait)
+
+    def _answer(self, token: Parked) -> None:
+        """The wait is over. Called in a separate turn (`ParkedRequests.run_completed`)."""
+        response, members = token.response, self._members
+        now_ns, stats = perf_counter_ns(), self.owner.stats
+        stats.record_many(now_ns - self.started_ns, len(members))
+        stats.waited_ns += (now_ns - self._parked_ns) * len(members)
+        connections: dict[Releasing, None] = {}
+        # All answers first: a connection that continues may stage its next request.
+        for connection, later, answer, end_offset in members:
+            later.buffers = (answer,)
+            if not isinstance(response, Together):
+                assert isinstance(response, Hangup)
+                later.buffers = last_buffers(response)
+            elif response.error is not None and response.committed_end < end_offset:
+                later.buffers = self._refusal(later.request, response.error, connection)
+            connections[connection] = None
+        for connection in connections:
+            connection.release()
+
+    def _refusal(self, request: PlainRequest, error: KafkaError, connection: Releasing) -> Buffers:
+        try:
+            response = self.owner.refuse(request, error, connection.peer.listener)
+            return encode_response(PRODUCE, request[3], request[2], response)
+        except Exception:  # the other connections must still get their answers
+            log.exception("answer not encodable", extra={"client": connection.peer.address})
+            return last_buffers(Hangup("its answer could not be encoded"))
+
+
+def last_buffers(hangup: Hangup) -> LastBuffers:
+    """The end of a connection without an answer."""
+    last = LastBuffers()
+    last.reason = hangup.reason
+    return last
