@@ -15,7 +15,12 @@ from josefine_broker.engine.partition.fetch_session import Cached, FetchPlan, Fe
 from josefine_broker.engine.partition.fetch_wait import Readable
 from josefine_broker.engine.purgatory.purgatory import Encoded
 from josefine_broker.engine.replicas.plain_batches import is_open
-from josefine_broker.engine.replicas.plain_reads import PlainRound, answer_plain, read_plain
+from josefine_broker.engine.replicas.plain_reads import (
+    PlainRound,
+    answer_one,
+    answer_plain,
+    read_plain,
+)
 from josefine_broker.records.crc import Buffer
 from josefine_broker.records.plain_fetch import ID_SINCE, PlainFetch, PlainFetchRequest
 from josefine_broker.wire.codec import RequestHeader, parse_request_header
@@ -46,7 +51,11 @@ def fetch_plain(
     request = plain.parse(frame)
     if request is None or not is_open(ctx):
         return None
-    _, _, version, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = request
+    parts, _, version, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = request
+    if len(parts) == 1 and not session_id:
+        buffers = answer_one(ctx, plain, request)
+        if buffers is not None:
+            return buffers
     wanted = _wanted_of(request)
     if wanted is None:
         return None

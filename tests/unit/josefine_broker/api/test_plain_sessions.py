@@ -365,6 +365,19 @@ def test_odd_topics_of_a_request_without_a_session_are_left_to_the_general_path(
     assert twins.plain.taken == 0
 
 
+def test_the_last_stable_offset_is_sent_to_readers_that_do_not_wait_for_it() -> None:
+    twins = Twins(17)
+    twins.produce(("a", 0), 10)
+    twins.open()
+    twins.both(has_an_open_transaction)
+    twins.produce(("a", 0), 10)
+    for session in ({}, {"session_id": 0, "session_epoch": -1}):
+        answer = twins.fetch({("a", 0): (1, 1000)}, max_wait_ms=0, **session)
+
+        assert answer.topics[0].partitions[0].last_stable_offset == 0
+    assert twins.plain.taken == 2
+
+
 def random_fetch(twins: Twins, rng: Random) -> None:
     everything = [(topic, n) for topic in TOPICS for n in range(PARTITIONS)]
     wanted = {
