@@ -26,11 +26,11 @@ ERROR_CODE_FROM_END = 4 + 2 + 4 + 8 + 8 + 8 + 2
 """throttle, message, record errors, log start, append time, base offset, then the code itself."""
 
 
-def frame(topic: str, size: int, acks: int) -> bytes:
-    """A whole Produce request of one record of `size` bytes to partition 0."""
+def frame(topic: str, size: int, acks: int, partition: int = 0) -> bytes:
+    """A whole Produce request of one record of `size` bytes."""
     record = Record(key=None, value=b"x" * size, headers=(), timestamp_ms=int(time.time() * 1000))
     batch = memoryview(build_batch([record]))
-    part = ProducePartition(0, batch)
+    part = ProducePartition(partition, batch)
     request = ProduceRequest(None, acks, 30_000, (ProduceTopic(topic, None, (part,)),))
     return b"".join(codec.encode_request(apis.PRODUCE, VERSION, 1, "load", request))
 
