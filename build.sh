@@ -53,7 +53,9 @@ usage: ./build.sh VERB [ARGUMENTS]
   bench broker --against REV [--rounds N] [--threshold R] [--scale S]
                         this checkout's broker and that of commit REV in alternating rounds: ratios
                         with their spread; fails when a measure is worse than R (0.9)
-  bench broker --stages microseconds per stage of a one-record produce request
+  bench broker --stages [KIND ...]
+                        microseconds per stage of a small request: produce (default), fetch,
+                        session, wait, heartbeat, commit
   bench all [--quick] [--only AREA [--case NAME]] [--rounds N] [--log-gb N] [--page-only]
                         every area in alternating rounds with its peer (Apache Kafka, Spark's own
                         connector, PySpark by hand): BENCHMARKS.md with tables and plots; a run that

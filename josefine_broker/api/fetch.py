@@ -100,7 +100,12 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
         follower = _WaitingFollower(ctx, info, request, plan)
         ctx.parked.park(follower, follower=request.replica_id)
         return _parked(plan, follower)
-    consumer = _WaitingConsumer(ctx, info, request, plan, found)
+    read = [
+        _readable(ctx, request, wanted, fetched[2])
+        for wanted, fetched in zip(plan.wanted, found.results, strict=True)
+        if not fetched[2].error_code
+    ]
+    consumer = WaitingConsumer(ctx, info, request, plan, read)
     if consumer.missing.is_enough:
         return _answer(ctx, info, plan, found.results)
     ctx.parked.park(consumer, partitions=consumer.missing.keys)
@@ -365,6 +370,30 @@ def _visible_bytes(hosted: HostedPartition, request: FetchRequest) -> int:
     return partition.committed_bytes if request.replica_id == -1 else partition.appended_bytes
 
 
+def _readable(
+    ctx: Context, request: FetchRequest, wanted: Wanted, answer: FetchPartitionResponse
+) -> Readable:
+    name, topic_id, part = wanted
+    topic = name if topic_id is None else ctx.image.topic_names[topic_id]
+    key = (topic, part.index)
+    hosted = ctx.hosted.partitions[key]
+    size, next_offset = 0, part.fetch_offset
+    if answer.records:
+        size = sum(map(len, answer.records))
+        for _, header in iter_batches(answer.records[-1]):
+            next_offset = header.end_offset
+    has_more = next_offset < _end(hosted, request)
+    return _new(Readable, (key, size, part.max_bytes, has_more, _visible_bytes(hosted, request)))
+
+
+def _end(hosted: HostedPartition, request: FetchRequest) -> int:
+    partition = hosted.partition
+    end = partition.readable_end(request.replica_id, hosted.log.log_end_offset)
+    if request.isolation_level == READ_COMMITTED:
+        return min(end, partition.last_stable_offset)
+    return end
+
+
 class _Waiting(Parked):
     """A parked fetch. Reads once more when its wait ends."""
 
@@ -399,20 +428,21 @@ class _WaitingFollower(_Waiting):
         return True
 
 
-class _WaitingConsumer(_Waiting):
+class WaitingConsumer(_Waiting):
     """Waits for bytes: counts those that become visible to this consumer."""
 
     __slots__ = ("_held_back", "missing")
 
     def __init__(
-        self, ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan, found: Round
+        self,
+        ctx: Context,
+        info: RequestInfo,
+        request: FetchRequest,
+        plan: FetchPlan,
+        read: list[Readable],
     ) -> None:
+        """`read`: the partitions that were read, without an error."""
         super().__init__(ctx, info, request, plan)
-        read = [
-            self._readable(wanted, fetched[2])
-            for wanted, fetched in zip(plan.wanted, found.results, strict=True)
-            if not fetched[2].error_code
-        ]
         bytes_max = min(request.max_bytes, ctx.settings.fetch.bytes_max)
         self.missing = MissingBytes(min(request.min_bytes, bytes_max), read)
         self._held_back: dict[PartitionKey, int] = {}
@@ -420,27 +450,6 @@ class _WaitingConsumer(_Waiting):
         if request.isolation_level == READ_COMMITTED:
             for key in self.missing.keys:
                 self._holds_back(key, ctx.hosted.partitions[key].partition)
-
-    def _readable(self, wanted: Wanted, answer: FetchPartitionResponse) -> Readable:
-        name, topic_id, part = wanted
-        topic = name if topic_id is None else self._ctx.image.topic_names[topic_id]
-        key = (topic, part.index)
-        hosted = self._ctx.hosted.partitions[key]
-        size, next_offset = 0, part.fetch_offset
-        if answer.records:
-            size = sum(map(len, answer.records))
-            for _, header in iter_batches(answer.records[-1]):
-                next_offset = header.end_offset
-        has_more = next_offset < self._end(hosted)
-        visible = _visible_bytes(hosted, self._request)
-        return _new(Readable, (key, size, part.max_bytes, has_more, visible))
-
-    def _end(self, hosted: HostedPartition) -> int:
-        partition = hosted.partition
-        end = partition.readable_end(self._request.replica_id, hosted.log.log_end_offset)
-        if self._request.isolation_level == READ_COMMITTED:
-            return min(end, partition.last_stable_offset)
-        return end
 
     def _holds_back(self, key: PartitionKey, partition: Partition) -> bool:
         """Whether open transactions hide the new records there."""

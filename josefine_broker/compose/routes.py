@@ -7,14 +7,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.produce import refuse_late
 from josefine_broker.api.table import SERVED
 from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
 from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
-from josefine_broker.engine.replicas.plain_reads import fetch_plain
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route, Shortcut
+from josefine_broker.host.net.dispatch import (
+    Buffers,
+    Dispatcher,
+    Peer,
+    Route,
+    Shortcut,
+    Waiting,
+)
 from josefine_broker.host.net.late_answers import LateAnswers
 from josefine_broker.host.net.produce_turn import ProduceTurn
 from josefine_broker.records import plain_fetch
@@ -60,10 +67,15 @@ def produce_turn(
 def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Shortcut]:
     """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
     request may be traced."""
-    if plain_fetch.compiled is None or tracing.dispatcher is not Dispatcher:
+    plain, stats = plain_fetch.compiled, metrics.api(APIS[FETCH].name)
+    if plain is None or tracing.dispatcher is not Dispatcher:
         return {}
-    serve = partial(fetch_plain, ctx, plain_fetch.compiled)
-    return {"shortcut": (serve, metrics.api(APIS[FETCH].name))}
+
+    def serve(frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
+        answer = fetch_plain(ctx, plain, frame, peer)
+        return Waiting(answer, answer.header, stats) if isinstance(answer, WaitingPlain) else answer
+
+    return {"shortcut": (serve, stats)}
 
 
 def _bind(ctx: Context, handler: Handler) -> Callable[[RequestHeader, Peer, Any], Any]:

@@ -130,6 +130,8 @@ def host_configs(config: BrokerConfig) -> Mapping[str, str]:
         "socket.request.max.bytes": network.frame_bytes_max,
         "ssl.client.auth": config.tls.client_auth,
     }
+    # Kafka's -1: the system's own size.
+    found["socket.send.buffer.bytes"] = network.send_buffer_bytes or -1
     if network.connections_per_address_max is not None:
         found["max.connections.per.ip"] = network.connections_per_address_max
     if log.cleaner_bytes_per_second_max is not None:
@@ -200,6 +202,7 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         frame_bytes_max=network.frame_bytes_max,
         in_flight_max=network.in_flight_max,
         write_buffer_bytes=network.write_buffer_bytes,
+        send_buffer_bytes=network.send_buffer_bytes,
         request_bytes_max=network.request_bytes_max,
     )
 

@@ -121,6 +121,12 @@ class NetworkSection(Section):
         default=1_048_576,
         description="Answers that a client has not read yet; above that its next requests wait.",
     )
+    send_buffer_bytes: Bytes | None = Field(
+        default=262_144,
+        description="The system's send buffer of each connection (SO_SNDBUF). Raise it for clients"
+        " far away, which read no more than this per round trip; null: the system's own size,"
+        " which grows to megabytes.",
+    )
     idle_timeout_ms: TimeoutMs = Field(
         default=600_000, description="A connection that sends nothing for this long is closed."
     )

@@ -77,7 +77,7 @@ def _request(connection: Connection, waiting: Waiting, now_ms: int) -> dict[str,
 
 
 def _kind(parked: Parked) -> str:
-    """The class of its wait: `api.fetch._WaitingConsumer`."""
+    """The class of its wait: `api.fetch.WaitingConsumer`."""
     kind = type(parked)
     return f"{kind.__module__.removeprefix('josefine_broker.')}.{kind.__qualname__}"
 

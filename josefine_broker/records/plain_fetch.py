@@ -1,4 +1,5 @@
-"""Plain fetch requests, compiled: a consumer's, of one partition, without a session.
+"""Plain fetch requests, compiled: a consumer's, of few partitions, without a session or incremental
+in one (KIP-227).
 
 The general path (`wire/codec.py`, `api/fetch.py`) serves every request, also where no binary
 exists, and is the oracle of the tests.
@@ -9,14 +10,22 @@ from contextlib import suppress
 from typing import Protocol
 
 from josefine_broker.records.crc import Buffer
-from josefine_broker.records.plain_produce import Key
 from josefine_broker.records.structure import FOLDER
 
-__all__ = ["PlainFetch", "PlainFetchRequest", "compiled", "load"]
+__all__ = [
+    "ID_SINCE", "AnsweredPart", "PlainFetch", "PlainFetchRequest", "PlainPart", "compiled", "load",
+]  # fmt: skip
 
-PlainFetchRequest = tuple[Key, int, int, int, int, int, int, int, int]
-"""Key, correlation id, version, smallest and largest size of the answer, isolation level (0 or 1),
-leader epoch, offset, largest size of the partition's records."""
+ID_SINCE = 13
+"""Topics are named by id from this version on, by name before."""
+
+PlainPart = tuple[bytes, int, int, int, int]
+"""Topic, index, leader epoch, offset, largest size of the partition's records."""
+PlainFetchRequest = tuple[tuple[PlainPart, ...], int, int, int, int, int, int, int, int]
+"""Partitions, correlation id, version, longest wait, smallest and largest size of the answer,
+isolation level (0 or 1), session id, session epoch. Without a session the last two are 0 and -1."""
+AnsweredPart = tuple[bytes, int, int, int, int, int]
+"""Topic, index, high watermark, last stable offset, log start offset, size of the records."""
 
 
 class PlainFetch(Protocol):
@@ -27,15 +36,10 @@ class PlainFetch(Protocol):
         ...
 
     def answer(
-        self,
-        request: PlainFetchRequest,
-        high_watermark: int,
-        last_stable_offset: int,
-        log_start_offset: int,
-        records_bytes: int,
-        /,
-    ) -> tuple[bytes, bytes]:
-        """What precedes the records in the whole response frame, and what follows them."""
+        self, request: PlainFetchRequest, session_id: int, parts: list[AnsweredPart], /
+    ) -> list[bytes]:
+        """What precedes the records of each part in the whole response frame, and what follows the
+        last ones. Parts of one topic follow each other."""
         ...
 
 

@@ -4,7 +4,7 @@ spark_cpu, spark_sink, text, tls and transactions.
 
 `broker --against REV` compares this checkout with a commit (against.py); `all` measures every area
 with its peer and writes BENCHMARKS.md (all_bench.py).
-`broker --stages` shows where the time of a one-record request goes (stages.py).
+`broker --stages [KIND ...]` shows where the time of a small request goes (stages.py).
 
 BENCH_ROUNDS (default 3) and BENCH_SCALE (default 1, of the record counts) make it shorter.
 """
@@ -33,8 +33,8 @@ NAMES = {
 
 
 def main(names: list[str]) -> None:
-    if names == ["broker", "--stages"]:
-        import_module("tests.bench.stages").main()
+    if names[:2] == ["broker", "--stages"]:
+        import_module("tests.bench.stages").main(names[2:])
         return
     if names[:1] == ["all"]:
         import_module("tests.bench.all_bench").main(names[1:])

@@ -18,7 +18,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.bench.brokers import BROKERS, PEER, TOPIC, Running, client, wait_until_quiet
+from tests.bench.brokers import (
+    BROKERS,
+    PEER,
+    TOPIC,
+    Running,
+    client,
+    create_topic,
+    wait_until_quiet,
+)
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))
@@ -66,6 +74,21 @@ def measure_requests(broker: Running) -> Iterator[tuple[str, float]]:
         yield f"{name}/p99_us", done["p99_us"]
 
 
+OTHER_REQUESTS = ("fetch", "session", "wait", "heartbeat", "commit")
+OTHER_CONNECTIONS = 20
+
+
+def measure_other_requests(broker: Running) -> Iterator[tuple[str, float]]:
+    """Fetches, heartbeats and offset commits of one record each (`request_load.py`)."""
+    create_topic(broker.bootstrap, "others", OTHER_CONNECTIONS)
+    for kind in OTHER_REQUESTS:
+        where = broker.bootstrap, "others", kind, OTHER_CONNECTIONS
+        done = json.loads(client("request_load", *where, LOAD_SECONDS * SCALE, broker.pid))
+        yield f"{kind}/requests_per_s", done["requests"] / done["seconds"]
+        yield f"{kind}/cpu_us_per_request", done["cpu_s"] * 1e6 / done["requests"]
+        yield f"{kind}/p99_us", done["p99_us"]
+
+
 def measure_ready(broker: Running) -> Iterator[tuple[str, float]]:
     yield "memory_ready/resident_mb", broker.resident_mb()
 
@@ -80,6 +103,8 @@ def run_round(number: int, directory: Path) -> dict[str, Values]:
         lambda broker: measure_stream(broker, 1000, int(RECORDS[1000] * SCALE)),
         measure_requests,
     )
+    if PEER != "bare":  # it serves no groups and no sessions
+        workloads = (*workloads, measure_other_requests)
     names = list(BROKERS) if number % 2 else list(BROKERS)[::-1]
     values: dict[str, Values] = {name: {} for name in names}
     for index, workload in enumerate(workloads):

@@ -39,8 +39,10 @@ def record_of(size: int) -> Record:
     return Record(key=None, value=b"x" * size, headers=(), timestamp_ms=int(time.time() * 1000))
 
 
-def frame(topic: str, size: int, acks: int, producer_id: int = -1) -> bytes:
-    """A whole Produce request of one record of `size` bytes to partition 0."""
+def frame(
+    topic: str, size: int, acks: int, producer_id: int = -1, *, partition: int = 0
+) -> bytes:
+    """A whole Produce request of one record of `size` bytes."""
     first = -1 if producer_id < 0 else 0
     built = build_batch(
         [record_of(size)],
@@ -49,7 +51,7 @@ def frame(topic: str, size: int, acks: int, producer_id: int = -1) -> bytes:
         base_sequence=first,
     )
     batch = memoryview(built)
-    part = ProducePartition(0, batch)
+    part = ProducePartition(partition, batch)
     request = ProduceRequest(None, acks, 30_000, (ProduceTopic(topic, None, (part,)),))
     return b"".join(codec.encode_request(apis.PRODUCE, VERSION, 1, "load", request))
 

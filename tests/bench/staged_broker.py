@@ -4,16 +4,19 @@
 
 Named functions are replaced by ones that read the thread's CPU clock when they start and end, and
 count the time in between, without that of the named functions they call. The cost of the two
-readings is measured first and taken off. The table is written to OUTPUT when the broker stops.
+readings is measured first and taken off. The table is written to OUTPUT when the broker stops; a
+SIGUSR1 starts it from nothing, once a client is ready.
 """
 
 import importlib
 import json
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from functools import update_wrapper
 from pathlib import Path
+from threading import get_ident
 from time import thread_time_ns
 from typing import Any
 
@@ -21,6 +24,7 @@ from josefine_broker.records.structure import FOLDER
 
 CALIBRATION_CALLS = 20_000
 NATIVE = f"josefine_broker.records.native.{FOLDER}.plain_produce"
+NATIVE_FETCH = f"josefine_broker.records.native.{FOLDER}.plain_fetch"
 REST = "event loop and system calls"
 
 STAGES = (
@@ -55,20 +59,32 @@ STAGES = (
     ("watermark", "josefine_broker.engine.partition.partition", "Partition.appended_together"),
     ("encode", NATIVE, "answers"),
     ("write", "josefine_broker.host.net.connection", "Connection.answer_staged"),
+    # Fetches, heartbeats and offset commits.
+    ("parse", NATIVE_FETCH, "parse"),
+    ("encode", NATIVE_FETCH, "answer"),
+    ("handle", "josefine_broker.api.fetch", "handle"),
+    ("handle", "josefine_broker.api.heartbeat", "handle"),
+    ("handle", "josefine_broker.api.offset_commit", "handle"),
+    ("append", "josefine_broker.api.offset_commit", "store_offsets"),
+    ("read log", "josefine_broker.host.log.log", "PartitionLog.read"),
+    ("pread", "josefine_broker.host.disk.open_files", "RealFile.read_at"),
+    ("park", "josefine_broker.engine.purgatory.purgatory", "ParkedRequests.park"),
+    ("complete", "josefine_broker.engine.purgatory.purgatory", "ParkedRequests.run_completed"),
+    ("encode", "josefine_broker.host.net.dispatch", "Dispatcher.finish"),
 )
 
 Function = Callable[..., Any]
 
 
 class Stopwatch:
-    """The time of each stage, and how often it was entered. On one thread."""
+    """The time of each stage, and how often it was entered, on the thread that made it."""
 
     def __init__(self) -> None:
         self.spent_ns: dict[str, int] = {REST: 0}
         self.entered: dict[str, int] = {REST: 0}
         self.left: dict[str, int] = {REST: 0}
         """How often each stage continued after a function that it called."""
-        self._stage, self._since_ns = REST, thread_time_ns()
+        self._stage, self._since_ns, self._thread = REST, thread_time_ns(), get_ident()
 
     def timed(self, stage: str, function: Function) -> Function:
         """`function`, whose own time counts for `stage`."""
@@ -77,6 +93,9 @@ class Stopwatch:
         self.left.setdefault(stage, 0)
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            # Another thread's clock is another one: of a sync, say, or of metadata.
+            if get_ident() != self._thread:
+                return function(*args, **kwargs)
             outer = self._stage
             self._turn(stage)
             try:
@@ -87,6 +106,11 @@ class Stopwatch:
                 self.left[outer] += 1
 
         return update_wrapper(run, function)
+
+    def restart(self) -> None:
+        """Forget what was counted."""
+        for counted in (self.spent_ns, self.entered, self.left):
+            counted.update(dict.fromkeys(counted, 0))
 
     def _turn(self, stage: str) -> None:
         now_ns = thread_time_ns()
@@ -152,6 +176,7 @@ def main() -> None:
     cost = calibrate()
     watch = Stopwatch()
     install(watch)
+    signal.signal(signal.SIGUSR1, lambda *_: watch.restart())
     sys.argv = ["josefine", *arguments]
     from josefine_cli.main import main as run  # its imports bind what `install` has replaced
 

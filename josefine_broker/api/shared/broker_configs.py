@@ -154,6 +154,7 @@ BROKER_CONFIGS: tuple[BrokerConfig, ...] = (
     BrokerConfig("sasl.enabled.mechanisms", _LIST, "GSSAPI",
                  lambda ctx: ctx.settings.host_configs.get("sasl.enabled.mechanisms", "")),
     _from_host("socket.request.max.bytes", _INT, "104857600"),
+    _from_host("socket.send.buffer.bytes", _INT, "102400"),
     _from_host("ssl.client.auth", _STRING, "none"),
     BrokerConfig("transaction.max.timeout.ms", _INT, "900000",
                  lambda ctx: ctx.settings.offsets.transactions.timeout_max_ms),

@@ -27,6 +27,7 @@ NOTHING_SENT = -1
 """Before the first answer: any watermark is news."""
 
 PartitionKey = tuple[str | UUID, int]
+_new = tuple.__new__
 
 
 class Rng(Protocol):
@@ -51,7 +52,7 @@ class Fetched(NamedTuple):
     partition: FetchPartitionResponse
 
 
-class _Cached(NamedTuple):
+class Cached(NamedTuple):
     """What a session remembers of a partition: the request, and the last answer."""
 
     wanted: Wanted
@@ -69,10 +70,34 @@ class FetchSession:
     epoch: int
     used_ms: int
     """When its last request came, for eviction."""
-    partitions: dict[PartitionKey, _Cached] = field(default_factory=dict)
+    partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
     waiting: Parked | None = None
     """The session's request that waits. The next request ends its wait, so that a follower that
     adds a partition does not wait for the end of its previous long poll."""
+
+    def used(self, now_ms: int) -> None:
+        """A request of the current epoch was accepted."""
+        # 0 and -1 have a meaning of their own.
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.used_ms = now_ms
+
+    def want(self, wanted: Wanted) -> None:
+        """Add or change a partition, as a consumer asks."""
+        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
+        cached = self.partitions.get(key)
+        self.partitions[key] = (
+            Cached(wanted) if cached is None else _new(Cached, (wanted, *cached[1:]))
+        )
+
+    def note_sent(
+        self, wanted: Wanted, high_watermark: int, log_start_offset: int, *, with_records: bool
+    ) -> None:
+        """Note an answer without an error. One with records moves the partition to the end of the
+        order: an answer of limited size has the others first next time."""
+        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
+        if with_records and len(self.partitions) > 1:
+            del self.partitions[key]
+        self.partitions[key] = _new(Cached, (wanted, high_watermark, log_start_offset))
 
 
 class FetchPlan(NamedTuple):
@@ -99,7 +124,7 @@ class FetchPlan(NamedTuple):
             NOTHING_SENT, log_start_offset,
         )  # fmt: skip
 
-    def _cached(self, wanted: Wanted) -> _Cached | None:
+    def _cached(self, wanted: Wanted) -> Cached | None:
         """What the session remembers; None in a full request, which repeats everything."""
         if not self.incremental or self.session is None:
             return None
@@ -148,6 +173,21 @@ class FetchSessions:
         waiting, session.waiting = session.waiting, None
         return waiting
 
+    def current(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession | None:
+        """The session of an incremental request that `begin` would accept, unless an earlier one of
+        it waits. Nothing is changed."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch or session.waiting is not None:
+            return None
+        return session if session.by_id is by_id else None
+
+    def begin_current(self, session: FetchSession, now_ms: int) -> None:
+        """Accept a request for which `current` has found the session, which has been updated."""
+        if next(reversed(self._sessions)) != session.session_id:
+            # At the end of the order, which is that of the last use.
+            self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        session.used(now_ms)
+
     def begin(self, request: FetchRequest, now_ms: int, rng: Rng) -> FetchPlan:
         """Accept a request; returns what to read. Raises KafkaError for an unknown session or
         epoch."""
@@ -170,9 +210,7 @@ class FetchSessions:
                 f"fetch session epoch {request.session_epoch}, expected {session.epoch}",
             )
         self._update(session, request)
-        # 0 and -1 have a meaning of their own.
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        session.used_ms = now_ms
+        session.used(now_ms)
         if not session.partitions:
             del self._sessions[session.session_id]
             return FetchPlan(())
@@ -193,7 +231,7 @@ class FetchSessions:
         session = FetchSession(session_id, by_id, INITIAL_EPOCH + 1, now_ms)
         for each in wanted:
             key = _key(each.name, each.topic_id, each.partition.index)
-            session.partitions[key] = _Cached(each)
+            session.partitions[key] = Cached(each)
         self._sessions[session_id] = session
         return session
 
@@ -206,13 +244,13 @@ class FetchSessions:
                 ErrorCode.fetch_session_topic_id_error, "topics by id and by name in one session"
             )
         for each in wanted_of(request):
-            key = _key(each.name, each.topic_id, each.partition.index)
-            cached = session.partitions.get(key, _Cached(each))._replace(wanted=each)
+            session.want(each)
             # Only an answer renews a follower's knowledge of the high watermark, and it may have
             # thrown the last one away.
             if request.replica_id >= 0:
-                cached = cached._replace(high_watermark=NOTHING_SENT)
-            session.partitions[key] = cached
+                key = _key(each.name, each.topic_id, each.partition.index)
+                cached = session.partitions[key]
+                session.partitions[key] = cached._replace(high_watermark=NOTHING_SENT)
         for name, topic_id, indexes in request.forgotten:
             for index in indexes:
                 session.partitions.pop(_key(name, topic_id, index), None)
@@ -240,9 +278,9 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
             or answer.preferred_read_replica >= 0
         )
         if answer.error_code:  # an error is sent each time, and so is the first answer after it
-            session.partitions[key] = _Cached(cached.wanted)
+            session.partitions[key] = Cached(cached.wanted)
         elif news:
-            session.partitions[key] = _Cached(
+            session.partitions[key] = Cached(
                 cached.wanted, answer.high_watermark, answer.log_start_offset
             )
         if answer.records:

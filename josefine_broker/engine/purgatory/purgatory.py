@@ -34,6 +34,12 @@ class Hangup(NamedTuple):
     """None: no answer is expected, or none is known. A producer takes that as "maybe stored"."""
 
 
+class Encoded(NamedTuple):
+    """An answer in the wire format already."""
+
+    buffers: list[bytes | bytearray | memoryview]
+
+
 class Parked:
     """One waiting request. Subclasses define when it can be answered, and with what."""
 

@@ -1,32 +1,119 @@
-"""The answer to a plain fetch request that finds enough records at once.
+"""The reads of plain fetch requests, and their answers, encoded.
 
-Rules: it answers only what `api/fetch.py` would answer, with the same bytes; a request that waits,
-has an error, or may have to leave out aborted transactions is left to that path. So nothing is
-refused here.
+Rules: it reads only what `api/fetch.py` would read, and answers with the same bytes; a partition
+with an error, or whose records may include an aborted transaction, is left to that path. So nothing
+is refused here.
 """
 
-from uuid import UUID
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.replicas.plain_batches import is_open
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.partition.fetch_session import Cached, Wanted
 from josefine_broker.records.crc import Buffer
-from josefine_broker.records.plain_fetch import PlainFetch
+from josefine_broker.records.plain_fetch import (
+    ID_SINCE,
+    AnsweredPart,
+    PlainFetch,
+    PlainFetchRequest,
+)
+from josefine_broker.wire.primitives import uuid_of
 
 JOINED_BYTES_MAX = 16 * 1024
 """An answer of this size is copied into one buffer: cheaper than the write of several."""
+ANSWERED_MAX = 64
+"""Partitions of one answer that the extension encodes."""
+_new = tuple.__new__
 
 
-def fetch_plain(ctx: Context, plain: PlainFetch, frame: memoryview) -> list[Buffer] | None:
-    """The whole response; None: nothing was done."""
-    request = plain.parse(frame)
-    if request is None or not is_open(ctx):
-        return None
-    (topic_key, index, by_id), _, _, min_bytes, max_bytes, isolation, epoch, offset, size_max = (
-        request
-    )
-    topic = ctx.image.topic_names.get(UUID(bytes=topic_key)) if by_id else topic_key.decode()
-    hosted = None if topic is None else ctx.hosted.partitions.get((topic, index))
+class PlainRead(NamedTuple):
+    """The answer for one partition."""
+
+    wanted: Wanted
+    hosted: HostedPartition
+    high_watermark: int
+    log_start_offset: int
+    records: Sequence[Buffer]
+    size_bytes: int
+
+
+class PlainRound(NamedTuple):
+    """The result of reading every wanted partition."""
+
+    news: list[PlainRead]
+    """The partitions that have records, or other offsets than their reader knows."""
+    got_bytes: int
+    is_complete: bool
+    """Whether everything that may be read now has been read, so that a wait is for new records."""
+
+
+def read_plain(
+    ctx: Context, partitions: Iterable[Cached], isolation: int, bytes_max: int
+) -> PlainRound | None:
+    """Read for a consumer that knows what `partitions` hold. None: the general path must read."""
+    names, all_hosted = ctx.image.topic_names, ctx.hosted.partitions
+    room, got, is_complete = min(bytes_max, ctx.settings.fetch.bytes_max), 0, True
+    news: list[PlainRead] = []
+    for wanted, known_watermark, known_start in partitions:
+        name, topic_id, part = wanted
+        topic = name if topic_id is None else names.get(topic_id, "")
+        hosted = all_hosted.get((topic, part.index))
+        if hosted is None or not hosted.partition.is_leader:
+            return None
+        partition, log = hosted.partition, hosted.log
+        end_offset, log_start_offset = partition.high_watermark, log.log_start_offset
+        offset, transactions = part.fetch_offset, partition.producers.transactions
+        # An error, records above the high watermark, or a search for aborted transactions.
+        if (
+            part.current_leader_epoch not in (-1, partition.leader_epoch)
+            or not log_start_offset <= offset <= end_offset
+            or (isolation and not transactions.are_settled)
+            or (isolation and transactions.has_aborted and offset < end_offset)
+        ):
+            return None
+        records: Sequence[Buffer] = ()
+        size = 0
+        if offset < end_offset:
+            limit = part.max_bytes if part.max_bytes < room else room
+            # KIP-74: the first partition with records gets a batch of any size.
+            if not got or limit > 0:
+                try:
+                    records = log.read(offset, limit, end_offset=end_offset, at_least_one=not got)
+                except KafkaError:
+                    return None
+                size = sum(map(len, records))
+            is_complete &= size > 0
+            got += size
+            room -= size
+        if size or end_offset != known_watermark or log_start_offset != known_start:
+            found = wanted, hosted, end_offset, log_start_offset, records, size
+            news.append(_new(PlainRead, found))
+    return None if len(news) > ANSWERED_MAX else PlainRound(news, got, is_complete)
+
+
+def answer_one(ctx: Context, plain: PlainFetch, request: PlainFetchRequest) -> list[Buffer] | None:
+    """The whole response to a request of one partition, without a session, that finds enough
+    records: what `read_plain` and `answer_plain` would make of it, in half the time. None: nothing
+    was done."""
+    (
+        ((raw, index, epoch, offset, size_max),),
+        _,
+        version,
+        _,
+        min_bytes,
+        max_bytes,
+        isolation,
+        _,
+        _,
+    ) = request
+    if version < ID_SINCE:
+        topic = raw.decode()
+    else:
+        topic_id = uuid_of(raw)
+        topic = "" if topic_id is None else ctx.image.topic_names.get(topic_id, "")
+    hosted = ctx.hosted.partitions.get((topic, index))
     if hosted is None or not hosted.partition.is_leader:
         return None
     partition, log = hosted.partition, hosted.log
@@ -49,7 +136,44 @@ def fetch_plain(ctx: Context, plain: PlainFetch, frame: memoryview) -> list[Buff
         return None
     hosted.traffic.bytes_out += size
     stable = max(partition.last_stable_offset, log_start_offset)
-    before, after = plain.answer(request, end_offset, stable, log_start_offset, size)
+    before, after = plain.answer(
+        request, 0, [(raw, index, end_offset, stable, log_start_offset, size)]
+    )
     if size <= JOINED_BYTES_MAX:
         return [b"".join((before, *records, after))]
     return [before, *records, after] if after else [before, *records]
+
+
+def answer_plain(
+    plain: PlainFetch, request: PlainFetchRequest, session_id: int, news: list[PlainRead]
+) -> list[Buffer]:
+    """The whole response."""
+    if len(news) > 1:
+        news = _by_topic(news)
+    parts: list[AnsweredPart] = []
+    total = 0
+    for (name, topic_id, part), hosted, high_watermark, log_start_offset, _, size in news:
+        # A transaction that was open at a deletion would put the stable offset below the log start.
+        stable = max(hosted.partition.last_stable_offset, log_start_offset)
+        topic = name.encode() if topic_id is None else topic_id.bytes
+        parts.append((topic, part.index, high_watermark, stable, log_start_offset, size))
+        hosted.traffic.bytes_out += size
+        total += size
+    pieces = plain.answer(request, session_id, parts)
+    buffers: list[Buffer] = []
+    for piece, read in zip(pieces, news, strict=False):
+        buffers.append(piece)
+        buffers += read.records
+    if pieces[-1]:
+        buffers.append(pieces[-1])
+    return [b"".join(buffers)] if total <= JOINED_BYTES_MAX else buffers
+
+
+def _by_topic(news: list[PlainRead]) -> list[PlainRead]:
+    """The partitions of each topic together, in the order of their first ones."""
+    topics: dict[object, list[PlainRead]] = {}
+    for each in news:
+        wanted = each.wanted
+        key = wanted.name if wanted.topic_id is None else wanted.topic_id
+        topics.setdefault(key, []).append(each)
+    return [each for topic in topics.values() for each in topic]

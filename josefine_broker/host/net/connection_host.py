@@ -50,6 +50,11 @@ class ConnectionLimits:
     write_buffer_bytes: int
     request_bytes_max: int
     """Bound of all large requests being received."""
+    send_buffer_bytes: int | None = None
+    """The kernel's send buffer of each connection; None: the kernel chooses. With a small one the
+    client reads earlier, and both sides copy through warm memory. Measured with answers of 8 MiB to
+    librdkafka on two busy cores: 184 MB/s of 100-byte records with the kernel's 4 MB, 404 with
+    512 KiB, 442 with 100 KiB (358 from Apache Kafka, which has 100 KiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

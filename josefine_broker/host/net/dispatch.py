@@ -18,7 +18,7 @@ from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Encoded, Hangup, Parked
 from josefine_broker.host.metrics import ApiStats, ConnectionStats
 from josefine_broker.host.net.throttling import Throttle, Weight
 from josefine_broker.wire.apis import API_VERSIONS
@@ -75,10 +75,6 @@ class Route:
     stats: ApiStats
 
 
-Shortcut = tuple[Callable[[memoryview], "Buffers | None"], ApiStats]
-"""Serves some requests of one API as its route would; None: it has done nothing. Their counters."""
-
-
 class Waiting:
     """A request whose answer comes later: the parked token and the data for its encoding."""
 
@@ -89,14 +85,15 @@ class Waiting:
         parked: Parked,
         header: RequestHeader,
         stats: ApiStats,
-        started_ns: int,
+        started_ns: int | None = None,
         weight: Weight | None = None,
     ) -> None:
+        """`started_ns`: None is now."""
         self.parked = parked
         self.header = header
         self.stats = stats
-        self.started_ns = started_ns
         self.parked_ns = perf_counter_ns()
+        self.started_ns = self.parked_ns if started_ns is None else started_ns
         self.weight = weight
         self.buffers: Buffers | None = None
 
@@ -104,6 +101,11 @@ class Waiting:
     def waited_ms(self) -> int:
         """Time since the request started."""
         return (perf_counter_ns() - self.started_ns) // 1_000_000
+
+
+Shortcut = tuple[Callable[[memoryview, Peer], Buffers | Waiting | None], ApiStats]
+"""Serves some requests of one API as its route would; None: the route must serve it. Their
+counters."""
 
 
 class Dispatcher:
@@ -134,13 +136,14 @@ class Dispatcher:
         if self._shortcut is not None:
             serve, stats = self._shortcut
             try:
-                buffers = serve(frame)
+                served = serve(frame, peer)
             except Exception:  # the route answers, with an error code if it fails, too
                 log.exception("shortcut failed", extra={"client": peer.address})
-                buffers = None
-            if buffers is not None:
-                stats.record(perf_counter_ns() - started_ns)
-                return buffers
+                served = None
+            if served is not None:
+                if type(served) is not Waiting:
+                    stats.record(perf_counter_ns() - started_ns)
+                return served
         try:
             header = parse_request_header(frame)
             api_key, api_version, correlation_id, _, _ = header
@@ -191,6 +194,8 @@ class Dispatcher:
         stats.record(now_ns - waiting.started_ns)
         stats.waited_ns += now_ns - waiting.parked_ns
         response = waiting.parked.response
+        if type(response) is Encoded:
+            return response.buffers
         if isinstance(response, Hangup):
             return _last(header, response)
         if waiting.weight is not None and self._throttle is not None:

@@ -171,6 +171,9 @@ class Server:
             tls=tls,
             on_handshake_failed=partial(self.handshake_failed, bound.name),
         )
+        send_buffer_bytes = self._host.limits.send_buffer_bytes
+        if send_buffer_bytes is not None:  # each accepted connection inherits it
+            bound.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         try:
             acceptor.start()
         except OSError as error:

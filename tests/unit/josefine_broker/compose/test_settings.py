@@ -118,6 +118,7 @@ def test_topic_defaults_and_limits_arrive() -> None:
         "network.frame_bytes_max": 4_096,
         "network.in_flight_max": 5,
         "network.write_buffer_bytes": 6,
+        "network.send_buffer_bytes": 7,
     }
     config = load_config(None, {}, overrides)
     settings, limits = broker_settings(config), connection_limits(config)
@@ -126,6 +127,7 @@ def test_topic_defaults_and_limits_arrive() -> None:
     assert settings.topic_defaults.min_insync_replicas == 2
     assert settings.topic_defaults.unclean_leader_election
     assert (limits.frame_bytes_max, limits.in_flight_max, limits.write_buffer_bytes) == (4096, 5, 6)
+    assert limits.send_buffer_bytes == 7
 
 
 def test_every_key_of_groups_arrives() -> None:

@@ -25,12 +25,15 @@ from josefine_broker.wire.fetch import (
     FetchResponse,
     FetchTopic,
     FetchTopicResponse,
+    ForgottenTopic,
 )
 from tests.unit.josefine_broker.plain_frames import EDITS, edited
 
 VERSIONS = range(APIS[FETCH].min_version, APIS[FETCH].max_version + 1)
 ID_SINCE = 13
 TOPIC_ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
+OTHER_ID = UUID(int=0x77)
+FORGOTTEN = ForgottenTopic("orders", None, (0,))
 PARTITION = FetchPartition(0, -1, 5, -1, -1, 1 << 20)  # type: ignore[arg-type]
 pytestmark = pytest.mark.skipif(compiled is None, reason="not compiled for this platform")
 
@@ -46,12 +49,19 @@ def frame_of(
     topic: str = "orders",
     client_id: str | None = "client",
     correlation_id: int = 7,
+    more: tuple[FetchPartition, ...] = (),
     **changes: object,
 ) -> memoryview:
-    """A request, without its length prefix; `changes` are fields of the request."""
+    """A request, without its length prefix; `more` are partitions of a second topic, `changes`
+    fields of the request."""
     by_id = version >= ID_SINCE
-    named = FetchTopic("" if by_id else topic, TOPIC_ID if by_id else None, partitions)
-    request = FetchRequest(-1, 500, 1, 1 << 20, 0, 0, -1, (named,))._replace(**changes)
+    topics = ((topic, TOPIC_ID, partitions), ("second", OTHER_ID, more))
+    named = tuple(
+        FetchTopic("" if by_id else name, topic_id if by_id else None, each)
+        for name, topic_id, each in topics
+        if each
+    )
+    request = FetchRequest(-1, 500, 1, 1 << 20, 0, 0, -1, named)._replace(**changes)
     whole = b"".join(encode_request(FETCH, version, correlation_id, client_id, request))
     return memoryview(bytearray(whole[4:]))
 
@@ -60,17 +70,29 @@ def taken_by_the_general_codec(frame: memoryview) -> PlainFetchRequest:
     """The same fields from the general codec, which also says that the request is plain."""
     header = parse_request_header(frame)
     request: FetchRequest = decode_request(header, frame)
-    (topic,) = request.topics
-    (part,) = topic.partitions
-    assert (request.replica_id, request.session_id, request.session_epoch) == (-1, 0, -1)
-    assert (request.forgotten, request.rack_id) == ((), "")
-    by_id = topic.topic_id is not None
-    name = topic.topic_id.bytes if topic.topic_id is not None else topic.name.encode()
+    assert (request.replica_id, request.forgotten, request.rack_id) == (-1, (), "")
+    found = []
+    for name, topic_id, partitions in request.topics:
+        topic = name.encode() if header.api_version < ID_SINCE else raw_id(topic_id)
+        for part in partitions:
+            fields = part.index, part.current_leader_epoch, part.fetch_offset, part.max_bytes
+            found.append((topic, *fields))
+            is_consumers = part[3:5] == (-1, -1) and part[6:] == PARTITION[6:]
+            assert is_consumers or not request.session_id
+    if request.session_id:
+        assert request.session_epoch > 0
+    else:
+        assert request.session_epoch == -1
+        assert found
     return (
-        (name, part.index, by_id), header.correlation_id, header.api_version, request.min_bytes,
-        request.max_bytes, request.isolation_level, part.current_leader_epoch, part.fetch_offset,
-        part.max_bytes,
+        tuple(found), header.correlation_id, header.api_version, request.max_wait_ms,
+        request.min_bytes, request.max_bytes, request.isolation_level, request.session_id,
+        request.session_epoch,
     )  # fmt: skip
+
+
+def raw_id(topic_id: UUID | None) -> bytes:
+    return bytes(16) if topic_id is None else topic_id.bytes
 
 
 @st.composite
@@ -80,19 +102,27 @@ def frames(draw: st.DrawFn) -> bytearray:
         draw(st.sampled_from([0, 1, 70_000])),
         draw(st.sampled_from([-1, 0, 3])),  # type: ignore[arg-type]
         draw(st.integers(0, 2**62)),
-        -1,  # type: ignore[arg-type]
-        -1,
+        draw(st.sampled_from([-1, -1, 4])),  # type: ignore[arg-type]
+        draw(st.sampled_from([-1, -1, 4])),
         draw(st.integers(0, 2**31 - 1)),
     )
+    session = {"session_id": 9, "session_epoch": 3}
     odd = draw(
         st.sampled_from(
-            [{}, {}, {"replica_id": 2}, {"session_id": 9, "session_epoch": 3}, {"rack_id": "r"}]
+            [
+                {}, session, session, {"session_epoch": 0}, {"session_id": 9, "session_epoch": -1},
+                {"replica_id": 2}, {"rack_id": "r"}, {"forgotten": (FORGOTTEN,), **session},
+            ]
         )
-    )
+    )  # fmt: skip
+    version = draw(st.sampled_from(VERSIONS))
+    if "forgotten" in odd and version >= ID_SINCE:
+        odd = odd | {"forgotten": (ForgottenTopic("", TOPIC_ID, (0,)),)}
     return bytearray(
         frame_of(
-            *[part] * draw(st.sampled_from([1, 1, 1, 2])),
-            version=draw(st.sampled_from(VERSIONS)),
+            *[part] * draw(st.sampled_from([1, 1, 1, 2, 64, 65])),
+            version=version,
+            more=draw(st.sampled_from([(), (), (PARTITION,), (PARTITION, PARTITION)])),
             topic=draw(st.sampled_from(["orders", "o", "t" * 126, "t" * 127, "käse"])),
             client_id=draw(st.sampled_from([None, "", "client", "ä"])),
             correlation_id=draw(st.integers(-(2**31), 2**31 - 1)),
@@ -142,11 +172,16 @@ def test_a_plain_request_of_every_version_is_taken_and_none_that_is_cut_or_longe
     "frame",
     [
         frame_of(PARTITION, replica_id=2),
-        frame_of(PARTITION, session_id=9, session_epoch=3),
         frame_of(PARTITION, session_epoch=0),
+        frame_of(PARTITION, session_id=9, session_epoch=0),
+        frame_of(PARTITION, session_id=9, session_epoch=-1),
+        frame_of(PARTITION, session_id=9, session_epoch=3, forgotten=(FORGOTTEN,)),
+        frame_of(PARTITION._replace(log_start_offset=3), session_id=9, session_epoch=3),
+        frame_of(PARTITION._replace(last_fetched_epoch=3), session_id=9, session_epoch=3),
         frame_of(PARTITION, rack_id="r"),
         frame_of(PARTITION, version=11, rack_id="r"),
-        frame_of(PARTITION, PARTITION),
+        frame_of(*[PARTITION] * 65),
+        frame_of(*[PARTITION] * 64, more=(PARTITION,)),
         frame_of(),
         frame_of(PARTITION, isolation_level=2),
     ],
@@ -155,36 +190,67 @@ def test_what_is_not_plain_is_left_to_the_general_path(frame: memoryview) -> Non
     assert extension().parse(frame) is None
 
 
+@pytest.mark.parametrize("version", range(7, 19))
+def test_an_incremental_request_is_taken_with_and_without_partitions(version: int) -> None:
+    session = {"session_id": 9, "session_epoch": 3}
+    for parts, more in (((), ()), ((PARTITION,) * 3, ()), ((PARTITION,) * 63, (PARTITION,))):
+        frame = frame_of(*parts, version=version, more=more, **session)
+
+        assert extension().parse(frame) == taken_by_the_general_codec(frame)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isolation", [0, 1])
 def test_answers_are_those_of_the_general_codec(version: int, isolation: int) -> None:
     request = extension().parse(frame_of(PARTITION, version=version, isolation_level=isolation))
     assert request is not None
-    by_id = version >= ID_SINCE
-    for size in (1, 126, 127, 128, 16_383, 16_384, 1 << 21):
-        records = b"r" * size
+    by_id, session_id = version >= ID_SINCE, 0x7654321 if version >= 7 else 0
+    for sizes in ((), (0,), (126, 127), (128, 16_383, 0), (16_384, 1 << 21), (1,) * 64):
+        topics: dict[str, list[FetchPartitionResponse]] = {}
+        parts, records = [], []
+        for n, size in enumerate(sizes):
+            name, topic_id = (("orders", TOPIC_ID), ("second", OTHER_ID))[n > 1]
+            records.append(b"r" * size)
+            aborted = () if isolation else None
+            answer = FetchPartitionResponse(n, 0, 1 << 40, 90 + n, 3, aborted, -1, (records[-1],))
+            topics.setdefault(name, []).append(answer)
+            topic = raw_id(topic_id) if by_id else name.encode()
+            parts.append((topic, n, 1 << 40, 90 + n, 3, size))
 
-        before, after = extension().answer(request, 1 << 40, 90, 3, size)
+        pieces = extension().answer(request, session_id, parts)
 
-        aborted = () if isolation else None
-        part = FetchPartitionResponse(0, 0, 1 << 40, 90, 3, aborted, -1, (records,))
-        topic = FetchTopicResponse("" if by_id else "orders", TOPIC_ID if by_id else None, (part,))
-        whole = encode_response(FETCH, version, 7, FetchResponse(topics=(topic,)))
-        assert before + records + after == b"".join(whole)
+        ids = {"orders": TOPIC_ID, "second": OTHER_ID}
+        named = [
+            FetchTopicResponse("" if by_id else name, ids[name] if by_id else None, each)
+            for name, each in topics.items()
+        ]
+        whole = encode_response(FETCH, version, 7, FetchResponse(0, 0, session_id, named))
+        assert len(pieces) == len(sizes) + 1
+        joined = b"".join(each for pair in zip(pieces, records, strict=False) for each in pair)
+        assert joined + pieces[-1] == b"".join(whole)
 
 
 def test_parsed_requests_that_were_tampered_with_are_refused_without_a_wild_read() -> None:
     request = extension().parse(frame_of(PARTITION))
     assert request is not None
-    odd: list[object] = [-1, 0, 2**31, 2**62, None, b"x", 2**70, (), (b"x" * 127, 0, False)]
-    for field in range(9):
-        for value in odd:
+    part = (b"orders", 0, 1, 1, 1, 1)
+    odd: list[object] = [-1, 0, 2**31, 2**62, None, b"x", 2**70, (), b"x" * 127, [part] * 65]
+    for value in odd:
+        for field in range(9):
             changed = (*request[:field], value, *request[field + 1 :])
             with suppress(TypeError, ValueError, OverflowError):
-                extension().answer(changed, 0, 0, 0, 1)  # type: ignore[arg-type]
-    for records_bytes in (-1, 2**31, 2**62):
+                extension().answer(changed, 0, [part])  # type: ignore[arg-type]
+        for field in range(6):
+            changed = (*part[:field], value, *part[field + 1 :])
+            with suppress(TypeError, ValueError, OverflowError):
+                extension().answer(request, 0, [part, changed])  # type: ignore[list-item]
+        with suppress(TypeError, ValueError, OverflowError):
+            extension().answer(request, value, value)  # type: ignore[arg-type]
+    for records_bytes in (-1, 2**31, 2**62, 2**31 - 1):
         with pytest.raises(ValueError, match="size"):
-            extension().answer(request, 0, 0, 0, records_bytes)
+            extension().answer(request, 0, [(b"orders", 0, 1, 1, 1, records_bytes)])
+    with pytest.raises(ValueError, match="parts"):
+        extension().answer(request, 0, [part] * 65)
 
 
 def test_a_platform_without_a_binary_has_no_plain_path() -> None:

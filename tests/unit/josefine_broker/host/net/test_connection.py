@@ -168,6 +168,27 @@ def test_a_waiting_request_is_answered_at_its_deadline() -> None:
     on_uvloop(scenario)
 
 
+def test_the_kernel_holds_no_more_of_an_answer_than_the_send_buffer() -> None:
+    async def scenario() -> None:
+        begun = []
+
+        def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
+            begun.append(header.correlation_id)
+            return groups_answer("x" * 30_000)
+
+        async with serving(handle, write_buffer_bytes=10_000, send_buffer_bytes=50_000) as server:
+            slow, other = await server.connect(), await server.connect()
+            for number in range(500):
+                slow.ask(number)
+            await until(lambda: begun, "some begun")
+            for number in range(50):
+                other.ask(number)
+                await other.answer()
+            assert len(begun) - 50 < 50  # 1.5 MB; several times that fit into the kernel's own
+
+    on_uvloop(scenario)
+
+
 def test_a_client_that_does_not_read_is_not_served_further() -> None:
     """Checklist row 27: its answers stay bounded, and another client is served meanwhile."""
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from josefine_broker.engine.purgatory.purgatory import Encoded
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.dispatch import Buffers, Dispatcher, Peer, Route
-from josefine_broker.wire.codec import decode_response, encode_request
+from josefine_broker.host.net.dispatch import Buffers, Dispatcher, Peer, Route, Waiting
+from josefine_broker.wire.codec import decode_response, encode_request, parse_request_header
 from josefine_broker.wire.entities import list_groups
-from tests.unit.josefine_broker.host.serving import GROUPS, groups_answer, refuse
+from tests.unit.josefine_broker.host.serving import GROUPS, Held, groups_answer, refuse
 
 PEER = Peer(listener="PLAINTEXT", address="127.0.0.1:5")
 
@@ -23,7 +24,7 @@ def ask(text: str) -> memoryview:
 
 def dispatcher_of(
     metrics: Metrics,
-    shortcut: Callable[[memoryview], Buffers | None],
+    shortcut: Callable[[memoryview, Peer], Buffers | Waiting | None],
     handle: Callable[[object, object, list_groups.ListGroupsRequest], object],
 ) -> Dispatcher:
     """One route, for ListGroups, and a shortcut that is counted as Fetch."""
@@ -42,7 +43,7 @@ def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> No
     served: list[str] = []
     short = ask("short")
 
-    def shortcut(frame: memoryview) -> Buffers | None:
+    def shortcut(frame: memoryview, _peer: Peer) -> Buffers | None:
         return [b"answer"] if frame == short else None
 
     def handle(_header: object, _peer: object, body: list_groups.ListGroupsRequest) -> object:
@@ -67,7 +68,7 @@ def test_a_request_whose_shortcut_fails_is_served_by_its_route(
 ) -> None:
     metrics = Metrics()
 
-    def shortcut(frame: memoryview) -> Buffers | None:
+    def shortcut(frame: memoryview, _peer: Peer) -> Buffers | None:
         raise RuntimeError("boom")
 
     def handle(_header: object, _peer: object, body: list_groups.ListGroupsRequest) -> object:
@@ -83,3 +84,21 @@ def test_a_request_whose_shortcut_fails_is_served_by_its_route(
     assert answer.groups[0].group_id == "text"
     assert [record.message for record in caplog.records] == ["shortcut failed"]
     assert sum(metrics.api("Fetch").buckets) == 0
+
+
+def test_a_request_that_waits_is_counted_once_and_its_encoded_answer_is_sent_as_it_is() -> None:
+    metrics = Metrics()
+    held = Held(60_000, "held")
+
+    def shortcut(frame: memoryview, _peer: Peer) -> Waiting:
+        return Waiting(held, parse_request_header(frame), metrics.api("Fetch"))
+
+    dispatcher = dispatcher_of(metrics, shortcut, lambda *_: None)
+    waiting = dispatcher.serve(ask("text"), PEER)
+    assert isinstance(waiting, Waiting)
+    assert sum(metrics.api("Fetch").buckets) == 0
+
+    held.complete(Encoded([b"answer"]))
+
+    assert dispatcher.finish(waiting) == [b"answer"]
+    assert sum(metrics.api("Fetch").buckets) == 1

@@ -1,5 +1,5 @@
-"""A plain fetch is answered with the bytes of the general path; what has to wait, has an error or
-may hide records is left to that path."""
+"""A plain fetch is answered with the bytes of the general path, at once or after its wait; what has
+an error or may hide records is left to that path."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Parked
-from josefine_broker.engine.replicas.plain_reads import JOINED_BYTES_MAX, fetch_plain
+from josefine_broker.engine.replicas.plain_reads import JOINED_BYTES_MAX
+from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.records.plain_fetch import compiled
 from josefine_broker.wire.apis import FETCH
 from josefine_broker.wire.codec import (
@@ -24,6 +26,7 @@ from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.unit.josefine_broker.api.world import World, batch_of, world_of
 
 VERSIONS = range(4, 19)
+PEER = Peer(listener="PLAINTEXT", address="127.0.0.1:5")
 pytestmark = pytest.mark.skipif(compiled is None, reason="not compiled for this platform")
 
 
@@ -49,9 +52,10 @@ def general(world: World, frame: memoryview) -> bytes | None:
 
 
 def plain(world: World, frame: memoryview) -> bytes | None:
+    """The plain path's whole response; None: it is left to the general path, or waits."""
     assert compiled is not None
-    buffers = fetch_plain(world.ctx, compiled, frame)
-    return None if buffers is None else b"".join(buffers)
+    answer = fetch_plain(world.ctx, compiled, frame, PEER)
+    return None if answer is None or isinstance(answer, WaitingPlain) else b"".join(answer)
 
 
 def filled(**topic: str) -> World:
@@ -91,9 +95,9 @@ def test_a_large_answer_is_sent_without_a_copy_and_has_the_same_bytes() -> None:
     for version in (11, 12):
         frame = frame_of(world, 0, version=version)
 
-        buffers = fetch_plain(world.ctx, compiled, frame)
+        buffers = fetch_plain(world.ctx, compiled, frame, PEER)
 
-        assert buffers is not None
+        assert isinstance(buffers, list)
         assert len(buffers) == (3 if version == 12 else 2)
         assert b"".join(buffers) == general(world, frame)
 
@@ -124,7 +128,6 @@ def has_access_control(world: World) -> None:
 @pytest.mark.parametrize(
     ("change", "fields"),
     [
-        (nothing, {"offset": 10}),
         (nothing, {"offset": 11}),
         (nothing, {"offset": -1}),
         (nothing, {"min_bytes": 10_000}),
@@ -135,18 +138,18 @@ def has_access_control(world: World) -> None:
         (has_access_control, {}),
     ],
 )
-def test_what_waits_or_has_an_error_is_left_to_the_general_path(
+def test_what_has_some_records_or_an_error_is_left_to_the_general_path(
     change: Any, fields: dict[str, Any]
 ) -> None:
     world = filled()
     change(world)
     fields = dict(fields)
     frame = frame_of(world, fields.pop("offset", 0), **fields)
-    before = sent(world)
+    before, waiting = sent(world), len(world.ctx.parked)
 
     assert plain(world, frame) is None
 
-    assert sent(world) == before
+    assert (sent(world), len(world.ctx.parked)) == (before, waiting)
 
 
 def test_read_committed_next_to_transactions_is_left_to_the_general_path() -> None:
