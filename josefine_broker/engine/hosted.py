@@ -59,6 +59,11 @@ class LogPort(Protocol):
         first. None: nothing was stored; `append` may store them, or has the reason."""
         ...
 
+    def append_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:
+        """Store these stamped batches, which follow each other in one leader epoch and are all of
+        `data`. False: nothing was stored; `append` may store them, or has the reason."""
+        ...
+
     def read(
         self, offset: int, bytes_max: int, *, end_offset: int, at_least_one: bool = True
     ) -> Sequence[Buffer]:

@@ -29,7 +29,7 @@ records, smallest and largest timestamp, and whether a record has no key."""
 Survey = tuple[int, int, int, int, bool, bool]
 """Of several requests: records, bytes, smallest and largest timestamp, whether a record has no key,
 whether a request has acks=all. The smallest timestamp ignores "no timestamp"."""
-Assembled = tuple[bytes, int, int, int, list[tuple[int, int, int]]]
+Assembled = tuple[bytes | memoryview, int, int, int, list[tuple[int, int, int]]]
 """The batches, stamped; the end offset; the segment's largest timestamp, and the offset of the
 batch that raised it (-1: none did); offset, position and timestamp before of the new index entries.
 """

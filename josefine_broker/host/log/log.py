@@ -16,7 +16,7 @@ checks first that the log still has the segment it was scheduled for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from struct import Struct
@@ -36,6 +36,7 @@ from josefine_broker.host.log.lookup import TimestampSearch, search
 from josefine_broker.host.log.plain_append import append_plain
 from josefine_broker.host.log.recovery import RecoveryReport
 from josefine_broker.host.log.replay import replay
+from josefine_broker.host.log.run_append import append_run
 from josefine_broker.host.log.segment import Segment, stem_of
 from josefine_broker.host.log.segments import SegmentList
 from josefine_broker.host.log.verify import VerifyReport, verify_segments
@@ -191,6 +192,11 @@ class PartitionLog:
         where = self._segments[-1], self._sync, self.config
         return append_plain(*where, requests, size, leader_epoch, now_ms)
 
+    def append_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:
+        """See `LogPort`."""
+        where = self._segments[-1], self._sync, self.config
+        return append_run(*where, data, headers, now_ms)
+
     def roll(self) -> None:
         """Start a new segment at the log end; does nothing when the last one is empty."""
         if self._segments[-1].size_bytes:
@@ -282,7 +288,7 @@ class PartitionLog:
         found: list[memoryview] = []
         for segment in self._segments[self._segments.place_of(offset) :]:
             while offset < segment.end_offset:
-                data = self._read(segment, offset, bytes_max, end, at_least_one)
+                data = self.damage.read(segment, offset, bytes_max, end, at_least_one, self.config)
                 if data is None:
                     return found
                 found.append(data)
@@ -293,11 +299,6 @@ class PartitionLog:
                     return found
                 bytes_max -= len(data)
         return found
-
-    def _read(
-        self, segment: Segment, offset: int, bytes_max: int, end_offset: int, at_least_one: bool
-    ) -> memoryview | None:
-        return self.damage.read(segment, offset, bytes_max, end_offset, at_least_one, self.config)
 
     def timestamp_search(self, timestamp_ms: int | None) -> TimestampSearch | None:
         """A search for the first record at or past `timestamp_ms`, run outside this log's thread;
@@ -473,10 +474,8 @@ class PartitionLog:
         return verify_segments([each for each in self._segments if each.is_made], self.config)
 
     def close(self, snapshot: bytes | None = None) -> None:
-        """Sync, store the indexes and the producers' `snapshot`: the next open scans nothing.
-
-        Raises OSError; the log is closed in any case.
-        """
+        """Sync, store indexes and the producers' `snapshot`: the next open scans nothing. Raises
+        OSError; the log is closed in any case."""
         try:
             # An empty log has nothing to store: 1,000 new partitions stop as fast as one.
             if not self._sync.failure and self.log_end_offset > 0:
