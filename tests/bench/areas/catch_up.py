@@ -78,7 +78,7 @@ AREA = Area(
         "Three brokers a side with their defaults, freshly started for each round; one partition "
         "with three copies. A follower is killed, records of 1 KB are written with acks=all, and "
         "the time counts from the follower's new start until it is in the ISR again; *copying* "
-        "from the first copied record. *Batches of 2 KB*: the producer sends one or two records each. "
+        "from the first copied record. *Batches of 2 KB* have one or two records each. "
         "`--log-gb 10` measures 10 GB, and needs 30 GB of disk."
     ),
     open=start_three,
