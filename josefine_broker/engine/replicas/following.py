@@ -49,6 +49,7 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
         ctx.hosted.counters.replication_errors += 1
         reason = ErrorCode(response.error_code).name
         ctx.ports.tell("a leader refused a fetch", leader=fetcher.leader_id, reason=reason)
+    was_lost = fetcher.lost_at_ms is not None
     for copy, answer in fetcher.hear(number, response, now_ms):
         topic_id, index = copy.key
         name = ctx.image.topic_names.get(topic_id)
@@ -58,6 +59,8 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
             fetcher.fail(copy.key, now_ms)
             continue
         _follow(ctx, fetcher, TopicPartition(name, index), hosted, copy, answer)
+    if was_lost and fetcher.lost_at_ms is None:
+        ctx.parked.wake_for_brokers(now_ms)
 
 
 def _follow(
