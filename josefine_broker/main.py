@@ -21,7 +21,7 @@ from josefine_broker.engine.cluster.enrolment import DismissedError
 from josefine_broker.engine.limits.descriptors import Shares, divide
 from josefine_broker.host.disk.data_dir import DataDirError
 from josefine_broker.host.events import configure_logging
-from josefine_broker.host.gc_freeze import freeze_started
+from josefine_broker.host.gc_freeze import rarely_collected
 from josefine_broker.host.net.server import BindError
 from josefine_broker.host.net.token_keys import KeysError
 from josefine_broker.host.net.users import UsersError
@@ -74,7 +74,8 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
     except (TlsError, UsersError, KeysError, TracesError) as error:
         raise CannotRunError(str(error)) from error
     try:
-        is_serving = await _start(node, stop)
+        with rarely_collected():
+            is_serving = await _start(node, stop)
     except (BindError, DataDirError, DismissedError) as error:
         await node.abandon()
         raise CannotRunError(str(error)) from error
@@ -82,7 +83,6 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
         await node.abandon()
         raise CannotRunError(f"cannot start: {error}") from error
     if is_serving:
-        freeze_started()
         await stop.wait()
     for number in STOP_SIGNALS:  # a second signal ends a slow shutdown at once
         loop.remove_signal_handler(number)

@@ -38,7 +38,7 @@ from josefine_broker.host.log.cleaner import Candidate
 from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
-from josefine_broker.host.log.log_manager import LogManager
+from josefine_broker.host.log.log_manager import FoundDirectory, LogManager
 from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
@@ -124,10 +124,11 @@ class Hosting:
     ) -> Completeness | None:
         """Recover one log; returns what may be believed of it, None if there is none."""
         try:
-            if not self._manager.is_there(tp, TopicId(topic_id)):
+            found = self._manager.look(tp)
+            if not found.is_of(TopicId(topic_id)):
                 is_hollow = self._manager.may_lack_unsynced and self._manager.has_directory(tp)
                 return Completeness.UNSYNCED if is_hollow else None
-            recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log)
+            recovered = self._prepared[tp] = self._recover(tp, topic_id, settings.log, found=found)
         except (CorruptData, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.EIO:
                 return Completeness.UNSYNCED
@@ -289,9 +290,15 @@ class Hosting:
         return recovered
 
     def _recover(
-        self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_damaged: bool = False
+        self,
+        tp: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_damaged: bool = False,
+        found: FoundDirectory | None = None,
     ) -> _Recovered:
-        """Raises CorruptData, OSError."""
+        """`found`: the log's directory, if it was just read. Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
         producers = ProducerState()
         epoch_starts: list[tuple[LeaderEpoch, int]] = []
@@ -310,6 +317,7 @@ class Hosting:
             is_damaged=is_damaged,
             # Of the only replica more is readable with what a damaged batch has than without it.
             is_verified=(topic_id, tp.partition) not in self._only_replicas,
+            found=found,
         )
         epochs = _recovered_epochs(partition_log, epoch_starts, is_damaged=is_damaged)
         self._on_opened()

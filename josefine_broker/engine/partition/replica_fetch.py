@@ -179,10 +179,13 @@ class ReplicaFetcher:
         "_session",
         "_written",
         "leader_id",
+        "lost_at_ms",
     )
 
     def __init__(self, replica_id: int, leader_id: int, limits: FetchLimits) -> None:
         self.leader_id = leader_id
+        self.lost_at_ms: int | None = None
+        """When the connection to the leader ended, until the leader answers again."""
         self._replica_id = replica_id
         self._limits = limits
         self._copies: dict[CopyKey, Copy] = {}
@@ -333,6 +336,7 @@ class ReplicaFetcher:
         """
         if number not in self._in_flight:
             return  # it belongs to a session or connection that was given up since
+        self.lost_at_ms = None
         self._in_flight.remove(number)
         if response.error_code:
             self.lost()
@@ -364,6 +368,11 @@ class ReplicaFetcher:
         self._session.epoch = FULL_EPOCH
         self._forgotten.clear()
         self._say_all_again()
+
+    def leader_lost(self, now_ms: int) -> None:
+        """The connection ended, or another one could not be opened."""
+        if self.lost_at_ms is None:
+            self.lost_at_ms = now_ms
 
     def disconnected(self) -> None:
         """A new connection need not close the session of the old one."""
@@ -455,6 +464,14 @@ class ReplicaFetchers:
     def of(self, key: CopyKey) -> ReplicaFetcher | None:
         """The fetcher that copies this partition, if any."""
         return self._leader_of.get(key)
+
+    def lost_leaders(self, since_ms: int) -> frozenset[int]:
+        """The brokers that were lost since then and have not answered again."""
+        return frozenset(
+            leader_id
+            for leader_id, fetcher in self.by_leader.items()
+            if fetcher.lost_at_ms is not None and fetcher.lost_at_ms >= since_ms
+        )
 
     def written(self, key: CopyKey) -> None:
         """See `ReplicaFetcher.written`."""

@@ -242,6 +242,8 @@ class Followers:
 
     def _settle_waits(self) -> None:
         """To be called after each change of ISR, pending or joining members."""
+        if not self._followers:
+            return  # the only replica, of which there may be thousands
         waited_for = (set(self.isr) | self.pending | self.joining) - {self.leader}
         self._waited_for = tuple(
             follower for broker_id, follower in self._followers.items() if broker_id in waited_for

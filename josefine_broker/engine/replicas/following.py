@@ -14,8 +14,8 @@ an unclean election accounts for their loss. Otherwise it stops following that p
 why: a log that was damaged unnoticed would be copied over every intact one.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
@@ -29,7 +29,8 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetcher,
 )
 from josefine_broker.engine.ports import Gravity
-from josefine_broker.records.batch import CONTROL_BIT, BatchHeader, iter_batches, verify
+from josefine_broker.records.batch import CONTROL_BIT, CRC_START, BatchHeader, iter_batches, verify
+from josefine_broker.records.crc import crc32c
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
 HALT_MS = 5_000
@@ -48,6 +49,7 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
         ctx.hosted.counters.replication_errors += 1
         reason = ErrorCode(response.error_code).name
         ctx.ports.tell("a leader refused a fetch", leader=fetcher.leader_id, reason=reason)
+    was_lost = fetcher.lost_at_ms is not None
     for copy, answer in fetcher.hear(number, response, now_ms):
         topic_id, index = copy.key
         name = ctx.image.topic_names.get(topic_id)
@@ -57,6 +59,8 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
             fetcher.fail(copy.key, now_ms)
             continue
         _follow(ctx, fetcher, TopicPartition(name, index), hosted, copy, answer)
+    if was_lost and fetcher.lost_at_ms is None:
+        ctx.parked.wake_for_brokers(now_ms)
 
 
 def _follow(
@@ -149,62 +153,82 @@ def append_fetched(
     # Before anything is written: half a batch would have to be cut off again.
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
-    partition, its_log = hosted.partition, hosted.log
-    now_ms = ctx.clock.now_ms()
-    written = 0
-    new_epoch = False
+    counters, now_ms = ctx.hosted.counters, ctx.clock.now_ms()
+    before, new_epoch = counters.replicated_bytes, False
     try:
         for buffer in records:
-            data = memoryview(buffer)
-            run = _run(hosted, data)
-            if run:
-                size = sum(header.size_bytes for header in run)
-                if its_log.append_copies(data[:size], run, now_ms):
-                    for header in run:
-                        partition.appended(header, header.base_offset, now_ms)
-                    written += size
-                    ctx.hosted.counters.replicated_batches += len(run)
-                    continue
-            for pos, header in iter_batches(data):
-                verify(data, pos, header)
-                if header.last_offset < its_log.log_end_offset:
-                    continue  # fetched twice, or it spans the log start offset of a restarted log
-                # Per batch, from its header alone: a follower never opens records
-                # (ARCHITECTURE.md).
-                _check_place(hosted, header)
-                batch = data[pos : pos + header.size_bytes]
-                its_log.append(batch, header, now_ms)
-                new_epoch |= partition.copied(header, batch, now_ms)
-                written += header.size_bytes
-                ctx.hosted.counters.replicated_batches += 1
+            for run in _runs(hosted, memoryview(buffer)):
+                new_epoch |= run.headers[0].leader_epoch != hosted.partition.epochs.latest
+                _append_run(ctx, hosted, run, now_ms)
     finally:
-        ctx.hosted.counters.replicated_bytes += written
         if new_epoch:
             ctx.ports.logs.store_epochs(tp)
-    return written
+    return counters.replicated_bytes - before
 
 
-def _run(hosted: HostedPartition, data: memoryview) -> list[BatchHeader]:
-    """The headers of the batches that may be stored by one write: intact, in the current leader
-    epoch, each where the one before ends, and no marker. Else none: they are stored, or refused,
-    one by one."""
-    its_log, epoch = hosted.log, hosted.partition.epochs.latest
-    end = its_log.log_end_offset
-    found = []
+class _Run(NamedTuple):
+    """Batches that follow each other in one leader epoch, and their bytes. A control batch ends
+    its run: if it turns out to be unreadable, nothing that follows it may be in the log."""
+
+    data: memoryview
+    headers: list[BatchHeader]
+
+
+def _runs(hosted: HostedPartition, data: memoryview) -> Iterator[_Run]:
+    """The verified batches of an answer that are not here yet; write each run before taking the
+    next. Raises CorruptData, once the batches before the damaged one were given."""
+    its_log = hosted.log
+    headers: list[BatchHeader] = []
+    start = end = next_offset = 0
+    problem: CorruptData | None = None
     try:
         for pos, header in iter_batches(data):
-            if (
-                header.base_offset != end
-                or header.leader_epoch != epoch
-                or header.attributes & CONTROL_BIT
-            ):
-                return []
-            verify(data, pos, header)
-            end = header.end_offset
-            found.append(header)
-    except CorruptData:
-        return []
-    return found
+            size = header.size_bytes
+            shape = header.last_offset_delta | header.record_count
+            if shape < 0 or crc32c(data[pos + CRC_START : pos + size]) != header.crc:
+                verify(data, pos, header)  # raises, with the reason
+            is_next = (
+                headers
+                and header.base_offset == next_offset
+                and header.leader_epoch == headers[0].leader_epoch
+            )
+            if not is_next:
+                if headers:
+                    yield _Run(data[start:end], headers)
+                    headers = []
+                if header.last_offset < its_log.log_end_offset:
+                    continue  # fetched twice, or it spans the log start offset of a restarted log
+                # From its header alone: a follower never opens records (ARCHITECTURE.md).
+                _check_place(hosted, header)
+                start = pos
+            headers.append(header)
+            end, next_offset = pos + size, header.end_offset
+            if header.attributes & CONTROL_BIT:
+                yield _Run(data[start:end], headers)
+                headers = []
+    except CorruptData as error:
+        problem = error
+    if headers:
+        yield _Run(data[start:end], headers)
+    if problem is not None:
+        raise problem
+
+
+def _append_run(ctx: Context, hosted: HostedPartition, run: _Run, now_ms: int) -> None:
+    """Write the batches, and let the partition know each. Raises KafkaError, CorruptData."""
+    partition, its_log, counters = hosted.partition, hosted.log, ctx.hosted.counters
+    data, headers = run
+    is_written = len(headers) > 1 and its_log.append_copies(data, headers, now_ms)
+    pos = 0
+    for header in headers:
+        size = header.size_bytes
+        batch = data[pos : pos + size]
+        if not is_written:
+            its_log.append(batch, header, now_ms)
+        partition.copied(header, batch, now_ms)
+        counters.replicated_bytes += size
+        counters.replicated_batches += 1
+        pos += size
 
 
 def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:

@@ -475,10 +475,8 @@ class PartitionLog:
         return verify_segments([each for each in self._segments if each.is_made], self.config)
 
     def close(self, snapshot: bytes | None = None) -> None:
-        """Sync, store the indexes and the producers' `snapshot`: the next open scans nothing.
-
-        Raises OSError; the log is closed in any case.
-        """
+        """Sync, store indexes and the producers' `snapshot`: the next open scans nothing. Raises
+        OSError; the log is closed in any case."""
         try:
             # An empty log has nothing to store: 1,000 new partitions stop as fast as one.
             if not self._sync.failure and self.log_end_offset > 0:

@@ -24,6 +24,7 @@ from josefine_broker.base.ports import Files
 from josefine_broker.base.rounds import Rounds, steps
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.flusher import Job, run_now
+from josefine_broker.host.disk.listed_directory import ListedDirectory
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.life_marks import NO_EPOCH, LifeMarks
@@ -54,6 +55,19 @@ class FoundPartition:
 
     topic_partition: TopicPartition
     topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundDirectory:
+    """The directory of a partition as it was just read: its files, and whose they are."""
+
+    names: list[str]
+    """Empty: there is no such directory."""
+    owner: FoundPartition | None
+    """None: nothing in it was promised."""
+
+    def is_of(self, topic_id: TopicId) -> bool:
+        return self.owner is not None and self.owner.topic_id == topic_id
 
 
 class LogManager:
@@ -144,8 +158,11 @@ class LogManager:
         return bool(self._files.list(str(topic_partition)))
 
     def _identity(self, directory: str) -> FoundPartition | None:
-        """The owner of a directory; None if nothing in it was promised. Raises CorruptData."""
-        names = self._files.list(directory)
+        return self._owner(directory, self._files.list(directory))
+
+    def _owner(self, directory: str, names: list[str]) -> FoundPartition | None:
+        """The owner of a directory with these files; None if nothing in it was promised. Raises
+        CorruptData."""
         if PARTITION_FILE in names:
             return self._read_identity(directory, PARTITION_FILE)
         synced = [name for name in names if name.endswith(SYNCED_SUFFIXES)]
@@ -204,13 +221,12 @@ class LogManager:
         self.adopt(topic_partition, log)
         return log
 
-    def is_there(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
-        """Whether the directory exists and belongs to this very partition.
-
-        Raises CorruptData."""
+    def look(self, topic_partition: TopicPartition) -> FoundDirectory:
+        """Read the partition's directory and the identity in it. Raises CorruptData."""
         directory = str(topic_partition)
-        known = self._identity(directory) if self._files.list(directory) else None
-        return known is not None and known.topic_id == topic_id
+        names = self._files.list(directory) if directory in self._directories else []
+        owner = self._owner(directory, names) if names else None
+        return FoundDirectory(names=names, owner=owner)
 
     def adopt(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         """Add a log from `recover_log` to the broker's open logs."""
@@ -231,24 +247,26 @@ class LogManager:
         on_batch: OnBatch | None = None,
         is_damaged: bool = False,
         is_verified: bool = False,
+        found: FoundDirectory | None = None,
     ) -> PartitionLog:
         """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged` and
-        `is_verified`: see PartitionLog."""
+        `is_verified`: see PartitionLog. `found`: what `look` has just returned."""
         directory = str(topic_partition)
-        names = self._files.list(directory) if directory in self._directories else []
-        known = self._identity(directory) if names else None
+        found = found or self.look(topic_partition)
         # A topic deleted and created again has a new id: old records must not appear in it.
-        if names and (known is None or known.topic_id != topic_id):
+        is_ours = found.is_of(topic_id)
+        if found.names and not is_ours:
             self._remove(directory)
-            names = []
-        if not names:
+        if not is_ours:
             return self._create(directory, topic_partition, topic_id, config)
+        files = ListedDirectory(self._files, directory, found.names)
         settle = None
-        if PARTITION_FILE not in names:
+        if PARTITION_FILE not in found.names:
             self._made += 1
-            settle = partial(self._settle, directory)
-        return PartitionLog.open(
-            self._files,
+            # The identity gets another name, by the files below.
+            settle = partial(self._settle, directory, files.forget)
+        log = PartitionLog.open(
+            files,
             directory,
             config,
             now_ms,
@@ -260,6 +278,8 @@ class LogManager:
             is_damaged=is_damaged,
             is_verified=is_verified,
         )
+        files.forget_for_good()
+        return log
 
     def _create(
         self,
@@ -361,7 +381,10 @@ class LogManager:
         cannot be removed to the next start.
         """
         removed = 0
+        kept = {str(each) for each in keep}
         for name in self._files.list(""):
+            if name in kept:
+                continue  # an identity that names another partition is damaged
             try:
                 found = None if name.startswith("~") else self._identity(name)
                 if found is not None and found.topic_partition not in keep:

@@ -263,6 +263,7 @@ class _Link:
         self._disconnect()
         self._owner.ctx.hosted.counters.replication_errors += 1
         now_ms = self._owner.clock.monotonic_ms()
+        self._fetcher.leader_lost(now_ms)
         wait_ms = self._backoff_ms // 2 + self._owner.rng.randint(0, self._backoff_ms // 2)
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)
         self._next_try_ms = now_ms + wait_ms

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from confluent_kafka import Producer
+
 from tests.bench.areas.area import Area, Case, Options, Sample
 from tests.bench.areas.recovery import serves_after_kill
 from tests.bench.areas.servers import Served, Start, start_one
@@ -18,6 +20,7 @@ SETTLE_S, LOOK_S, BUSY = 60.0, 1.0, 0.1
 """Idle CPU counts once a broker has used less than a tenth of a core for a second, or a minute
 after the topic was there: its logs may be made after its leaders are known."""
 IDLE_S = 8.0
+SIZE, WRITTEN_S = 100, 300.0
 
 
 def cases(options: Options) -> list[Case]:
@@ -42,6 +45,21 @@ def measure(start: Start, directory: Path, *, count: int, options: Options) -> I
         yield row, "resident", "MB", served.resident_mb()
         yield row, "more than when ready", "MB", max(0.0, served.resident_mb() - ready)
         yield row, "back after kill -9", "s", serves_after_kill(served, topic, count - 1)
+        write_to_each(served, topic, count)
+        settle(served)
+        yield row, "back, each written", "s", serves_after_kill(served, topic, count - 1)
+        yield row, "CPU of that start", "s", served.cpu_seconds()
+
+
+def write_to_each(served: Served, topic: str, count: int) -> None:
+    """One record to each partition: a log that was never written has no files to open."""
+    settings = {"bootstrap.servers": served.bootstrap, "acks": 1, "linger.ms": 50, "log_level": 0}
+    producer = Producer(settings)
+    for partition in range(count):
+        producer.produce(topic, b"x" * SIZE, partition=partition)
+        producer.poll(0)
+    if producer.flush(WRITTEN_S):
+        raise RuntimeError(f"not every partition was written within {WRITTEN_S:g} s")
 
 
 def settle(served: Served) -> None:
@@ -68,7 +86,8 @@ AREA = Area(
         "One broker with its defaults, freshly started for each row and round; one topic of so "
         "many partitions, one copy. *Created* counts until every partition has a leader in the "
         "metadata, *back after kill -9* from the new process's start until the last partition "
-        "has acknowledged a record."
+        "has acknowledged a record; *each written*: the same once every partition has a record of "
+        "100 B, so that as many logs are opened, with the CPU of that process until then."
     ),
     open=start_one,
     cases=cases,

@@ -72,6 +72,7 @@ class Link:
         if connection is not self._connection:
             return
         self._disconnect()
+        self._fetcher.leader_lost(self._process.clock.monotonic_ms())
         self._next_try_ms = self._process.clock.monotonic_ms() + self._backoff_ms
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MAX_MS)
         process = self._process

@@ -220,6 +220,7 @@ class Replicas:
         for other in self.ctx.values():
             fetcher = other.hosted.fetchers.by_leader.get(broker_id)
             if fetcher is not None:
+                fetcher.leader_lost(self.clock.elapsed_ms)
                 fetcher.disconnected()
         if fenced:
             self.fence(broker_id)
@@ -278,6 +279,18 @@ class Replicas:
             leader=leader, leader_epoch=old.leader_epoch + 1, isr=old.isr if isr is None else isr
         )
         self.propose(Decision(controller_term=TERM, reason="test", partitions=(new,)))
+
+    def fence_and_lead(self, killed: int, leader: int, isr: tuple[int, ...]) -> None:
+        """The controller's decision about a broker that is gone."""
+        topic, broker = self.image.topics["orders"], self.image.brokers[killed]
+        old = topic.partitions[0]
+        new = PartitionState.of(topic.topic_id, 0, old, old)._replace(
+            leader=leader, leader_epoch=old.leader_epoch + 1, isr=isr
+        )
+        state = BrokerState(killed, broker.epoch, True, False, False)
+        self.propose(
+            Decision(controller_term=TERM, reason="test", brokers=(state,), partitions=(new,))
+        )
 
     # Looking.
 

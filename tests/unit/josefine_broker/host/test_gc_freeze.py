@@ -8,7 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from josefine_broker.host.gc_freeze import PARTITIONS_PER_FREEZE, Freezer, freeze_started
+from josefine_broker.host.gc_freeze import (
+    PARTITIONS_PER_FREEZE,
+    STARTING_OBJECTS,
+    Freezer,
+    rarely_collected,
+)
 from josefine_broker.wire.entities import delete_topics
 from tests.unit.josefine_broker.api.world import World, batch_of
 
@@ -59,9 +64,12 @@ def test_what_is_alive_is_moved_out_of_sight_once_per_so_many_partitions() -> No
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_what_is_alive_when_the_broker_starts_to_serve_is_not_visited_again() -> None:
-    assert len(gc.get_objects()) > 10_000
+def test_start_collects_rarely_and_leaves_its_objects_out_of_sight() -> None:
+    usual, before = gc.get_threshold(), gc.get_freeze_count()
 
-    freeze_started()
+    with rarely_collected():
+        during = gc.get_threshold()
 
-    assert len(gc.get_objects()) < 100
+    assert during == (STARTING_OBJECTS, *usual[1:])
+    assert gc.get_threshold() == usual
+    assert gc.get_freeze_count() > before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,13 @@ import pytest
 from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.purgatory.purgatory import Parked
+from josefine_broker.records.batch import (
+    CONTROL_BIT,
+    CRC_START,
+    HEADER_BYTES,
+    iter_batches,
+    stamp_crc,
+)
 from josefine_broker.wire.entities import delete_records as e
 from tests.unit.josefine_broker.api.replicas import Replicas
 from tests.unit.josefine_broker.plain_frames import batch_with
@@ -212,3 +220,136 @@ def test_copies_of_idempotent_producers_are_remembered(two_replicas: Replicas) -
     ours, leaders = (two_replicas.hosted(each).partition.producers for each in (2, 1))
     assert ours.snapshot() == leaders.snapshot()
     assert ours.entry(ProducerId(5)) is not None
+
+
+def copied_in_one_answer(cluster: Replicas, change: Callable[[bytearray], None]) -> None:
+    """The follower gets all that it lacks in one answer, changed on the way."""
+    leader_log = cluster.hosted(1).log
+    whole = leader_log.read(cluster.log_end(2), 10**6, end_offset=leader_log.log_end_offset)
+    (waiting,) = cluster.waiting
+    response: Any = waiting.answer.response
+    topic = response.topics[0]
+    part = topic.partitions[0]
+    data = bytearray(b"".join(bytes(each) for each in whole))
+    change(data)
+    topic = topic._replace(partitions=[part._replace(records=(memoryview(data),))])
+    cluster.waiting = [waiting._replace(answer=response._replace(topics=[topic]))]
+    assert cluster.receive(cluster.waiting[0])
+
+
+def batch_at(data: bytearray, number: int) -> int:
+    """Where that batch of an answer starts."""
+    return [pos for pos, _ in iter_batches(data)][number]
+
+
+def produce_several(cluster: Replicas, count: int) -> None:
+    """Records that the leader has alone, after one that both have."""
+    cluster.produce(1, b"first")
+    cluster.run()
+    for number in range(count):
+        cluster.produce(1, b"value %d" % number)
+
+
+def test_batches_of_one_answer_are_written_and_acknowledged_together(
+    two_replicas: Replicas,
+) -> None:
+    produce_several(two_replicas, 6)
+
+    files = two_replicas.hosted(2).log._files  # type: ignore[attr-defined]
+    writes = files.growths
+
+    copied_in_one_answer(two_replicas, lambda _: None)
+
+    assert files.growths == writes + 1
+    assert two_replicas.records(2) == two_replicas.records(1)
+    counters = two_replicas.ctx[2].hosted.counters
+    assert counters.replicated_batches == 7
+    assert counters.replicated_bytes == two_replicas.hosted(1).log.size_bytes
+    two_replicas.run()
+    assert two_replicas.high_watermark(1) == 7
+
+
+@pytest.mark.parametrize("damaged", range(6))
+def test_answer_is_written_up_to_its_damaged_batch(two_replicas: Replicas, damaged: int) -> None:
+    produce_several(two_replicas, 6)
+
+    def flip(data: bytearray) -> None:
+        data[batch_at(data, damaged) + HEADER_BYTES + 3] ^= 1
+
+    copied_in_one_answer(two_replicas, flip)
+
+    assert two_replicas.log_end(2) == 1 + damaged
+    assert two_replicas.ctx[2].hosted.counters.replication_errors == 1
+    two_replicas.advance(FetchLimits().backoff_ms)
+    two_replicas.run()
+    assert two_replicas.records(2) == two_replicas.records(1)
+
+
+@pytest.mark.parametrize("moved", range(1, 6))
+def test_answer_is_written_up_to_a_batch_that_does_not_follow(
+    two_replicas: Replicas, moved: int
+) -> None:
+    """The base offset lies outside the checksum."""
+    produce_several(two_replicas, 6)
+
+    def skip(data: bytearray) -> None:
+        data[batch_at(data, moved) + 7] += 1
+
+    copied_in_one_answer(two_replicas, skip)
+
+    assert two_replicas.log_end(2) == 1 + moved
+    assert two_replicas.ctx[2].hosted.counters.replication_errors == 1
+
+
+def test_answer_with_several_epochs_is_written_with_each(two_replicas: Replicas) -> None:
+    produce_several(two_replicas, 3)
+    two_replicas.kill(2)
+    two_replicas.lead(1, isr=(1,))
+    produce_several(two_replicas, 3)
+    two_replicas.start(2)
+
+    two_replicas.run()
+
+    assert two_replicas.records(2) == two_replicas.records(1)
+    epochs = two_replicas.hosted(2).partition.epochs
+    assert epochs.starts == two_replicas.hosted(1).partition.epochs.starts
+    assert len(epochs.starts) == 2
+
+
+@pytest.mark.parametrize("older", range(1, 6))
+def test_answer_is_written_up_to_a_batch_of_an_older_epoch(
+    two_replicas: Replicas, older: int
+) -> None:
+    two_replicas.lead(1)
+    two_replicas.run()
+    produce_several(two_replicas, 6)
+
+    def age(data: bytearray) -> None:
+        at = batch_at(data, older) + LEADER_EPOCH_AT
+        data[at : at + 4] = bytes(4)
+
+    copied_in_one_answer(two_replicas, age)
+
+    assert two_replicas.log_end(2) == 1 + older
+    assert two_replicas.ctx[2].hosted.counters.replication_errors == 1
+
+
+def test_nothing_is_written_after_a_control_batch_that_cannot_be_read(
+    two_replicas: Replicas,
+) -> None:
+    """The partition learns what a batch does to its producers once the batch is in the log: what
+    follows must not be in there before."""
+    produce_several(two_replicas, 6)
+
+    def turn_into_control(data: bytearray) -> None:
+        start, end = batch_at(data, 2), batch_at(data, 3)
+        batch = data[start:end]
+        batch[CRC_START + 1] |= CONTROL_BIT
+        batch[HEADER_BYTES:] = b"\xff" * (len(batch) - HEADER_BYTES)  # varints without an end
+        stamp_crc(batch)
+        data[start:end] = batch
+
+    copied_in_one_answer(two_replicas, turn_into_control)
+
+    assert two_replicas.log_end(2) == 1 + 3
+    assert two_replicas.ctx[2].hosted.counters.replicated_batches == 1 + 2

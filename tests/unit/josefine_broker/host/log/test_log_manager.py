@@ -13,7 +13,7 @@ from josefine_broker.host.disk.files import RealFiles
 from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
-from tests.simulation.memory_files import MemoryFiles
+from tests.simulation.memory_files import MemoryFile, MemoryFiles
 from tests.unit.josefine_broker.host.log.support import (
     NOW_MS,
     append,
@@ -517,3 +517,70 @@ def test_damaged_running_mark_says_nothing(content: bytes) -> None:
     files.names["running.marker"].data[:] = content
 
     assert not LogManager(files, boot_id="a").has_everything
+
+
+class WatchedFiles(MemoryFiles):
+    """Notes which directories were listed and which files were opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def list(self, directory: str) -> list[str]:
+        self.asked.append(f"list {directory}")
+        return super().list(directory)
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.asked.append(f"open {path}")
+        return super().open(path, create=create)
+
+
+def killed_with_one_record() -> WatchedFiles:
+    files = WatchedFiles()
+    append(open_one(LogManager(files)), [b"a"])
+    return files
+
+
+def test_start_reads_directory_and_identity_of_each_log_once() -> None:
+    """With 10,000 logs each further system call is a share of the start."""
+    files = killed_with_one_record()
+    manager = LogManager(files)
+    files.asked.clear()
+
+    found = manager.look(TP)
+    log = manager.recover_log(TP, FIRST_ID, LogConfig(), NOW_MS, found=found)
+
+    assert read_all(log) == [(0, b"a")]
+    assert sorted(set(files.asked)) == [
+        f"list {TP}",
+        f"open {TP}/00000000000000000000.log",
+        f"open {TP}/partition.new.json",
+    ]
+    assert files.asked.count(f"list {TP}") == 1
+    assert files.asked.count(f"open {TP}/partition.new.json") == 1
+
+
+def test_recovered_log_sees_what_changes_in_its_directory() -> None:
+    files = killed_with_one_record()
+    manager = LogManager(files)
+    log = manager.recover_log(TP, FIRST_ID, LogConfig(), NOW_MS, found=manager.look(TP))
+
+    assert log.state.snapshot_offsets() == []
+
+    files.open(f"{TP}/{1:020d}.snapshot", create=True)
+
+    assert log.state.snapshot_offsets() == [1]
+
+
+def test_strays_are_looked_for_among_other_directories_only() -> None:
+    files = killed_with_one_record()
+    other = TopicPartition("gone", 0)
+    append(LogManager(files).open_log(other, SECOND_ID, LogConfig(), NOW_MS), [b"b"])
+    manager = LogManager(files)
+    files.asked.clear()
+
+    removed = manager.remove_strays({TP})
+
+    assert removed == 1
+    assert not any(str(TP) in each for each in files.asked)
+    assert files.list(str(other)) == []

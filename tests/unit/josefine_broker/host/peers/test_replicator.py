@@ -206,9 +206,11 @@ def test_leader_that_is_away_is_told_once_and_once_that_it_is_back(
             await wait_until_async(lambda: tries > 3, TIMEOUT_S, "several tries")
             errors = cluster.ctx[2].hosted.counters.replication_errors
             assert errors >= 3  # no connection, each time
+            assert cluster.ctx[2].hosted.fetchers.lost_leaders(0) == {1}
             await cluster.serve(1)
             waiting = cluster.produce(1, b"a", timeout_ms=60_000)
             await wait_until_async(lambda: waiting.done, TIMEOUT_S, "acks=all after the return")
+            assert cluster.ctx[2].hosted.fetchers.lost_leaders(0) == frozenset()
 
     asyncio.run(main())
     words = ("follows", "lost a leader", "follows again")
