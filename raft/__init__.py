@@ -18,6 +18,7 @@ from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
 from raft.messages import Message
 from raft.node import Node
+from raft.promises import PROMISED_FILE, find_promises, write_promised
 from raft.proposals import Outcome, Proposal, Result
 from raft.ready import Follower, ReadDone, Ready, Status
 from raft.roles import Role
@@ -25,6 +26,7 @@ from raft.state import Batch, Recovered, Snapshot, State
 
 __all__ = [
     "GENESIS",
+    "PROMISED_FILE",
     "Batch",
     "Block",
     "BlockFile",
@@ -57,4 +59,6 @@ __all__ = [
     "StoreFull",
     "Term",
     "WrongCluster",
+    "find_promises",
+    "write_promised",
 ]

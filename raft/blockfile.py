@@ -19,12 +19,13 @@ Rules:
 import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raft.block import Block
 from raft.errors import CorruptStore, StoreFailed, StoreFull
 from raft.files import File, Files
 from raft.ids import GENESIS, BlockId, NodeId
+from raft.promises import PROMISED_FILE, read_promised
 from raft.segment import (
     HEADER_BYTES,
     Frame,
@@ -348,6 +349,9 @@ class BlockFile:
         """Read all segments in order, check their claims about each other, then repair the end."""
         names = self._files.names()
         segment_names = [name for name in names if name.endswith(_SEGMENT)]
+        promised = read_promised(self._files)
+        if promised is not None:
+            self._state = replace(self._state, term=promised.term, vote=promised.vote)
         blocks: dict[BlockId, Block] = {}
         torn: _Torn | None = None
         for name in segment_names:
@@ -370,6 +374,9 @@ class BlockFile:
         if torn is not None:
             self._cut(torn)
         self._remove_leftovers(names)
+        if promised is not None and self._state.head >= promised.head:
+            self._files.remove(PROMISED_FILE)
+            promised = None
         if self._segments:
             self._file = self._files.open(self._segments[-1].name)
             # What was read may be in the page cache only: nobody may build on it before it is
@@ -382,6 +389,7 @@ class BlockFile:
             snapshot=snapshot,
             segments=len(self._segments),
             cut_bytes=torn.cut_bytes if torn is not None else 0,
+            promised=promised,
         )
 
     def _recover_segment(
