@@ -23,10 +23,12 @@ from raft.proposals import Outcome, Proposal, Result
 from raft.ready import Follower, ReadDone, Ready, Status
 from raft.roles import Role
 from raft.state import Batch, Recovered, Snapshot, State
+from raft.synced import WAY_OUT
 
 __all__ = [
     "GENESIS",
     "PROMISED_FILE",
+    "WAY_OUT",
     "Batch",
     "Block",
     "BlockFile",

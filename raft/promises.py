@@ -2,8 +2,8 @@
 
 A member may lose its blocks, because others have them, but not its promises. If the last state of a
 damaged block file can still be proved, the member starts again with an empty chain and a file with
-that state. It then votes only for candidates with at least the promised head, and does not stand
-for election before its own chain reaches that head: whatever it acknowledged before is in the chain
+that state. It then votes only for candidates with at least the promised head, and does not start an
+election before its own chain reaches that head: whatever it acknowledged before is in the chain
 of each later leader, so a head that is at least the promised one includes it.
 
 The last state is proved when every byte after the last intact state is intact too, and

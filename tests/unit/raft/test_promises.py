@@ -182,7 +182,10 @@ def test_promises_are_forgotten_once_the_chain_has_reached_their_head() -> None:
     store, recovered = BlockFile.open(files, NODE)
     assert (recovered.state.term, recovered.state.vote) == (2, NODE)
     assert recovered.promised is not None
+    store.persist(Batch(state=State(term=Term(2), vote=NODE)))
+    assert PROMISED_FILE in files.names()
     store.persist(Batch(state=State(term=Term(3), head=block.id), blocks=(block,)))
+    assert PROMISED_FILE not in files.names(), "a second damage must find the chain alone"
 
     assert BlockFile.open(files, NODE)[1].promised is None
     assert PROMISED_FILE not in files.names()
