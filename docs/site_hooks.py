@@ -17,6 +17,7 @@ COPIED = {
     "COMPATIBILITY.md": "reference/compatibility.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
     "BENCHMARKS.md": "explanation/benchmarks.md",
+    "RELIABILITY.md": "explanation/reliability.md",
 }
 """File of the root → its page in the site."""
 MERMAID = "JOSEFINE_DOCS_MERMAID"

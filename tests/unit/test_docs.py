@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "josefine_broker"
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "BENCHMARKS.md", "COMPATIBILITY.md", "CONTRIBUTING.md",
+    "RELIABILITY.md",
     "raft/README.md",
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )  # fmt: skip
