@@ -59,7 +59,6 @@ from josefine_broker.host.disk.data_dir import (
     DataDirLock,
     Identity,
     belong,
-    check_metadata,
     claim,
     new_cluster_id,
     remove_addresses,
@@ -143,7 +142,6 @@ class Node:
         self._undo.callback(DataDirLock(directory).release)
         remove_addresses(directory)
         self._identity = claim(directory, self.config.broker.id)
-        check_metadata(directory, self._identity)
         if not self._identity.cluster_id and initial_voters(self.config) == [self.config.broker.id]:
             say(f"{directory} holds nothing yet: a new cluster begins there")
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
@@ -177,6 +175,7 @@ class Node:
         )
         server = self._server_of(ctx, ticker)
         await self._start_admin(engine, manager, upkeep, server, ticker, replicator, admin_bound)
+        await engine.rebuild(say)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         admin_url = self._admin_url(admin_bound)
         register = registration(self.config, clients, this_host, admin_url, incarnation)
@@ -263,8 +262,9 @@ class Node:
             raft_tls=self._securing.raft,
         )
         self._undo.push_async_callback(engine.stop)
-        recovered = await engine.open()
-        say(f"metadata: {recovered.report()}")
+        opened = await engine.open()
+        for line in filter(None, (self._identity.damage, *opened.report())):
+            say(line)
         return engine
 
     def _belongs(self, cluster_id: str) -> None:

@@ -18,13 +18,17 @@ from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import Members
 from raft.messages import Message
 from raft.node import Node
+from raft.promises import PROMISED_FILE, find_promises, write_promised
 from raft.proposals import Outcome, Proposal, Result
 from raft.ready import Follower, ReadDone, Ready, Status
 from raft.roles import Role
 from raft.state import Batch, Recovered, Snapshot, State
+from raft.synced import WAY_OUT
 
 __all__ = [
     "GENESIS",
+    "PROMISED_FILE",
+    "WAY_OUT",
     "Batch",
     "Block",
     "BlockFile",
@@ -57,4 +61,6 @@ __all__ = [
     "StoreFull",
     "Term",
     "WrongCluster",
+    "find_promises",
+    "write_promised",
 ]

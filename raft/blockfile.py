@@ -19,12 +19,13 @@ Rules:
 import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raft.block import Block
 from raft.errors import CorruptStore, StoreFailed, StoreFull
 from raft.files import File, Files
 from raft.ids import GENESIS, BlockId, NodeId
+from raft.promises import PROMISED_FILE, read_promised
 from raft.segment import (
     HEADER_BYTES,
     Frame,
@@ -98,8 +99,9 @@ class BlockFile:
         self._file: File | None = None
         # Whether a frame was appended since the last sync.
         self._unsynced = False
-        # Replaced, but needed until the root that replaces them is durable.
-        self._old_snapshots: list[str] = []
+        # Files that go when the next sync is done and the head has got so far: replaced snapshots,
+        # and promises from before a damage.
+        self._obsolete: list[tuple[BlockId, str]] = []
         self._mark = SyncedMark(files)
         # Why the store takes no more work; None while it does.
         self._failed: str | None = None
@@ -125,7 +127,7 @@ class BlockFile:
             # Only after the frame is written: StoreFull above must leave the bookkeeping as it was.
             if batch.state.root != self._state.root:
                 self._forget_below(batch.state.root)
-                self._old_snapshots.append(_snapshot_name(self._state.root))
+                self._obsolete.append((GENESIS, _snapshot_name(self._state.root)))
             self._forget(batch.removed)
             self._state = batch.state
             self._reclaim()
@@ -140,7 +142,7 @@ class BlockFile:
                 # The old snapshots go only after the sync: until then a crash returns to the old
                 # root.
                 self._sync_and_mark(self._file)
-                self._remove_old_snapshots()
+                self._remove_obsolete()
             except OSError as error:
                 raise self._fail(error) from error
 
@@ -321,14 +323,15 @@ class BlockFile:
             self._files.sync_names()
             del self._segments[0]
 
-    def _remove_old_snapshots(self) -> None:
-        """Remove snapshots whose replacement root is durable now."""
-        if self._old_snapshots:
+    def _remove_obsolete(self) -> None:
+        """Remove the files whose replacement is durable now."""
+        gone = [name for needed, name in self._obsolete if self._state.head >= needed]
+        if gone:
+            self._obsolete = [each for each in self._obsolete if each[1] not in gone]
             present = self._files.names()
-            for name in self._old_snapshots:
+            for name in gone:
                 if name in present:
                     self._files.remove(name)
-            self._old_snapshots.clear()
 
     def _live_blocks(self, segment: _Segment) -> Iterable[Block]:
         """Blocks of a segment that no later segment has a copy of."""
@@ -348,6 +351,9 @@ class BlockFile:
         """Read all segments in order, check their claims about each other, then repair the end."""
         names = self._files.names()
         segment_names = [name for name in names if name.endswith(_SEGMENT)]
+        promised = read_promised(self._files)
+        if promised is not None:
+            self._state = replace(self._state, term=promised.term, vote=promised.vote)
         blocks: dict[BlockId, Block] = {}
         torn: _Torn | None = None
         for name in segment_names:
@@ -370,6 +376,12 @@ class BlockFile:
         if torn is not None:
             self._cut(torn)
         self._remove_leftovers(names)
+        # Not without a frame: until there is one, only this file has term and vote.
+        if promised is not None and self._sequence and self._state.head >= promised.head:
+            self._files.remove(PROMISED_FILE)
+            promised = None
+        if promised is not None:
+            self._obsolete.append((promised.head, PROMISED_FILE))
         if self._segments:
             self._file = self._files.open(self._segments[-1].name)
             # What was read may be in the page cache only: nobody may build on it before it is
@@ -382,6 +394,7 @@ class BlockFile:
             snapshot=snapshot,
             segments=len(self._segments),
             cut_bytes=torn.cut_bytes if torn is not None else 0,
+            promised=promised,
         )
 
     def _recover_segment(

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from raft.ids import NodeId
+from raft.ids import GENESIS, BlockId, NodeId
 
 __all__ = ["Candidacy"]
 
@@ -10,11 +10,31 @@ __all__ = ["Candidacy"]
 class Candidacy:
     """Mutable; part of a Core."""
 
-    __slots__ = ("_heard_ms", "_lost_leader", "_rng", "_timeout_ms", "due_ms", "vote", "votes")
+    __slots__ = (
+        "_heard_ms",
+        "_lost_leader",
+        "_rng",
+        "_timeout_ms",
+        "due_ms",
+        "promised",
+        "vote",
+        "votes",
+    )
 
-    def __init__(self, timeout_ms: int, rng: Random, now_ms: int, *, vote: NodeId | None) -> None:
+    def __init__(
+        self,
+        timeout_ms: int,
+        rng: Random,
+        now_ms: int,
+        *,
+        vote: NodeId | None,
+        promised: BlockId = GENESIS,
+    ) -> None:
         self.vote = vote
         """Our vote in the current term."""
+        self.promised = promised
+        """The head that this node acknowledged before its chain was damaged: it counts in elections
+        as if it were still here."""
         self.votes: dict[NodeId, bool] = {}
         """Answers to our vote requests or pre-vote requests of this round."""
         self._timeout_ms = timeout_ms

@@ -17,7 +17,7 @@ from raft.chain import Chain
 from raft.config import Config
 from raft.errors import CorruptBlock, InvariantBroken, WrongCluster
 from raft.forwarded import Forwarded
-from raft.ids import BlockId, Height, NodeId, Term
+from raft.ids import GENESIS, BlockId, Height, NodeId, Term
 from raft.members import MemberHistory, Members, decode_members
 from raft.messages import Append, Message, SnapshotChunk
 from raft.outbox import Outbox
@@ -99,7 +99,14 @@ class Core:
         self.leading: Leading | None = None
         self.requests = Requests(config, first_number=rng.getrandbits(40), known_after=state.term)
         self.outbox = Outbox(state, self.archive.snapshot, config)
-        self.candidacy = Candidacy(config.election_timeout_ms, rng, now_ms, vote=state.vote)
+        before = recovered.promised if recovered else None
+        self.candidacy = Candidacy(
+            config.election_timeout_ms,
+            rng,
+            now_ms,
+            vote=state.vote,
+            promised=before.head if before else GENESIS,
+        )
         if not self.is_sole_voter():  # a sole voter has nobody to wait for
             self.candidacy.reset(now_ms)
 
@@ -137,6 +144,10 @@ class Core:
         )
 
     def is_electable(self) -> bool:
+        """It may stand for election: it is a voter, and has everything that it ever
+        acknowledged."""
+        if self.chain.head < self.candidacy.promised:
+            return False
         return self.history.may_be_needed(self.id, self.chain.commit.height)
 
     def is_sole_voter(self) -> bool:

@@ -54,7 +54,8 @@ def on_vote_request(core: Core, message: VoteRequest) -> None:
     A pre-vote promises nothing, so it needs no free vote; but a node that hears a leader refuses
     it.
     """
-    up_to_date = message.head >= core.chain.head
+    # A head that damage took from us was acknowledged all the same.
+    up_to_date = message.head >= max(core.chain.head, core.candidacy.promised)
     if message.pre:
         granted = up_to_date and message.term > core.term and not core.hears_leader()
         term = message.term if granted else core.term

@@ -81,6 +81,7 @@ class Progress:
         "flow",
         "inflight",
         "match",
+        "matched_round",
         "next",
         "probe_out",
         "round",
@@ -92,6 +93,8 @@ class Progress:
         self.flow = Flow.PROBE
         self.match: Height | None = None
         """Highest block it acknowledged in our term; None before the first answer."""
+        self.matched_round = 0
+        """The leader's round when the last acknowledgement arrived."""
         self.next: Height = next_height
         """The next block to send; a probe tests this block's parent."""
         self.inflight: deque[Height] = deque()
@@ -127,8 +130,9 @@ class Progress:
         self.probe_out = False
         self.inflight.clear()
 
-    def acknowledge(self, last: Height) -> None:
+    def acknowledge(self, last: Height, leaders_round: int = 0) -> None:
         """The follower has everything up to `last`."""
+        self.matched_round = leaders_round
         if self.match is None or last > self.match:
             self.match = last
         self.next = Height(max(self.next, self.match + 1))

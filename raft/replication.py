@@ -238,9 +238,9 @@ def on_append_answer(core: Core, message: AppendAnswer) -> None:
         return
     leading, progress = heard
     if not message.accepted:
-        _probe_back(core, progress, message)
+        _probe_back(core, leading, progress, message)
     elif _is_ours(core, message.last):
-        progress.acknowledge(message.last.height)
+        progress.acknowledge(message.last.height, leading.round)
         advance_commit(core)
         _finish_transfer(core, leading, message.sender)
 
@@ -270,7 +270,7 @@ def on_snapshot_answer(core: Core, message: SnapshotAnswer) -> None:
     if transfer is None or transfer.snapshot.last != message.last:
         return
     if message.done:
-        progress.acknowledge(message.last.height)
+        progress.acknowledge(message.last.height, leading.round)
         advance_commit(core)
     elif transfer.is_news(message.next_offset, message.round):
         transfer.move_to(message.next_offset, leading.round)
@@ -282,11 +282,16 @@ def _is_ours(core: Core, id_: BlockId) -> bool:
     return core.chain.on_head_path(id_) or id_.height < core.chain.root.height
 
 
-def _probe_back(core: Core, progress: Progress, message: AppendAnswer) -> None:
+def _probe_back(core: Core, leading: Leading, progress: Progress, message: AppendAnswer) -> None:
     """The follower lacks `last`: probe at the highest block that can be on both paths."""
     refused = message.last.height
     if progress.match is not None and refused <= progress.match:
-        return  # a late answer: the follower has that block by now
+        # Usually a late answer: the follower has that block by now. But this may answer a message
+        # that was sent after the acknowledgement arrived: then the follower has lost the block
+        # since, as a voter whose chain was damaged (`promises.py`).
+        if message.round > progress.matched_round:
+            begin_anew(core, leading, message.sender)
+        return
     if progress.flow is Flow.PROBE and refused != progress.next - 1:
         return  # an answer to an earlier probe
     hint = message.hint

@@ -25,6 +25,7 @@ __all__ = [
     "encode_header",
     "encode_mark",
     "encode_snapshot",
+    "find_frame_after",
     "find_proof_after",
     "read_frame",
     "read_header",
@@ -186,6 +187,14 @@ def find_proof_after(data: bytes, position: int, *, number: int) -> int | None:
             return candidate
         candidate = data.find(_FRAME_MAGIC, candidate + 1)
     return None
+
+
+def find_frame_after(data: bytes, position: int, *, number: int) -> int | None:
+    """The start of the next valid frame after `position`; None: there is none."""
+    candidate = data.find(_FRAME_MAGIC, position + 1)
+    while candidate >= 0 and read_frame(data, candidate, number=number) is None:
+        candidate = data.find(_FRAME_MAGIC, candidate + 1)
+    return candidate if candidate >= 0 else None
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -63,12 +63,15 @@ class Recovered:
     segments: int
     cut_bytes: int
     """Length of the torn tail that recovery removed; 0 after a clean stop."""
+    promised: State | None = None
+    """The promises from before a damage, until the chain reaches their head; see `promises.py`."""
 
     def report(self) -> str:
         """One line for the host's log."""
         torn = f", torn tail of {self.cut_bytes} bytes cut" if self.cut_bytes else ""
         state = self.state
+        lacks = f", to be rebuilt up to {self.promised.head}" if self.promised else ""
         return (
             f"{len(self.blocks)} blocks in {self.segments} segments, term {state.term}, "
-            f"root {state.root}, commit {state.commit}, head {state.head}{torn}"
+            f"root {state.root}, commit {state.commit}, head {state.head}{torn}{lacks}"
         )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from raft.errors import CorruptStore
 from raft.files import File, Files
 
-__all__ = ["SYNCED_FILE", "WAY_OUT", "Synced", "SyncedMark"]
+__all__ = ["NOTHING_KNOWN", "SYNCED_FILE", "WAY_OUT", "Synced", "SyncedMark"]
 
 SYNCED_FILE = "synced.mark"
 WAY_OUT = "Restore the file, or remove this node's data and let it join again"

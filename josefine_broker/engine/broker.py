@@ -29,7 +29,7 @@ from josefine_broker.engine.cluster import status_text
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.enrolment import DismissedError, Enrolment, Place
 from josefine_broker.engine.cluster.frames import Hello
-from josefine_broker.engine.cluster.joining import Asking, Step
+from josefine_broker.engine.cluster.joining import Asking, Step, as_newcomer
 from josefine_broker.engine.cluster.peers import Peers
 from josefine_broker.engine.context import BrokerSettings, new_context
 from josefine_broker.engine.controller.controller import ControllerConfig, Heartbeat
@@ -376,10 +376,9 @@ class Broker:
         self._ask_about_ms = now_ms + self.config.session_timeout_ms
         registration = None
         if joins and enrolment is not None and not self._is_member():
-            # Without an image it cannot know whether the cluster supports claims about logs. It
-            # has no logs.
-            plain = replace(enrolment.registration, logs=None)
-            registration = encode_change(plain, Origin(self._id, 0))
+            # Without an image it cannot know whether the cluster supports claims about logs.
+            newcomer = as_newcomer(enrolment.registration)
+            registration = encode_change(newcomer, Origin(self._id, 0))
         self._outbox.ask(asking.begin(registration, now_ms))
 
     def _misses_controller(self) -> bool:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from time import perf_counter_ns
@@ -31,21 +32,18 @@ from josefine_broker.engine.cluster.messages import decode_said, encode_said
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.ports import LogsPort
 from josefine_broker.host.alarm import Alarm
+from josefine_broker.host.damaged_metadata import (
+    OpenedMetadata,
+    after_damage,
+    let_in,
+    open_metadata,
+)
 from josefine_broker.host.latencies import Latencies
 from josefine_broker.host.net.server import Bound
 from josefine_broker.host.peers.raft_connection import PeerError
 from josefine_broker.host.peers.raft_tls import RaftTls
 from josefine_broker.host.peers.raft_transport import RaftTransport, Reply
-from raft import (
-    BlockFile,
-    CorruptStore,
-    DiskFiles,
-    InvariantBroken,
-    NodeId,
-    Recovered,
-    StoreFailed,
-    StoreFull,
-)
+from raft import BlockFile, CorruptStore, InvariantBroken, StoreFailed, StoreFull
 
 log = logging.getLogger(__name__)
 
@@ -138,18 +136,28 @@ class EngineHost:
 
     # -- start and stop
 
-    async def open(self) -> Recovered:
+    async def open(self) -> OpenedMetadata:
         """Read the chain and the address book, and create the broker, which does nothing yet.
 
-        Raises CorruptData, OSError.
+        Raises CorruptData, DataDirError, OSError.
         """
+        # The book comes first: whether a damaged chain can be repaired depends on other brokers.
         self._load_book()
-        loop = asyncio.get_running_loop()
+        loop, config = asyncio.get_running_loop(), self._config
+        own = config.raft.node_id
+        opens = partial(
+            open_metadata,
+            self._metadata_dir,
+            own,
+            cluster_id=config.cluster_id,
+            has_others=bool(config.seeds or self._book.newest().keys() - {own}),
+        )
         try:
-            self._store, recovered = await loop.run_in_executor(self._disk, self._open_store)
+            opened = await loop.run_in_executor(self._disk, opens)
+            self._store = opened.store
             self.broker = Broker(
-                self._config,
-                recovered=recovered,
+                after_damage(config, opened) if opened.needs_others else config,
+                recovered=opened.recovered,
                 book=self._book,
                 clock=self._clock,
                 rng=self._rng,
@@ -159,15 +167,7 @@ class EngineHost:
             )
         except CorruptStore as error:
             raise CorruptData(f"metadata: {error}") from error
-        return recovered
-
-    def _open_store(self) -> tuple[BlockFile, Recovered]:
-        files = DiskFiles(self._metadata_dir)
-        try:
-            return BlockFile.open(files, NodeId(self._config.raft.node_id))
-        except BaseException:
-            files.close()
-            raise
+        return opened
 
     async def start(self, hooks: Hooks, bound: Bound | None = None) -> None:
         """Run, apply the recovered blocks, and accept other brokers at `bound`.
@@ -189,6 +189,11 @@ class EngineHost:
         self.broker.check_cluster()
         if bound is not None and not self._stopped:
             await self.transport.start(bound)
+
+    async def rebuild(self, say: Say) -> None:
+        """Wait until the other voters have sent what a damaged chain had; without damage this is
+        over at once. Raises as `enrol`."""
+        await self._until_so(lambda: self.broker.quorum.is_rebuilt, say)
 
     async def enrol(
         self,
@@ -212,13 +217,17 @@ class EngineHost:
             self._say = None
 
     async def _until_placed(self, places: Sequence[Place], say: Say) -> None:
+        await self._until_so(lambda: self.broker.place in places, say)
+
+    async def _until_so(self, is_so: Callable[[], bool], say: Say) -> None:
+        """Wait for the condition, and report from time to time what this broker waits for."""
         loop = asyncio.get_running_loop()
         notice_at = loop.time() + WAIT_NOTICE_SECONDS
         said: set[str] = set()
         while True:
             try:
                 async with asyncio.timeout_at(notice_at):
-                    await self._until(lambda: self.broker.place in places)
+                    await self._until(is_so)
             except TimeoutError:
                 notice_at += WAIT_NOTICE_SECONDS
                 waits = self.broker.describe_wait()
@@ -322,6 +331,7 @@ class EngineHost:
     def _do(self, ready: e.Ready) -> None:
         if ready.belongs_to:
             self._on_belongs(ready.belongs_to)
+            let_in(self._metadata_dir)
         if ready.store is not None:
             self._storing = asyncio.get_running_loop().create_task(self._write(ready.store))
         for send in ready.sends:

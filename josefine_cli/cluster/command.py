@@ -22,6 +22,7 @@ from josefine_cli.cluster.local import (
     command_for,
 )
 from josefine_cli.cluster.reassign import elect, reassign, remove
+from josefine_cli.cluster.replace import replace
 from josefine_cli.cluster.target import (
     Admin,
     AsJson,
@@ -57,6 +58,7 @@ app.command()(watch)
 app.command()(reassign)
 app.command()(elect)
 app.command()(remove)
+app.command()(replace)
 app.command()(verify)
 
 

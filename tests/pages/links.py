@@ -14,6 +14,7 @@ COPIED = {
     "reference/compatibility.md": "COMPATIBILITY.md",
     "explanation/architecture.md": "ARCHITECTURE.md",
     "explanation/benchmarks.md": "BENCHMARKS.md",
+    "explanation/reliability.md": "RELIABILITY.md",
 }
 """Pages that docs/site_hooks.py copies from the root while the site is built."""
 

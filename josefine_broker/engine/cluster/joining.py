@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from josefine_broker.base.addresses import HostPort
@@ -25,9 +25,10 @@ from josefine_broker.engine.cluster.messages import (
     Said,
 )
 from josefine_broker.engine.metadata.apply import apply
-from josefine_broker.engine.metadata.change_codec import decode_change
+from josefine_broker.engine.metadata.change_codec import decode_change, encode_change
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import BrokerEntry, MetadataImage
+from josefine_broker.engine.metadata.log_completeness import Completeness
 from raft import Result
 
 ASK_TIMEOUT_MS = 3_000
@@ -221,6 +222,30 @@ class Asking:
         if after is None:
             raise Fatal(f"{turn.name} cannot happen to a round that is {self.step.name}")
         self.step = after
+
+
+# -- registrations without an image
+
+
+def as_newcomer(registration: RegisterBroker) -> RegisterBroker:
+    """The registration of a broker without metadata, for the leader to propose.
+
+    It makes claims about logs only if it has some, as one whose metadata are lost: an older leader
+    cannot read claims, and a new broker has no logs.
+    """
+    claims = registration.logs
+    has_logs = claims is not None and any(
+        each is not Completeness.MISSING for each in claims.logs.values()
+    )
+    return registration if has_logs else replace(registration, logs=None)
+
+
+def for_level(image: MetadataImage, change: bytes) -> bytes:
+    """A newcomer's encoded registration as every broker of this cluster can read it."""
+    register, origin = decode_change(change)
+    if image.keeps_doubts or not isinstance(register, RegisterBroker) or register.logs is None:
+        return change
+    return encode_change(replace(register, logs=None), origin)
 
 
 # -- as the leader

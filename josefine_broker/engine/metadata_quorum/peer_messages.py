@@ -14,7 +14,12 @@ from josefine_broker.engine import events as e
 from josefine_broker.engine.cluster.admission import Speech, why_not_payload
 from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.cluster.frames import FrameError, Hello
-from josefine_broker.engine.cluster.joining import PROPOSE_TIMEOUT_MS, proposed, why_not_proposed
+from josefine_broker.engine.cluster.joining import (
+    PROPOSE_TIMEOUT_MS,
+    for_level,
+    proposed,
+    why_not_proposed,
+)
 from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
@@ -132,7 +137,7 @@ class Hearing:
 
         deadline_ms = self._clock.monotonic_ms() + PROPOSE_TIMEOUT_MS
         try:
-            quorum.propose_once(said.change, deadline_ms, ended)
+            quorum.propose_once(for_level(image, said.change), deadline_ms, ended)
         except Refused as error:
             answer(ProposeAnswer(failed=str(error)))
 

@@ -305,6 +305,15 @@ class Quorum:
             return status.role is Role.LEADER and status.applied == status.head
         return status.applied.height >= self.recovered.state.commit.height
 
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether the chain has reached what this broker had promised before its files were
+        damaged, and the image what it knew to be committed."""
+        promised, status = self.recovered.promised, self.status()
+        return promised is None or (
+            status.head >= promised.head and status.applied.height >= promised.commit.height
+        )
+
     def view(self, gone: Callable[[], frozenset[int]]) -> RaftView:
         """Raft's state for the controller; `gone` is called only on the leader."""
         node, members = self.node, self.node.members

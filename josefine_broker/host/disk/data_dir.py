@@ -75,15 +75,17 @@ class Identity:
 
     broker_id: int
     cluster_id: str
+    damage: str = ""
+    """Why the file cannot be read, one sentence; empty: it can, or there is none."""
 
 
 def claim(directory: Path, broker_id: int) -> Identity:
     """The identity stored in the directory, or a new one if there is none.
 
     A cluster id without the mark "committed" was stored by an older version, which did not wait for
-    the commit: it is ignored, and the metadata supplies it again. Raises DataDirError when the data
-    belongs to another broker: serving it under a wrong id would break every assignment that names
-    this broker.
+    the commit: it is ignored, and the metadata supplies it again, as it does when the file is
+    damaged. Raises DataDirError when the data belongs to another broker: serving it under a wrong
+    id would break every assignment that names this broker.
     """
     path = directory / IDENTITY_FILE
     try:
@@ -95,7 +97,12 @@ def claim(directory: Path, broker_id: int) -> Identity:
     except OSError as error:
         raise DataDirError(f"{path} cannot be read: {error.strerror}") from None
     except CorruptData as error:
-        raise DataDirError(f"{path} is damaged: {error}. {_way_out(broker_id)}") from None
+        damage = f"{path} is damaged: {error}"
+        if not any(path.name != "lock" for path in (directory / METADATA_DIR).glob("*")):
+            raise DataDirError(f"{damage}. {_way_out(broker_id)}") from None
+        # The metadata names its broker and its cluster, with checksums. `belong` writes the file
+        # once they are read: until then the damaged one stays for a person to look at.
+        return Identity(broker_id, "", f"{damage}; it is written again from the metadata")
     if plain["version"] != IDENTITY_VERSION:
         raise DataDirError(
             f"{path} has version {plain['version']}; this code reads version {IDENTITY_VERSION}"
@@ -151,18 +158,6 @@ def _way_out(broker_id: int) -> str:
         " the cluster id is then taken from the metadata. Otherwise follow 'Lose a data directory'"
         " in docs/how-to/cluster.md"
     )
-
-
-def check_metadata(directory: Path, identity: Identity) -> None:
-    """Raises DataDirError when the metadata is missing, and with it the votes and acknowledgements
-    of a broker that was in a cluster before: it must not return as if it had made none."""
-    metadata = directory / METADATA_DIR
-    if identity.cluster_id and not any(metadata.glob("*.seg")):
-        raise DataDirError(
-            f"data directory {directory} belongs to cluster {identity.cluster_id}, but its metadata"
-            f" in {metadata} is missing: restore it, or remove the whole data directory and follow"
-            " 'Lose a data directory' in docs/how-to/cluster.md"
-        )
 
 
 def belong(directory: Path, identity: Identity, cluster_id: str) -> Identity:

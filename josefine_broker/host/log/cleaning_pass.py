@@ -33,6 +33,7 @@ from josefine_broker.engine.partition.cleaning import Dirt, SegmentFacts, groups
 from josefine_broker.engine.partition.key_offsets import KeyOffsets
 from josefine_broker.engine.partition.transactions import AbortedRange
 from josefine_broker.host.log.batch_walk import walk_batches
+from josefine_broker.host.log.cleaned_sums import SumsWriter, load_sums
 from josefine_broker.host.log.index import SegmentSummary
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of
@@ -237,6 +238,9 @@ class CleaningPass:
                 raise CorruptData(f"{path}: unexpected batch at offset {header.base_offset}")
             end_offset = header.end_offset
             yield position, header, batch
+        sums = load_sums(self._files, stem_of(self._copy.directory, summary.base_offset))
+        if sums is not None and (reason := sums.why_not(summary.log_bytes, crc)):
+            raise CorruptData(f"{path}: {reason}")
         if crc != summary.log_crc:
             raise CorruptData(
                 f"{path}: CRC {crc:08x} over all bytes, expected {summary.log_crc:08x}"
@@ -260,7 +264,8 @@ class CleaningPass:
             cleaned = writer.finish()
             report.bytes_written += cleaned.size_bytes
             cleaning, cuts = self._log.cleaning, self._copy.cuts
-            if not self._hands.on_loop(lambda: cleaning.take_in(cleaned, group, cuts)):
+            sums = writer.sums.sums()
+            if not self._hands.on_loop(lambda: cleaning.take_in(cleaned, group, cuts, sums=sums)):
                 return False
         report.bytes_removed += size_bytes - cleaned.size_bytes
         report.segments_before += len(group)
@@ -315,6 +320,8 @@ class _Writer:
         self._interval_bytes = config.index_interval_bytes
         self._parts: list[Buffer] = []
         self._parts_bytes = 0
+        self.sums = SumsWriter()
+        """Checksums of the file so far."""
         self._file: File | None = None
         stem = stem_of(directory, first.base_offset)
         self._path = stem + CLEANED_SUFFIX
@@ -348,6 +355,7 @@ class _Writer:
             self._files.remove(self._path)
             self._file = self._files.open(self._path, create=True)
         self._file.write_at_end(self._parts)
+        self.sums.add(self._parts)
         self._parts, self._parts_bytes = [], 0
 
     def finish(self) -> Segment:

@@ -23,6 +23,7 @@ from josefine_broker.records.crc import crc32c
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+SUMS_SUFFIX = ".sums"
 
 VERSION = 1
 _MAGIC = b"JOSEFIDX"
@@ -128,7 +129,9 @@ def load_index(files: Files, stem: str, summary: SegmentSummary) -> SparseIndex 
 
 
 def remove_index(files: Files, stem: str) -> None:
-    """Remove the offset index first: without it the other file counts for nothing."""
+    """Remove the offset index first: without it the other file counts for nothing. The content is
+    about to change, so the checksums of the present one (`cleaned_sums.py`) go, too."""
+    files.remove(stem + SUMS_SUFFIX)
     files.remove(stem + INDEX_SUFFIX)
     files.remove(stem + TIME_INDEX_SUFFIX)
 

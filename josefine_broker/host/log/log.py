@@ -472,7 +472,7 @@ class PartitionLog:
 
     def verify(self) -> VerifyReport:
         """Read every byte and verify all checksums."""
-        return verify_segments([each for each in self._segments if each.is_made], self.config)
+        return verify_segments(self._files, self._segments, self.config)
 
     def close(self, snapshot: bytes | None = None) -> None:
         """Sync, store indexes and the producers' `snapshot`: the next open scans nothing. Raises

@@ -9,10 +9,13 @@ reached is stored after it: an older value, or none, costs another pass, no reco
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 
 from josefine_broker.base.ports import Files
 from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.log.cleaned_sums import BlockSums, store_sums
 from josefine_broker.host.log.index import SegmentSummary
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import LogSync, storage_error
@@ -89,10 +92,12 @@ class LogCleaning:
         replaced: Sequence[SegmentSummary],
         cuts: int,
         suffix: str = CLEANED_SUFFIX,
+        sums: BlockSums | None = None,
     ) -> bool:
-        """Replace segments by the cleaned one made from them, in a pass that started at this count.
-        False when they changed, when the log was truncated (the newer record of a removed key may
-        be gone), or when the disk is full; then nothing has changed.
+        """Replace segments by the cleaned one made from them, in a pass that started at this count;
+        `sums` are the checksums of its file. False when they changed, when the log was truncated
+        (the newer record of a removed key may be gone), or when the disk is full; then nothing has
+        changed.
 
         Raises KafkaError(kafka_storage_error); then the log has failed.
         """
@@ -114,7 +119,19 @@ class LogCleaning:
         self._segments.replace(place, len(old), cleaned)
         self._sync.sealing.append(cleaned)
         self._schedule(self._sync.seal)
+        if sums is not None:
+            cleaned.reads.know(sums)
+            self._schedule(partial(self._store_sums, cleaned, sums))
         return True
+
+    def _store_sums(self, cleaned: Segment, sums: BlockSums) -> None:
+        """Scheduled: the checksums of a segment that is in place, if it is unchanged since."""
+        with self._sync.lock:
+            is_same = not sums.why_not(cleaned.size_bytes, cleaned.log_crc)
+            is_same &= not cleaned.is_replaced
+            if not self._sync.failure and is_same and cleaned in self._segments:
+                with suppress(OSError):  # without them it is judged by its batches alone
+                    store_sums(self._files, cleaned.stem, sums)
 
     def _place_of(self, replaced: Sequence[SegmentSummary]) -> int:
         """Index of these segments if the log has them unchanged, adjacent and full; otherwise

@@ -6,7 +6,12 @@ that cools, so that cold data is verified again before it is delivered. The numb
 bounded.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
+
+from josefine_broker.base.ports import File, Files
+from josefine_broker.host.log.cleaned_sums import BlockSums, load_sums
 
 HINTS_MAX = 16
 """Cached end positions of recent readers, so that sequential reads need no search."""
@@ -18,7 +23,9 @@ RANGES_MAX = 64
 class ReadState:
     """The verified ranges are disjoint and ascending; positions in bytes, ends exclusive."""
 
-    __slots__ = ("_ends", "_starts", "bytes_verified", "hints", "may_have_holes")
+    __slots__ = (
+        "_ends", "_starts", "bytes_verified", "hints", "is_asked", "may_have_holes", "sums",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.hints: dict[int, int] = {}
@@ -29,6 +36,10 @@ class ReadState:
         """Counted since the segment was opened; never reset."""
         self.may_have_holes = True
         """Whether batches may lack offsets between them: only compaction leaves such holes."""
+        self.is_asked = False
+        """Whether the checksums of what the cleaner wrote were looked for."""
+        self.sums: BlockSums | None = None
+        """Those of this segment's content, if it has some."""
 
     def covers(self, start: int, end: int) -> bool:
         """Whether all of [start, end) was verified."""
@@ -64,3 +75,18 @@ class ReadState:
         self.hints.clear()
         self._starts.clear()
         self._ends.clear()
+        self.is_asked, self.sums = False, None
+
+    def know(self, sums: BlockSums) -> None:
+        """The checksums of what was just written, before they are in their file."""
+        self.is_asked, self.sums = True, sums
+
+    def first_bad(self, files: Files, stem: str, file: File, start: int, end: int) -> int:
+        """Where the first block within [start, end) starts that is not as the cleaner wrote it;
+        `end`: all are, or nothing is known of them. Raises OSError."""
+        if not self.may_have_holes:
+            return end  # its neighbours confirm each base offset
+        if not self.is_asked:
+            self.is_asked, self.sums = True, load_sums(files, stem)
+        found = None if self.sums is None else self.sums.first_bad(file, start, end)
+        return end if found is None else found

@@ -23,7 +23,7 @@ from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
 from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.epoch_witness import EpochWitness
-from josefine_broker.host.log.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from josefine_broker.host.log.index import INDEX_SUFFIX, SUMS_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.intact_tail import find_tail
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.host.log.segment import (
@@ -385,7 +385,7 @@ def _tidy(files: Files, directory: str, log_start_offset: int) -> None:
             files.remove(stem_of(directory, base_offset) + LOG_SUFFIX)
     stems = {f"{base_offset:0{_OFFSET_DIGITS}d}" for base_offset in live}
     for name in names:
-        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        is_index = name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, SUMS_SUFFIX))
         if name.endswith(_TEMPORARY_SUFFIX) or (is_index and name[:_OFFSET_DIGITS] not in stems):
             files.remove(f"{directory}/{name}")
 

@@ -23,6 +23,7 @@ from josefine_broker.engine.partition.repair.scrub_plan import ScrubProgress
 from josefine_broker.engine.ports import WorkPort
 from josefine_broker.host.disk.files import read_checked, write_checked
 from josefine_broker.host.log.batch_walk import walk_batches
+from josefine_broker.host.log.cleaned_sums import load_sums
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.index import SegmentSummary, load_index
 from josefine_broker.host.log.log import PartitionLog
@@ -230,6 +231,9 @@ def first_damage(
         except CorruptData as error:
             return Found(end_offset, f"{stem}{LOG_SUFFIX}: {error}")
     # It covers what no batch's own checksum does: offsets, leader epochs, the order of batches.
+    sums = load_sums(files, stem)
+    if sums is not None and (reason := sums.why_not(summary.log_bytes, crc)):
+        return Found(summary.base_offset, f"{stem}{LOG_SUFFIX}: {reason}")
     if crc != summary.log_crc or end_offset != summary.end_offset:
         reason = f"CRC {crc:08x} over all bytes, expected {summary.log_crc:08x}"
         return Found(summary.base_offset, f"{stem}{LOG_SUFFIX}: {reason}")

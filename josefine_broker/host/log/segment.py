@@ -330,10 +330,13 @@ class Segment:
             return found
         # One pass over the headers, once per range: the checksum itself runs at memory speed.
         pos, next_offset, may_have_holes = 0, NO_OFFSET, self.reads.may_have_holes
+        good = self.reads.first_bad(self._files, self.stem, self.file(), start, start + size)
         try:
             while pos < size or not size:
                 header = parse_header(found, pos)
                 verify(found, pos, header)
+                if start + pos + header.size_bytes > good:
+                    raise CorruptData(f"block at byte {good} is not what the cleaner wrote")
                 # The checksum leaves out the base offset, so it is compared with its neighbours.
                 if not next_offset <= header.base_offset <= header.last_offset < end_offset:
                     raise CorruptData(f"a batch with base offset {header.base_offset}")

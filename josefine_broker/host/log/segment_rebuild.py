@@ -25,6 +25,7 @@ from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.batch_walk import SCAN_BYTES
+from josefine_broker.host.log.cleaned_sums import BLOCK_BYTES, BlockSums, SumsWriter, load_sums
 from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
 from josefine_broker.host.log.isolated_batch import (
     FIND_BYTES,
@@ -160,16 +161,18 @@ class SegmentRebuild:
         """Make the copy durable; False: it starts again, and trusts our own batches less. Raises
         CorruptData, OSError."""
         found, expected = self._target.segment.summary(), self._expected
+        written = self._source.sums
+        log_crc = expected.log_crc if written is None else written.log_crc
         may_differ = (
             not self._is_checksum_known
             or self._target.was_filled
             or (self._has_holes and self.bytes_fetched > 0)
         )
-        if found.log_crc != expected.log_crc and not may_differ:
+        if found.log_crc != log_crc and not may_differ:
             if self._distrusts:
                 raise CorruptData(
                     f"the batches of the other replicas do not have the checksum "
-                    f"{expected.log_crc:08x} of this segment"
+                    f"{log_crc:08x} of this segment"
                 )
             self._start_again()
             return False
@@ -186,7 +189,9 @@ class SegmentRebuild:
         """On the log's own thread: swap the copy in. False: the log has changed meanwhile. Raises
         KafkaError(kafka_storage_error)."""
         cleaning, target = self._log.cleaning, self._target
-        if not cleaning.take_in(target.segment, [self._expected], self._cuts, REPAIRED_SUFFIX):
+        sums = target.sums.sums() if self._has_holes else None
+        replaced = [self._expected]
+        if not cleaning.take_in(target.segment, replaced, self._cuts, REPAIRED_SUFFIX, sums):
             return False
         self._log.damage.forget(self._expected.base_offset)
         if not self._log.damage.found:
@@ -247,6 +252,9 @@ class _Source:
             self._index = load_index(files, segment.stem, segment.summary())
         self._files = files
         self._path = segment.stem + LOG_SUFFIX
+        self.sums: BlockSums | None = None
+        """Of what the cleaner wrote, if that is known."""
+        self._bad_blocks: list[int] = []
         self._base_offset = segment.base_offset
         self._file: File | None = None
         self._position = 0
@@ -258,6 +266,11 @@ class _Source:
         if self._file is None:
             with suppress(FileNotFoundError):
                 self._file = self._files.open(self._path)
+        if self.sums is None and self._has_holes:
+            self.sums = load_sums(self._files, self._path.removesuffix(LOG_SUFFIX))
+            if self.sums is not None and self._file is not None:
+                # All at once: one block has hundreds of small batches.
+                self._bad_blocks = [*self.sums.bad_blocks(self._file, 0, self.sums.log_bytes)]
 
     def restart(self) -> None:
         self._position = 0
@@ -335,9 +348,17 @@ class _Source:
                 return None
             batch = self._read(position, header.size_bytes)
             verify(batch, 0, header)
+            if self._is_in_bad_block(position, header.size_bytes):
+                return None
         except CorruptData:
             return None
         return batch[: header.size_bytes]
+
+    def _is_in_bad_block(self, position: int, size: int) -> bool:
+        """Whether these bytes are not those that the cleaner wrote there: a batch's own checksum
+        leaves out its offset."""
+        end = position + size
+        return any(at < end and position < at + BLOCK_BYTES for at in self._bad_blocks)
 
     def _read(self, position: int, size: int) -> memoryview:
         """These bytes, fewer at the end of the file."""
@@ -381,6 +402,7 @@ class _Target:
         self._file: File | None = None
         self._parts: list[Buffer] = []
         self._parts_bytes = 0
+        self.sums = SumsWriter()
         self.was_filled = False
         self.is_installed = False
         self.segment = Segment(files, old.stem, old.base_offset)
@@ -388,6 +410,7 @@ class _Target:
     def restart(self) -> None:
         self.segment = Segment(self._files, self.segment.stem, self.segment.base_offset)
         self._parts, self._parts_bytes, self.was_filled = [], 0, False
+        self.sums = SumsWriter()
         if self._file is not None:
             self._file.truncate(0)
 
@@ -412,6 +435,7 @@ class _Target:
         assert self._file is not None
         if self._parts:
             self._file.write_at_end(self._parts)
+            self.sums.add(self._parts)
         self._parts, self._parts_bytes = [], 0
 
     def finish(self, old: SegmentSummary) -> None:

@@ -5,7 +5,7 @@ from the previous batch; all three are covered by the checksum over the whole se
 maintained from append to append and stored with the index.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.log.batch_walk import walk_batches
+from josefine_broker.host.log.cleaned_sums import load_sums
 from josefine_broker.host.log.recovery import check_offset
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment, stem_of
 from josefine_broker.records.batch import verify
@@ -38,9 +39,10 @@ class VerifyReport:
     problems: tuple[Problem, ...]
 
 
-def verify_segments(segments: Sequence[Segment], config: LogConfig) -> VerifyReport:
+def verify_segments(files: Files, segments: Iterable[Segment], config: LogConfig) -> VerifyReport:
     """Check the segments of an open log. Raises OSError."""
-    return _report([_check(segment, config, summary_known=True) for segment in segments])
+    made = [segment for segment in segments if segment.is_made]
+    return _report([_check(files, segment, config, summary_known=True) for segment in made])
 
 
 def verify_directory(files: Files, directory: str, config: LogConfig) -> VerifyReport:
@@ -58,7 +60,7 @@ def verify_directory(files: Files, directory: str, config: LogConfig) -> VerifyR
         summary_known = segment is not None
         if segment is None:
             segment = Segment(files, stem_of(directory, int(base)), int(base))
-        checked.append(_check(segment, config, summary_known=summary_known))
+        checked.append(_check(files, segment, config, summary_known=summary_known))
         segment.close()
     return _report(checked)
 
@@ -69,7 +71,7 @@ class _Checked(NamedTuple):
     problem: Problem | None
 
 
-def _check(segment: Segment, config: LogConfig, *, summary_known: bool) -> _Checked:
+def _check(files: Files, segment: Segment, config: LogConfig, *, summary_known: bool) -> _Checked:
     """Read one segment; `summary_known`: its expected content is known, not only the present
     one."""
     size_bytes = segment.file().size()
@@ -82,7 +84,10 @@ def _check(segment: Segment, config: LogConfig, *, summary_known: bool) -> _Chec
             position, crc = at + len(batch), crc32c(batch, crc)
             end_offset = header.end_offset
             batches += 1
-        if summary_known and size_bytes != segment.size_bytes:
+        sums = load_sums(files, segment.stem)
+        if sums is not None and (differs := sums.why_not(size_bytes, crc)):
+            position, reason = 0, differs
+        elif summary_known and size_bytes != segment.size_bytes:
             reason = f"{size_bytes} bytes, expected {segment.size_bytes}"
         elif summary_known and crc != segment.log_crc:
             position = 0

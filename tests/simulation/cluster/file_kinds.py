@@ -6,6 +6,7 @@
 | `*.log`, sealed | – (below) | – |
 | directory of a partition | – | that replica is missing |
 | `*.index`, `*.timeindex` | nothing: read from the log again | nothing |
+| `*.sums` (what the cleaner wrote) | nothing: a witness less | nothing |
 | `leader-epochs.checkpoint` | nothing: read from the batches again | nothing |
 | `*.snapshot` (producers) | nothing: an older one, and more batches | nothing |
 | `synced.checkpoint` | that replica is refused: an older entry may say more | nothing |
@@ -56,7 +57,7 @@ class FileKind:
 
 
 KINDS = (
-    FileKind(name="index", endings=(".index", ".timeindex"), damaged=Harm.NOTHING,
+    FileKind(name="index", endings=(".index", ".timeindex", ".sums"), damaged=Harm.NOTHING,
              lost=Harm.NOTHING),
     FileKind(name="leader epochs", endings=("leader-epochs.checkpoint",), damaged=Harm.NOTHING,
              lost=Harm.NOTHING),

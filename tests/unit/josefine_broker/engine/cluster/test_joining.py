@@ -1,5 +1,7 @@
 """How a newcomer asks its way in: one question at a time, rounds with pauses, what ends them."""
 
+from uuid import UUID
+
 import pytest
 
 from josefine_broker.base.addresses import HostPort
@@ -9,6 +11,8 @@ from josefine_broker.engine.cluster.joining import (
     Ask,
     Asking,
     Step,
+    as_newcomer,
+    for_level,
     why_not_proposed,
 )
 from josefine_broker.engine.cluster.messages import (
@@ -17,9 +21,11 @@ from josefine_broker.engine.cluster.messages import (
     ProposeAnswer,
     ProposeChange,
 )
-from josefine_broker.engine.metadata.change_codec import encode_change
+from josefine_broker.engine.metadata.change_codec import decode_change, encode_change
 from josefine_broker.engine.metadata.changes import Change, Origin, RegisterBroker, UnregisterBroker
-from josefine_broker.engine.metadata.image import MetadataImage
+from josefine_broker.engine.metadata.features import JOSEFINE_VERSION
+from josefine_broker.engine.metadata.image import COMPLETENESS_LEVEL, MetadataImage
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 
 ONE, TWO, LEADER = HostPort("one", 1), HostPort("two", 2), HostPort("leader", 3)
 WITH_LEADER = Discovered(cluster_id="c", leader=3, addresses={3: LEADER, 2: TWO})
@@ -147,3 +153,30 @@ def test_leader_proposes_a_newcomers_own_registration_and_nothing_else() -> None
     )
     image = MetadataImage(cluster_id="c")
     assert why_not_proposed(image, (1,), 1, 9, b"{}").startswith("a registration that cannot be")
+
+
+def registration(**logs: Completeness) -> RegisterBroker:
+    claims = LogClaims(
+        default=Completeness.MISSING,
+        logs={(UUID(int=number), 0): each for number, each in enumerate(logs.values())},
+    )
+    return RegisterBroker(broker_id=3, incarnation="i", endpoints=(), logs=claims)
+
+
+def test_newcomer_makes_claims_about_the_logs_that_it_has_and_only_then() -> None:
+    lost = registration(a=Completeness.UNSYNCED, b=Completeness.MISSING)
+
+    assert as_newcomer(lost) == lost
+    assert as_newcomer(registration(b=Completeness.MISSING)).logs is None
+    assert as_newcomer(registration()).logs is None
+
+
+def test_leader_leaves_out_claims_that_its_cluster_is_too_old_for() -> None:
+    change = encode_change(registration(a=Completeness.UNSYNCED), Origin(3, 7))
+    new = MetadataImage(cluster_id="c", features={JOSEFINE_VERSION: COMPLETENESS_LEVEL})
+    old = MetadataImage(cluster_id="c", features={JOSEFINE_VERSION: COMPLETENESS_LEVEL - 1})
+
+    assert for_level(new, change) == change
+    plain, origin = decode_change(for_level(old, change))
+    assert isinstance(plain, RegisterBroker)
+    assert (plain.logs, origin) == (None, Origin(3, 7))

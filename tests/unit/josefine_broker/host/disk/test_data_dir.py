@@ -16,7 +16,6 @@ from josefine_broker.host.disk.data_dir import (
     DataDirLock,
     Identity,
     belong,
-    check_metadata,
     claim,
     remove_addresses,
     write_addresses,
@@ -82,16 +81,18 @@ def test_a_cluster_noted_by_an_older_version_is_noted_anew_as_committed(tmp_path
     assert written == {**noted, "committed": True}
 
 
-def test_a_broker_of_a_cluster_does_not_start_without_its_metadata(tmp_path: Path) -> None:
-    check_metadata(tmp_path, claim(tmp_path, 1))
-    identity = belong(tmp_path, claim(tmp_path, 1), "c")
-
-    with pytest.raises(DataDirError, match=r"belongs to cluster c, but its metadata in .* missing"):
-        check_metadata(tmp_path, identity)
-
+def test_damaged_identity_is_taken_from_the_metadata_where_there_is_some(tmp_path: Path) -> None:
+    belong(tmp_path, claim(tmp_path, 1), "c")
     (tmp_path / METADATA_DIR).mkdir()
     (tmp_path / METADATA_DIR / "1.seg").write_bytes(b"")
-    check_metadata(tmp_path, identity)
+    (tmp_path / IDENTITY_FILE).write_text("")
+
+    identity = claim(tmp_path, 1)
+
+    assert (identity.broker_id, identity.cluster_id) == (1, "")
+    assert "is damaged: it is not valid JSON" in identity.damage
+    assert (tmp_path / IDENTITY_FILE).read_text() == "", "until the metadata has named the cluster"
+    assert belong(tmp_path, identity, "c") == claim(tmp_path, 1) == Identity(1, "c")
 
 
 @pytest.mark.parametrize(
