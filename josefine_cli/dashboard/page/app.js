@@ -58,11 +58,13 @@ function secondsBetween(before, now) {
   return id ? Math.max(0, now[id].monotonic_ms - before[id].monotonic_ms) / 1000 : 0;
 }
 
+// The age is that of the last answer with a cluster in it: an error leaves the picture as it was.
 const STALE_S = 10;
+const span = s => s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
 function showAge() {
   if (!shownAt) return;
   const ageS = Math.floor((performance.now() - shownAt) / 1000);
-  at("age").textContent = ageS < STALE_S ? "" : `This is how it was ${ageS} s ago: nothing newer has come.`;
+  at("age").textContent = ageS < STALE_S ? "" : `The picture is ${span(ageS)} old.`;
 }
 
 function showTopics() {
@@ -102,7 +104,6 @@ async function showTopic(name) {
 }
 
 function show() {
-  if (view.error) { at("status").textContent = view.error; return; }
   at("cluster").textContent = view.cluster_id;
   const counts = view.counts;
   const trouble = counts.offline ? `, ${counts.offline} partitions without leader` : counts.under_replicated ? `, ${counts.under_replicated} under replicated` : "";
@@ -169,10 +170,16 @@ at("next").addEventListener("click", () => browse(at("next").dataset.offset));
 setInterval(() => drawTraffic(at("traffic"), at("traffic-said"), performance.now() / 1000), 2000);
 const events = new EventSource("/api/events");
 events.onmessage = event => {
-  previous = view;
-  shownAt = performance.now();
-  view = JSON.parse(event.data);
-  show();
+  const next = JSON.parse(event.data);
+  if (next.error !== undefined) {
+    at("status").textContent = next.error;
+    at("status").className = "bad";
+  } else {
+    previous = view;
+    shownAt = performance.now();
+    view = next;
+    show();
+  }
   showAge();
 };
 setInterval(showAge, 1000);

@@ -16,7 +16,12 @@ function rateOf(before, now, key) {
   return sum;
 }
 
+// A view that comes again (a page that connects again gets the last one) is no pause of the traffic.
+const isAgain = traffic => counted !== null && Object.keys(traffic).length > 0
+  && Object.entries(traffic).every(([id, counts]) => counted[id]?.monotonic_ms === counts.monotonic_ms);
+
 function addTraffic(traffic, nowS) {
+  if (isAgain(traffic)) return;
   if (counted !== null && nowS > countedAt) {
     const point = { from: countedAt, to: nowS };
     for (const key of [...SERIES, "records_in"]) point[key] = rateOf(counted, traffic, key);
