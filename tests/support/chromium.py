@@ -18,7 +18,7 @@ TIMEOUT_S = 60.0
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
     "--no-first-run", "--disable-background-networking", "--disable-extensions",
-    "--remote-debugging-port=0",
+    "--remote-debugging-port=0", "--hide-scrollbars",
 )  # fmt: skip
 
 
@@ -75,9 +75,24 @@ class Page:
         feature = {"name": "prefers-color-scheme", "value": scheme}
         await self.call("Emulation.setEmulatedMedia", features=[feature])
 
-    async def picture(self, path: Path) -> None:
-        told = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(told["data"]))
+    async def picture(self, path: Path, *, beyond: bool = True, of: str = "") -> None:
+        """A PNG of the page; without `beyond` of its visible part, with `of` of an element."""
+        clip: dict[str, Any] = {}
+        size = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+        if of:
+            script = f"(() => {{ const r = document.querySelector({of!r}).getBoundingClientRect();"
+            x, y, width, height = await self.run(
+                f"{script} return [r.x + scrollX, r.y + scrollY, r.width, r.height]; }})()"
+            )
+            clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
+        elif beyond:
+            width, height = await self.run(size)
+            clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        shown = await self.call(
+            "Page.captureScreenshot",
+            captureBeyondViewport=bool(clip), **({"clip": clip} if clip else {}),
+        )  # fmt: skip
+        path.write_bytes(base64.b64decode(shown["data"]))
 
 
 @asynccontextmanager
