@@ -42,7 +42,8 @@ _DIFFERENCE = """async ([pictures, side, shades]) => {
   return sums.filter((sum, block) => Math.abs(sum / counts[block]) > shades).length / blocks;
 }"""
 BLOCK, SHADES = 16, 4
-"""Pictures are compared by the means of blocks: other glyphs are alike there, another layout not."""
+"""Side of a block, and the difference of means that counts: other fonts are alike, another layout
+is not."""
 
 
 class Page:
