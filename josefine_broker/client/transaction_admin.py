@@ -7,7 +7,7 @@ the last stable offset for ever. It is checked twice, because one may end in bet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,18 @@ class TransactionDescription:
     """-1: it never started one."""
     partitions: tuple[TopicPartition, ...]
     coordinator: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveProducer:
+    """A producer that a partition remembers; `last_sequence`, `last_ms`: of its newest batch."""
+
+    tp: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_ms: int
+    is_in_transaction: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +194,26 @@ def open_transactions(
     return (yield from _open(session, attempts, topics))
 
 
+def active_producers(
+    session: Session, topics: Sequence[str], now_ms: int, deadline_ms: int
+) -> Operation[list[ActiveProducer]]:
+    """The producers that the leaders of these topics' partitions remember, by partition."""
+    attempts = session.start(now_ms, deadline_ms, "producers")
+    return (yield from _producers(session, attempts, topics, _active_in))
+
+
 def _open(
     session: Session, attempts: Attempts, topics: Sequence[str] | None
 ) -> Operation[list[OpenTransaction]]:
+    return (yield from _producers(session, attempts, topics, _open_in))
+
+
+def _producers(
+    session: Session,
+    attempts: Attempts,
+    topics: Sequence[str] | None,
+    parse: Callable[[ClusterMetadata, Any], Iterable[Answer]],
+) -> Operation[list[Any]]:
     cluster, _ = yield from refresh(session, attempts, topics)
     for name, topic in cluster.topics.items():
         if topic.error_code is not ErrorCode.none:
@@ -194,7 +223,7 @@ def _open(
         for name, topic in sorted(cluster.topics.items())
         for index in sorted(topic.partitions)
     ]
-    kind = Spread(api_key=apis.DESCRIBE_PRODUCERS, build=_producers_request, parse=_open_in)
+    kind = Spread(api_key=apis.DESCRIBE_PRODUCERS, build=_producers_request, parse=parse)
     outcomes = yield from spread(session, attempts, kind, tps)
     return [each for found in results(outcomes).values() for each in found]
 
@@ -206,6 +235,24 @@ def _producers_request(cluster: ClusterMetadata, tps: Sequence[TopicPartition]) 
             for topic, indexes in by_topic(tps).items()
         )
     )
+
+
+def _active_in(cluster: ClusterMetadata, response: Any) -> Iterable[Answer]:
+    for topic in response.topics:
+        for part in topic.partitions:
+            tp = TopicPartition(topic.name, part.partition_index)
+            found = [
+                ActiveProducer(
+                    tp=tp,
+                    producer_id=each.producer_id,
+                    producer_epoch=each.producer_epoch,
+                    last_sequence=each.last_sequence,
+                    last_ms=each.last_timestamp,
+                    is_in_transaction=each.current_txn_start_offset != NOT_OPEN,
+                )
+                for each in part.active_producers
+            ]
+            yield Answer(tp, part.error_code, found, part.error_message)
 
 
 def _open_in(cluster: ClusterMetadata, response: Any) -> Iterable[Answer]:

@@ -1,4 +1,4 @@
-"""Changes through the dashboard, enabled by --allow-changes: topics and records.
+"""Changes through the dashboard, enabled by --allow-changes: topics, records, groups' offsets.
 
 Rules: a change is a POST of JSON with the token that the command printed, so that neither another
 page in the same browser nor a client that only reaches the port can make one; the brokers authorize
@@ -18,6 +18,7 @@ from aiohttp import web
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.client.admin import BROKER_DEFAULT
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
+from josefine_cli.dashboard.offset_reset import reset_offsets, reset_plan
 
 Json = dict[str, Any]
 BODY_BYTES_MAX = 1_100_000
@@ -65,6 +66,8 @@ CHANGES: Mapping[str, Callable[[BlockingClient, Mapping[str, Any]], Json]] = {
     "/api/topics/create": create_topic,
     "/api/topics/delete": delete_topic,
     "/api/produce": produce,
+    "/api/groups/plan": reset_plan,
+    "/api/groups/reset": reset_offsets,
 }
 
 

@@ -7,10 +7,9 @@ import os
 import secrets
 import signal
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,8 +21,10 @@ from josefine_cli.base.errors import UsageError
 from josefine_cli.base.output import checked_addresses, connect, note
 from josefine_cli.cluster.local import DEFAULT_DIRECTORY
 from josefine_cli.cluster.target import Admin, Bootstrap, Directory, admin_urls, bootstrap_of
+from josefine_cli.dashboard.framed_values import registry_decoder
 
 if TYPE_CHECKING:
+    from josefine_cli.dashboard.browse import Decode
     from josefine_cli.dashboard.pipelines import PipelineWatcher
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -55,6 +56,10 @@ def dashboard(
             help="Allow users of the printed address to change topics and write records.",
         ),
     ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(help="A schema registry's address: decode framed Avro values.", metavar="URL"),
+    ] = None,
     certificate: Annotated[
         Path | None,
         typer.Option(help="Serve https with this certificate in PEM.", metavar="FILE"),
@@ -80,13 +85,14 @@ def dashboard(
     brokers = checked_addresses(bootstrap_of(bootstrap, directory))
     urls = admin_urls(admin, directory)
     pipelines = _pipelines(pipeline, environment) if pipeline else None
+    decode = registry_decoder(registry) if registry is not None else None
     if where.host not in ("127.0.0.1", "::1", "localhost"):
         note(f"everyone who reaches {listen} sees every record that these credentials may read")
     # The token is made here and only printed: a page from elsewhere in the same browser can send
     # requests to this port, and cannot know it.
     token = secrets.token_urlsafe(TOKEN_BYTES) if allow_changes else None
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(where, brokers, urls, pipelines, token, tls))
+        asyncio.run(_serve(where, brokers, urls, pipelines, token, tls, decode))
 
 
 def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
@@ -95,8 +101,7 @@ def _pipelines(files: list[Path], environment: str | None) -> PipelineWatcher:
     from josefine_cli.pipeline import file as pipeline_file
 
     read = [pipeline_file.read(file, environment, as_json=False) for file in files]
-    asks: list[Callable[[], list[dict[str, Any]]]] = [asker(each) for each in read]
-    return PipelineWatcher(asks)
+    return PipelineWatcher([asker(each) for each in read])
 
 
 def _tls(
@@ -126,6 +131,7 @@ async def _serve(
     pipelines: PipelineWatcher | None,
     token: str | None,
     tls: ssl.SSLContext | None,
+    decode: Decode | None,
 ) -> None:
     from aiohttp import web
 
@@ -136,7 +142,7 @@ async def _serve(
     asking = tls_context(os.environ) if has_tls else None
     watcher = Watcher(urls, asking, lambda url: http_headers(url, os.environ))
     await watcher.start()
-    served = application(watcher, lambda: connect(brokers), where.host, pipelines, token)
+    served = application(watcher, lambda: connect(brokers), where.host, pipelines, token, decode)
     # An event, not an exception out of the signal: the viewers' streams and the watcher are closed
     # in order.
     runner = web.AppRunner(

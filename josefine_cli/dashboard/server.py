@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,28 @@ from aiohttp import web
 
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_cli.dashboard.browse import asked, browse
+from josefine_cli.base.errors import UserError
+from josefine_cli.dashboard.access_page import access_page
+from josefine_cli.dashboard.browse import Decode, asked, browse
 from josefine_cli.dashboard.changes import BODY_BYTES_MAX, CHANGES, change
 from josefine_cli.dashboard.pipelines import PipelineWatcher
+from josefine_cli.dashboard.timeline import ENTRIES_MAX
+from josefine_cli.dashboard.topic_page import topic_page
 from josefine_cli.dashboard.watching import Watcher
+from josefine_cli.kafka.groups import description
 
 PAGE = Path(__file__).parent / "page"
 FILES = {
     "/": ("index.html", "text/html"),
     "/app.js": ("app.js", "text/javascript"),
+    "/base.js": ("base.js", "text/javascript"),
     "/chain.js": ("chain.js", "text/javascript"),
     "/changes.js": ("changes.js", "text/javascript"),
     "/chart.js": ("chart.js", "text/javascript"),
+    "/groups.js": ("groups.js", "text/javascript"),
+    "/messages.js": ("messages.js", "text/javascript"),
+    "/pipelines.js": ("pipelines.js", "text/javascript"),
+    "/topics.js": ("topics.js", "text/javascript"),
     "/style.css": ("style.css", "text/css"),
 }
 HEADERS = {
@@ -45,7 +56,10 @@ LOOKERS_MAX = 100
 KEEP_ALIVE_S = 15.0
 LOCAL = {"localhost", "127.0.0.1", "[::1]"}
 
+Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Page = Callable[[BlockingClient, Mapping[str, str]], Json]
+"""What brokers answer to a client, by the query of a request."""
 
 
 def application(
@@ -54,9 +68,10 @@ def application(
     host: str,
     pipelines: PipelineWatcher | None = None,
     token: str | None = None,
+    decode: Decode | None = None,
 ) -> web.Application:
     """`connect` creates a client for the message browser, `host` is the listening address. With a
-    `token`, requests that have it may change topics and write records."""
+    `token`, requests that have it may change topics and write records. `decode` reads values."""
     allowed = allowed_hosts(host)
 
     @web.middleware
@@ -86,23 +101,50 @@ def application(
     async def topic(request: web.Request) -> web.Response:
         return web.json_response(await watcher.topic(request.query.get("name", "")))
 
+    async def timeline(_request: web.Request) -> web.Response:
+        return web.json_response(watcher.timeline.newest(ENTRIES_MAX))
+
     async def sinks(_request: web.Request) -> web.Response:
-        return web.json_response(None if pipelines is None else await pipelines.rows())
+        return web.json_response(None if pipelines is None else await pipelines.pages())
 
     async def changed(request: web.Request) -> web.Response:
         return await change(request, connect, token)
 
-    async def records(request: web.Request) -> web.Response:
-        async with browsing:
-            return await _records(request, connect)
+    def page_of(work: Page) -> Handler:
+        """A page of what brokers answer to a client. One is made at a time: an eager reader must
+        not open many connections."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            async with browsing:
+                return await _page(request, connect, work)
+
+        return answer
 
     app.router.add_get("/api/events", events)
     app.router.add_get("/api/topic", topic)
-    app.router.add_get("/api/records", records)
+    app.router.add_get("/api/timeline", timeline)
+    for path, work in _pages(watcher, decode).items():
+        app.router.add_get(path, page_of(work))
     app.router.add_get("/api/pipelines", sinks)
     for path in CHANGES:
         app.router.add_post(path, changed)
     return app
+
+
+def _pages(watcher: Watcher, decode: Decode | None) -> dict[str, Page]:
+    """Path → the page of what brokers answer to a client."""
+
+    def group(client: BlockingClient, query: Mapping[str, str]) -> Json:
+        found = description(client, query.get("name", ""))
+        watcher.lags.add(found["group"], time.time_ns() // 1_000_000, found["lag"])
+        return found | {"history": watcher.lags.of(found["group"])}
+
+    return {
+        "/api/records": lambda client, query: browse(client, asked(query), decode),
+        "/api/topic/more": lambda client, query: topic_page(client, query.get("name", "")),
+        "/api/group": group,
+        "/api/access": lambda client, _query: access_page(client),
+    }
 
 
 def allowed_hosts(host: str) -> set[str]:
@@ -141,13 +183,16 @@ async def _events(request: web.Request, watcher: Watcher) -> web.StreamResponse:
     return response
 
 
-async def _records(request: web.Request, connect: Callable[[], BlockingClient]) -> web.Response:
-    def work() -> dict[str, Any]:
-        wanted = asked(request.query)
+async def _page(
+    request: web.Request, connect: Callable[[], BlockingClient], asked_for: Page
+) -> web.Response:
+    query = dict(request.query)
+
+    def work() -> Json:
         with connect() as client:
-            return browse(client, wanted)
+            return asked_for(client, query)
 
     try:
         return web.json_response(await asyncio.to_thread(work))
-    except (ValueError, KafkaError, CorruptData) as error:
+    except (ValueError, KafkaError, CorruptData, UserError) as error:
         return web.json_response({"error": str(error)}, status=400)

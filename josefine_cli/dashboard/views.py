@@ -106,6 +106,17 @@ def _coordinated(locals_: Collection[Json]) -> Json:
     return found
 
 
+def whole_lags(told: Told) -> list[tuple[str, int]]:
+    """(group, lag) of the groups whose coordinator hosts every partition that they read: of the
+    others it knows a part only."""
+    return [
+        (each["group"], each["lag"])
+        for local in told.locals.values()
+        for each in local["groups"]
+        if not each["partitions_elsewhere"]
+    ]
+
+
 def topic_view(topic: str, clusters: Mapping[int, Json], details: Mapping[int, Json]) -> Json:
     """The partitions of one topic: from the newest image, sizes and offsets from their leaders."""
     if not clusters:

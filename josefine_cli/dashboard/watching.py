@@ -13,9 +13,14 @@ from urllib.parse import quote
 
 import aiohttp
 
-from josefine_cli.dashboard.views import BLOCKS, Told, page_view, pause_s, topic_view
+from josefine_cli.dashboard.chain_picture import merged
+from josefine_cli.dashboard.lag_history import LagHistory
+from josefine_cli.dashboard.timeline import Timeline
+from josefine_cli.dashboard.views import BLOCKS, Told, page_view, pause_s, topic_view, whole_lags
 
 ASK_TIMEOUT_S = 3.0
+RECENT = 6
+"""Entries of the timeline that come with each view."""
 FRESH_S = 10.0
 """A viewer who comes gets the last view only if it is younger."""
 Json = dict[str, Any]
@@ -41,6 +46,8 @@ class Watcher:
         self._task: asyncio.Task[None] | None = None
         self._text = ""
         self._polled_s = 0.0
+        self.timeline = Timeline()
+        self.lags = LagHistory()
 
     async def start(self) -> None:
         """Start polling; call it once, on the loop."""
@@ -77,16 +84,21 @@ class Watcher:
         return topic_view(name, clusters, details)
 
     async def _look_on(self) -> None:
+        # The other brokers' addresses come from the first one: a broker that is learned during the
+        # first view would begin in the chart as a rise of the rate.
+        await self._all("/cluster")
         while self._lookers:
             began_s = time.process_time()
             # Together: a broker that stalls costs one timeout, not three.
-            clusters, locals_, chains = await asyncio.gather(
+            clusters, locals_, chains, logs = await asyncio.gather(
                 self._all("/cluster"),
                 self._all("/cluster/local"),
                 self._all(f"/cluster/chain?last={BLOCKS}"),
+                self._all("/logs"),
             )
             told = Told(clusters=clusters, locals=locals_, chains=chains)
             view = page_view(told)
+            view["recent"] = self._remember(told, logs)
             if "error" in view and self._refused:
                 view = {"error": self._refused}
             text = json.dumps(view, separators=(",", ":"))
@@ -97,6 +109,17 @@ class Watcher:
                     queue.get_nowait()
                 queue.put_nowait(text)
             await asyncio.sleep(pause_s(time.process_time() - began_s))
+
+    def _remember(self, told: Told, logs: dict[int, Json]) -> list[Json]:
+        """Add a poll to the timeline and the lags; returns the newest entries."""
+        now_ms = time.time_ns() // 1_000_000
+        known = {each["id"] for view in told.clusters.values() for each in view["brokers"]}
+        self.timeline.see_chain(merged((c["blocks"] for c in told.chains.values()), BLOCKS), now_ms)
+        self.timeline.see_brokers(known, told.clusters, now_ms)
+        self.timeline.see_repairs(logs, now_ms)
+        for group, lag in whole_lags(told):
+            self.lags.add(group, now_ms, lag)
+        return self.timeline.newest(RECENT)
 
     async def _all(self, path: str) -> dict[int, Json]:
         """Broker id → its answer, for all that respond."""

@@ -205,15 +205,16 @@ def _avro(schema: str | None, registry: str | None) -> Read:
 
     if schema is None:
         assert registry is not None
-        return _avro_as_written(registry)
+        return avro_as_written(registry)
     try:
         return _as_json(decoder_of(schema, registry), arrow_of(parse_record(schema)))
     except SchemaError as error:
         raise UserError(f"not a valid Avro schema: {error}") from error
 
 
-def _avro_as_written(registry: str) -> Read:
-    """Each record by the schema that it was written with."""
+def avro_as_written(registry: str) -> Read:
+    """A reader of framed Avro: each record by the schema that it was written with. Raises
+    UsageError for an address that is none."""
     from josefine_arrow.formats.avro.schema import SchemaError
     from josefine_arrow.formats.confluent.framing import FramingError, split
     from josefine_arrow.formats.confluent.schema_references import NoSchemaError

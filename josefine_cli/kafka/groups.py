@@ -106,7 +106,7 @@ def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = Fals
     josefine groups describe readers --json | jq .lag
     """
     with connect(bootstrap_of(bootstrap)) as client:
-        described = [_description(client, group) for group in groups]
+        described = [description(client, group) for group in groups]
     if as_json:
         print_json(described[0] if len(described) == 1 else described)
         return
@@ -161,16 +161,10 @@ def reset_offsets(
     if bool(chosen) == all_topics:
         raise UsageError("which offsets? Give --topic or --all-topics, and not both")
     with connect(bootstrap_of(bootstrap)) as client:
-        _check_inactive(client, group)
-        committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
-        tps = sorted(committed) if all_topics else partitions_of(client, chosen)
-        if not tps:
-            raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
-        earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
-        planned = moves(client, target, committed, earliest, latest)
+        planned = plan_reset(client, group, target, None if all_topics else chosen)
         # The coordinator refuses the commit if a member has joined since the check above.
         if execute:
-            _commit(client, group, planned)
+            commit_moves(client, group, planned)
     _tell_moves(group, planned, execute, as_json)
 
 
@@ -233,6 +227,23 @@ def _target(to: str | None, shift_by: int | None, to_table: Path | None) -> Targ
     return parse_place(str(to), "--to", time.time_ns() // 1_000_000)
 
 
+def plan_reset(
+    client: BlockingClient,
+    group: str,
+    target: Target,
+    chosen: Sequence[tuple[str, list[int] | None]] | None,
+) -> list[Move]:
+    """The moves of a group without members to `target`; nothing is changed. `chosen`: topics with
+    partitions, None: every partition that it has committed. Raises UserError."""
+    _check_inactive(client, group)
+    committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
+    tps = sorted(committed) if chosen is None else partitions_of(client, chosen)
+    if not tps:
+        raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
+    earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
+    return moves(client, target, committed, earliest, latest)
+
+
 def _listed(
     client: BlockingClient, tps: Iterable[TopicPartition], at: int
 ) -> dict[TopicPartition, int]:
@@ -254,7 +265,8 @@ def _check_inactive(client: BlockingClient, group: str) -> None:
         )
 
 
-def _commit(client: BlockingClient, group: str, planned: Iterable[Move]) -> None:
+def commit_moves(client: BlockingClient, group: str, planned: Iterable[Move]) -> None:
+    """Commit a plan. Raises UserError if the group has members by now."""
     try:
         client.commit_offsets(group, {move.tp: move.to for move in planned})
     except KafkaError as error:
@@ -291,7 +303,7 @@ def _tell_moves(group: str, planned: Sequence[Move], executed: bool, as_json: bo
         note("nothing is changed yet: run it with --execute")
 
 
-def _description(client: BlockingClient, group: str) -> dict[str, Any]:
+def description(client: BlockingClient, group: str) -> dict[str, Any]:
     """The description of a group. Raises UserError for a group that does not exist."""
     described = _describe(client, group)
     if described.state == DEAD:

@@ -9,7 +9,8 @@ from typing import Any
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.base.plurals import counted
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Tip
+from pipelines.exactly_once.offset_chain import Tip, Verdict
+from pipelines.exactly_once.verdict_messages import Losing, dead_letters_gone, stopped_at_start
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.model.plan import SinkPlan, compile_plan
@@ -24,7 +25,8 @@ class SinkStatus:
     """One sink. `behind`: its lag, None if unknown, in `unit`s; `stops`: why a run would stop, ""
     if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
     newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
-    ended without it, "" if it did not fail, and `failed_ms`: when."""
+    ended without it, "" if it did not fail, and `failed_ms`: when;
+    `settles`: the message with which a run would stop, with the commands that settle it."""
 
     sink: str
     table: str
@@ -37,6 +39,9 @@ class SinkStatus:
     committed_ms: int | None = None
     failed: str = ""
     failed_ms: int | None = None
+    settles: str = ""
+    unread: ByPartition = field(default_factory=dict)
+    """The first offset that it lacks, in the partitions where it lags."""
 
     @property
     def in_short(self) -> str:
@@ -77,9 +82,38 @@ def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkSta
     """Every sink, in file order. `look` raises PipelineError if the topics cannot be queried."""
     plans = compile_plan(pipeline).sinks
     return [
-        _sink_status(sides, noted(pipeline, sides.sink.name), _unit(plans[sides.sink.name]))
+        _sink_status(
+            sides,
+            noted(pipeline, sides.sink.name),
+            _unit(plans[sides.sink.name]),
+            _settles(pipeline, plans[sides.sink.name], sides),
+        )
         for sides in all_sides(pipeline, look)
     ]
+
+
+def _settles(pipeline: Pipeline, plan: SinkPlan, sides: Sides) -> str:
+    """The message of a run that stops for this sink."""
+    if sides.stop is None:
+        return ""
+    file = pipeline.as_arguments
+    # What these two need beyond the verdict is known to the command alone.
+    if sides.stop.verdict in (Verdict.OTHER_CHAIN, Verdict.CHECKPOINT_UNNAMED):
+        return f"josefine pipeline offsets reconcile {file}"
+    if sides.stop.verdict is Verdict.DEAD_LETTERS_GONE:
+        return dead_letters_gone(file, sides.sink.name, pipeline.dead_letters or "", sides.stop)
+    topics = sides.topics.latest.topic_ids if sides.topics is not None else {}
+    return stopped_at_start(
+        file,
+        sides.sink.name,
+        sides.table,
+        sides.files.folder if sides.files else pipeline.checkpoint_of(sides.sink.name),
+        sides.stop,
+        sides.checkpoint,
+        sides.tip,
+        Losing(table=f"{sides.table}_lost", topics=sorted(topics), bootstrap=plan.source.bootstrap),
+        plan.stateful.name if plan.stateful else "",
+    )
 
 
 def _unit(plan: SinkPlan) -> str:
@@ -91,7 +125,7 @@ def _unit(plan: SinkPlan) -> str:
     return units.pop() if len(units) == 1 else "offset"
 
 
-def _sink_status(sides: Sides, failure: FailureNote | None, unit: str) -> SinkStatus:
+def _sink_status(sides: Sides, failure: FailureNote | None, unit: str, settles: str) -> SinkStatus:
     topics, tip, stop = sides.topics, sides.tip, sides.stop
     ends = tip.reached.ends if isinstance(tip, Tip) else {}
     detail = f"; {stop.detail}" if stop and stop.detail else ""
@@ -107,7 +141,14 @@ def _sink_status(sides: Sides, failure: FailureNote | None, unit: str) -> SinkSt
         committed_ms=None if sides.newest is None else sides.newest.at_ms,
         failed=failure.reason if failure else "",
         failed_ms=failure.at_ms if failure else None,
+        settles=settles,
+        unread={} if topics is None or isinstance(tip, Unreadable) else _unread(topics, ends),
     )
+
+
+def _unread(topics: Topics, ends: ByPartition) -> ByPartition:
+    begins = {tp: ends.get(tp, topics.earliest.get(tp, 0)) for tp in topics.latest.ends}
+    return {tp: begin for tp, begin in begins.items() if begin < topics.latest.ends[tp]}
 
 
 def _behind(topics: Topics, ends: ByPartition) -> int:

@@ -266,6 +266,27 @@ def _objects(source: Source) -> dict[str, str]:
     }
 
 
+def first_record_ms(source: Source, positions: ByPartition) -> int | None:
+    """The earliest timestamp of the first records at these positions; None: there is none. Raises
+    SetupError."""
+    from josefine_broker.client.fetch import records_between
+
+    found: list[int] = []
+
+    def ask(client: BlockingClient) -> ByPartition:
+        # A fetch of one byte has the first batch of each partition, complete.
+        parts = client.fetch(positions, bytes_max=1, partition_bytes_max=1, max_wait_ms=0)
+        for tp, part in parts.items():
+            first = next(records_between(part.records, positions[tp], None), None)
+            if first is not None:
+                found.append(first.timestamp_ms)
+        return {}
+
+    if positions:
+        _asked(source, "records", ask)
+    return min(found, default=None)
+
+
 def _unreadable_batches(source: Source) -> dict[str, str]:
     """The option that makes unreadable record batches rows, if they become dead letters."""
     return _AS_ROW if source.has_on_error(OnError.DEAD_LETTER) else {}

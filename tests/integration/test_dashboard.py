@@ -10,16 +10,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
+from pipelines.config.validate import read_pipeline
+from pipelines.sources.josefine import first_record_ms
+from tests.integration.test_dashboard_changes import PIPELINE
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import CHROMIUM, Page, page
 from tests.support.dashboard import dashboard
 from tests.support.waiting import wait_until
-from tests.unit.josefine_broker.api.world import batch_of
+from tests.unit.josefine_broker.api.world import NOW_MS, batch_of
 
 SCRIPT = b'{"name": "<script>document.title = 1</script>"}'
 IMAGE = b'<img src=x onerror="document.title = 1">'
@@ -42,19 +46,99 @@ def url(orders_broker: BrokerProcess) -> Iterator[str]:
 
 
 def test_message_browser_answers_by_offset_by_key_and_in_sentences(url: str) -> None:
-    def records(query: str) -> tuple[int, dict[str, object]]:
+    def records(query: str) -> tuple[int, dict[str, Any]]:
         try:
             with urllib.request.urlopen(f"{url}/api/records?{query}", timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
+    def values(found: dict[str, Any]) -> list[str]:
+        return [each["value"] for each in found["records"]]
+
     status, found = records("topic=orders&partition=0&offset=1")
-    assert (status, found["start"], found["end"], found["next"]) == (200, 0, 2, 2)
-    assert [each["value"] for each in found["records"]] == [IMAGE.decode()]  # type: ignore[attr-defined]
+    assert status == 200
+    assert found["partitions"] == {"0": {"start": 0, "end": 2, "next": 2, "first": 1}}
+    assert values(found) == [IMAGE.decode()]
+    _, newest = records("topic=orders&limit=1")
+    assert values(newest) == [IMAGE.decode()]
+    assert sorted(newest["partitions"]) == ["0", "1"]
+    assert values(records("topic=orders&until=0:1,1:0")[1]) == [SCRIPT.decode()]
+    assert values(records("topic=orders&at=0:1")[1]) == [IMAGE.decode()]
+    assert values(records("topic=orders&search=onerror")[1]) == [IMAGE.decode()]
     assert records("topic=orders&partition=0&key=nobody")[1]["records"] == []
-    assert records("topic=missing")[0] == 400
+    assert records("topic=orders&partition=2")[1]["error"] == "partition=2: orders has 2, from 0 on"
+    assert records("topic=order")[1]["error"].startswith("topic 'order' does not exist: did you")
     assert records("topic=orders&offset=x") == (400, {"error": "offset=x: expected a number"})
+
+
+def test_topic_has_its_configuration_consumers_and_producers(
+    orders_broker: BrokerProcess, url: str
+) -> None:
+    with BlockingClient(orders_broker.bootstrap) as client:
+        client.create_topics([NewTopic("other", partitions=1)])
+        client.partition_count("other")
+        client.commit_offsets("readers", {TopicPartition("orders", 0): 1})
+        client.commit_offsets("readers of the other", {TopicPartition("other", 0): 0})
+        producer = BlockingProducer(client)
+        producer.send("orders", b"k", b"v", (), 1)
+        producer.flush()
+
+    found = get(f"{url}/api/topic/more?name=orders")
+
+    assert found["consumers"]["rows"] == [
+        {"group": "readers", "state": "Empty", "partitions": 1, "lag": 1}
+    ]
+    (row,) = found["producers"]["rows"]
+    assert (row["partition"], row["last_sequence"], row["in_transaction"]) == (1, 0, False)
+    assert {"retention.ms", "cleanup.policy"} <= {each["name"] for each in found["configs"]}
+
+
+def test_group_has_partitions_and_its_lag_over_time(orders_broker: BrokerProcess, url: str) -> None:
+    with BlockingClient(orders_broker.bootstrap) as client:
+        client.commit_offsets("readers", {TopicPartition("orders", 0): 1})
+
+    found = get(f"{url}/api/group?name=readers")
+
+    assert (found["state"], found["lag"], found["members"]) == ("Empty", 1, [])
+    assert [(row["partition"], row["committed"], row["end"]) for row in found["partitions"]] == [
+        (0, 1, 2)
+    ]
+    assert [lag for _, lag in found["history"]] == [1]
+    assert get(f"{url}/api/group?name=reader")["error"].endswith("did you mean 'readers'?")
+
+
+def test_age_of_a_lag_is_that_of_the_first_unread_record(
+    orders_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    tp = TopicPartition("orders", 0)
+    with BlockingClient(orders_broker.bootstrap) as client:
+        client.produce({tp: bytearray(batch_of(b"late", timestamp_ms=NOW_MS + 5_000))})
+    file = tmp_path / "orders.yaml"
+    file.write_text(PIPELINE.format(folder=tmp_path, bootstrap=orders_broker.bootstrap))
+    source = read_pipeline(file, {}).sources["orders"]
+
+    assert first_record_ms(source, {tp: 0, TopicPartition("orders", 1): 0}) == NOW_MS
+    assert first_record_ms(source, {tp: 2}) == NOW_MS + 5_000
+    assert first_record_ms(source, {tp: 3}) is None
+    assert first_record_ms(source, {}) is None
+
+
+def test_access_that_a_cluster_does_not_have_is_a_sentence_and_hides_nothing_else(url: str) -> None:
+    found = get(f"{url}/api/access")
+
+    assert "acls.enabled" in found["acls"]["error"]
+    assert found["users"] == []
+    assert found["quotas"] == []
+
+
+def get(url: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+    return found
 
 
 def test_a_broker_that_stalls_freezes_the_picture_only_as_long_as_it_stalls(
@@ -93,13 +177,15 @@ def test_page_lives_runs_no_script_of_a_record_and_is_used_by_keyboard(
 ) -> None:
     async def scenario() -> None:
         async with page(url) as tab:
+            await tab.until("typeof view == 'object' && view !== null")
+            await tab.run("location.hash = '#/chain'")
             await tab.until("document.querySelectorAll('#chain circle').length > 3")
-            await _messages_are_text(tab)
-            await _keyboard_opens_a_topic(tab)
             await _dead_branch_is_drawn(tab)
-            await _nothing_is_wider_than_a_telephone(tab)
+            await _keyboard_opens_a_topic(tab)
+            await _messages_are_text(tab)
             with BlockingClient(orders_broker.bootstrap) as client:
                 client.create_topics([NewTopic("newcomer", partitions=1)])
+            await tab.run("location.hash = '#/topics'")
             await tab.until("document.getElementById('topics').textContent.includes('newcomer')")
             assert tab.said == []
 
@@ -107,8 +193,7 @@ def test_page_lives_runs_no_script_of_a_record_and_is_used_by_keyboard(
 
 
 async def _messages_are_text(tab: Page) -> None:
-    await tab.run("document.getElementById('browse').elements.topic.value = 'orders'")
-    await tab.run("document.querySelector('#browse button').click()")
+    await tab.run("location.hash = '#/messages?topic=orders&offset=0'")
     await tab.until("document.querySelectorAll('#records tbody tr').length == 2")
 
     assert await tab.run("document.querySelectorAll('#records script, #records img').length") == 0
@@ -120,25 +205,23 @@ async def _messages_are_text(tab: Page) -> None:
         "document.body.insertAdjacentHTML('beforeend', '<p onclick=\"document.title=1\" id=x>')"
     )
     await tab.run("document.getElementById('x').click()")
-    assert await tab.run("document.title") == "Josefine"
+    assert "1" not in await tab.run("document.title")
     assert any("Content Security Policy" in each for each in tab.said)
     tab.said.clear()
 
 
 async def _keyboard_opens_a_topic(tab: Page) -> None:
-    await tab.run("document.getElementById('filter').focus()")
-    await tab.key("Tab", 9)
-    await tab.until(
-        "document.activeElement.className === 'scroll' || document.activeElement.dataset.key"
-    )
-    if not await tab.run("document.activeElement.dataset.key || ''"):
-        await tab.key("Tab", 9)
-    assert await tab.run("document.activeElement.dataset.key") == "orders"
+    await tab.run("location.hash = '#/topics'")
+    await tab.until("document.querySelectorAll('#topics tbody tr').length > 0")
+    await tab.run("document.getElementById('internal').focus()")
+    async with asyncio.timeout(30):
+        while not await tab.run("(document.activeElement.dataset.key || '').startsWith('#/')"):
+            await tab.key("Tab", 9)
+    assert await tab.run("document.activeElement.textContent") == "orders"
     await tab.key("Enter", 13)
-    await tab.until("document.querySelectorAll('#topic tbody tr').length == 2")
-    assert await tab.run("document.activeElement.id") == "topic"
-    unnamed = "[...document.querySelectorAll('table')].filter(t => !t.caption.textContent).length"
-    assert await tab.run(unnamed) == 0
+    await tab.until("document.querySelectorAll('#partitions tbody tr').length == 2")
+    assert await tab.run("document.activeElement.id") == "topic-title"
+    assert await tab.run("document.title") == "orders – Josefine"
 
 
 async def _dead_branch_is_drawn(tab: Page) -> None:
@@ -158,11 +241,3 @@ async def _dead_branch_is_drawn(tab: Page) -> None:
         " box.querySelectorAll('line.dead').length, box.querySelector('svg').ariaLabel]; })()"
     )
     assert drawn == [True, 1, "3 blocks, 1 of them on dead branches"]
-
-
-async def _nothing_is_wider_than_a_telephone(tab: Page) -> None:
-    for scheme in ("light", "dark"):
-        await tab.look(scheme=scheme, width=400, height=800)
-        assert await tab.run("document.documentElement.scrollWidth") <= 400
-    dark = await tab.run("getComputedStyle(document.body).backgroundColor")
-    assert dark == "rgb(15, 19, 24)"

@@ -213,3 +213,28 @@ trigger: {{ available_now: true }}
     run(["pipeline", "status", str(file)])
 
     assert "has nothing, 9 bytes behind\n" in capsys.readouterr().out
+
+
+def test_a_sink_that_lags_names_its_first_unread_offset(lake):
+    assert dict(lake.status().unread) == {A: 2}
+
+    lake.commit(12)
+    lake.checkpoint(12)
+    assert dict(lake.status().unread) == {A: 12}
+
+    lake.commit(20)
+    assert dict(lake.status().unread) == {}
+    assert dict(lake.status(None).unread) == {}
+
+
+def test_a_stop_comes_with_the_commands_of_a_run(lake):
+    lake.commit(12)
+    lake.checkpoint(12)
+    assert lake.status().settles == ""
+
+    lake.checkpoint(16)
+    found = lake.status()
+
+    assert found.stops
+    assert f"  josefine pipeline run {lake.file} --trust table" in found.settles
+    assert 'ends at {"orders": {"0": 12}}' in found.settles
