@@ -13,6 +13,8 @@ from typer.core import TyperGroup
 
 from josefine_cli.base import errors
 from josefine_cli.base.lazy_import import nothing_collected
+from josefine_cli.base.profiles import use_profile
+from josefine_cli.base.rendering import add_output
 
 VERBS: dict[str, tuple[str, str]] = {
     "broker": ("josefine_cli.broker.command", "Run one broker in the foreground."),
@@ -62,6 +64,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "josefine_cli.broker.doctor",
         "Check this machine for a broker, and report what to fix.",
     ),
+    "debug": ("josefine_cli.kafka.debug", "Collect what a report of a problem needs."),
     "bench": ("josefine_cli.dev.bench", "Measure the throughput of writes and reads."),
     "perf": ("josefine_cli.dev.perf", "Show where a running broker's time goes."),
     "text": ("josefine_cli.kafka.text", "Send lines of the text protocol to a broker."),
@@ -73,6 +76,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),
 }
 """Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""
+
+
+STREAMS_RECORDS = ("consume", "produce")
+"""Verbs whose lines are records, in the format of `--format`; they have no `--output`."""
 
 
 class LazyGroup(TyperGroup):
@@ -92,6 +99,8 @@ class LazyGroup(TyperGroup):
             module = importlib.import_module(VERBS[cmd_name][0])
             command = typer.main.get_command(module.app)
         command.name = cmd_name
+        if cmd_name not in STREAMS_RECORDS:
+            add_output(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -126,8 +135,17 @@ def josefine(
         help="Settings of Kafka's clients for a protected broker, name=value a line"
         " (security.protocol, ssl.ca.location …); else the file that JOSEFINE_CLIENT_CONFIG names.",
     ),
+    profile: str | None = typer.Option(
+        None,
+        "--profile",
+        metavar="NAME",
+        help="A profile of ~/.config/josefine/config.toml: brokers, admin address and login; else"
+        " the one that JOSEFINE_PROFILE names, else the file's default.",
+    ),
 ) -> None:
     """Answer `--version`, or print the help where no command is named."""
+    if profile is not None:
+        use_profile(profile, os.environ)
     if client_config is not None:
         os.environ[errors.CLIENT_CONFIG] = client_config
     if version:

@@ -27,7 +27,7 @@ from josefine_cli.dashboard.pipelines import PipelineWatcher
 from josefine_cli.dashboard.timeline import ENTRIES_MAX
 from josefine_cli.dashboard.topic_page import topic_page
 from josefine_cli.dashboard.watching import Watcher
-from josefine_cli.kafka.groups import description
+from josefine_cli.kafka.group_description import description_of
 
 PAGE = Path(__file__).parent / "page"
 FILES = {
@@ -135,7 +135,7 @@ def _pages(watcher: Watcher, decode: Decode | None) -> dict[str, Page]:
     """Path → the page of what brokers answer to a client."""
 
     def group(client: BlockingClient, query: Mapping[str, str]) -> Json:
-        found = description(client, query.get("name", ""))
+        found = description_of(client, query.get("name", ""))
         watcher.lags.add(found["group"], time.time_ns() // 1_000_000, found["lag"])
         return found | {"history": watcher.lags.of(found["group"])}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from josefine_cli.pipeline import check, dlq, export, init, offsets, preview, run, status
+from josefine_cli.pipeline import check, dev, dlq, export, init, offsets, preview, run, status
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
@@ -105,6 +105,7 @@ def _in_session(
             pipeline_file.refuse(error, as_json)
 
 
+dev.add_to(app)
 run.add_to(app)
 status.add_to(app)
 export.add_to(app)

@@ -25,6 +25,7 @@ from pipelines.model.plan import PipelinePlan, compile_plan
 from pipelines.model.test_case import Case, Expectation, Record, json_text
 from pipelines.run.failed_record import letters_of
 from pipelines.sinks.targets import target_of
+from pipelines.sources.driver_rows import source_frame
 from pipelines.transforms import checks as checking
 from pipelines.transforms import dataframes
 from pipelines.transforms.decoders import reading_of
@@ -64,7 +65,7 @@ def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
             complaints=tuple(
                 f"{each.node}: {complaint}"
                 for each in case.expected
-                for complaint in _complaints(spark, plan.with_rows(case.tables), case, each)
+                for complaint in complaints_of(spark, plan, case, each)
             ),
         )
         for case in pipeline.cases
@@ -80,16 +81,20 @@ def lines(file: str, outcomes: Iterable[Outcome]) -> list[str]:
     return [f"{file}:", *told] if told else [f"{file}: it has no tests"]
 
 
-def _complaints(
+def complaints_of(
     spark: SparkSession, plan: PipelinePlan, case: Case, expected: Expectation
 ) -> list[str]:
+    """The differences between a node's rows and the expected ones, [] if there are none. Raises
+    ConfigError for SQL that `plan` refuses."""
     from pyspark.errors import PySparkException
 
+    plan = plan.with_rows(case.tables)
     try:
         frame = as_text(_frame(spark.newSession(), plan, case, expected.node))
         sink = plan.pipeline.sinks.get(expected.node)
         if sink is not None and not target_of(sink).has_columns:
             return _of_topic(frame, expected)
+        # Every column of every row is computed, so that one that fails is a complaint.
         found = Counter(_as_json(frame, frame.columns))
         complaints = []
         if expected.count is not None and found.total() != expected.count:
@@ -248,7 +253,9 @@ def _dead_letters(spark: SparkSession, plan: PipelinePlan, case: Case) -> DataFr
     for source in (one for sink in plan.sinks.values() for one in sink.leads):
         of = plan.sources[source.name]
         reading = reading_of(source, offline=True)
-        parsed = dataframes.parse(_records(spark, source, case), reading)
+        # Computed once, as above.
+        parsed = dataframes.parse(_records(spark, source, case), reading, is_kept=True)
+        parsed = parsed.localCheckpoint()
         good = dataframes.good_rows(parsed, reading)
         checked_nodes = [check.on for check in of.sending]
         made = dataframes.nodes_of(plan, checked_nodes, good).made
@@ -284,9 +291,12 @@ def _failing(
 
 def _records(spark: SparkSession, source: Source, case: Case) -> DataFrame:
     """The given records with the columns of the source."""
-    columns = dataframes.empty_source(spark, source).schema
-    rows = [_row(record, source) for record in case.given.get(source.name, ())]
-    return spark.createDataFrame(rows, columns)
+    return source_frame(spark, source, given_rows(case, source))
+
+
+def given_rows(case: Case, source: Source) -> list[tuple[Any, ...]]:
+    """The records that a test gives to a source, in the order of the source's columns."""
+    return [_row(record, source) for record in case.given.get(source.name, ())]
 
 
 def _row(record: Record, source: Source) -> tuple[Any, ...]:

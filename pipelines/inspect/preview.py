@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.base.topic_offsets import ByPartition, nested
@@ -20,11 +19,12 @@ from pipelines.config.section import nearest
 from pipelines.formats.decode import bad_rows
 from pipelines.inspect.file_tests import as_text
 from pipelines.model.pipeline import Pipeline, Source
-from pipelines.model.plan import compile_plan
+from pipelines.model.plan import PipelinePlan, compile_plan
 from pipelines.sources.josefine import Topics, batch_options_of
 from pipelines.sources.kinds import ANY_KIND
 from pipelines.sources.kinds import options_of as local_options
-from pipelines.sources.local_records import Rate, Records, records_of
+from pipelines.sources.local_records import records_of
+from pipelines.sources.newest_records import local_rows
 from pipelines.transforms import dataframes
 from pipelines.transforms.decoders import reading_of
 from pipelines.transforms.topic_rows import JSON_TEXT
@@ -80,7 +80,20 @@ def preview(
         if reading:
             reasons = bad_rows(parsed, reading, source.name).groupBy("reason").count().collect()
             bad.update({row["reason"]: row["count"] for row in sorted(reasons)})
-    found = dataframes.rows_of(plan, name, good)
+    return preview_over(plan, node, name, good, bad, rows)
+
+
+def preview_over(
+    plan: PipelinePlan,
+    node: str,
+    rows_node: str,
+    good: Mapping[str, DataFrame],
+    bad: Mapping[str, int],
+    rows: int,
+) -> Preview:
+    """`rows` rows at most of the source or transform `rows_node`, over the good rows of its
+    sources."""
+    found = dataframes.rows_of(plan, rows_node, good)
     texts = _as_json(as_text(found), rows)
     return Preview(
         node=node,
@@ -104,7 +117,7 @@ def _records(spark: SparkSession, source: Source, count: int) -> DataFrame:
     if source.local is not None:
         options = local_options(source)
         width = 8 if source.headers else 7
-        found = _local(records_of(options), topics.latest.ends, count)
+        found = local_rows(records_of(options), topics.latest.ends, count)
         rows = [row[:width] for row in found]
         return spark.createDataFrame(rows, dataframes.empty_source(spark, source).schema)
     options = batch_options_of(source)
@@ -117,12 +130,6 @@ def newest(topics: Topics, count: int) -> ByPartition:
     """The start offsets of the newest `count` records of each partition."""
     ends = topics.latest.ends
     return {tp: max(topics.earliest.get(tp, 0), end - count) for tp, end in ends.items()}
-
-
-def _local(records: Records, ends: ByPartition, count: int) -> Iterator[tuple[Any, ...]]:
-    for tp, end in sorted(ends.items()):
-        start = max(0, end - count) if isinstance(records, Rate) else 0
-        yield from islice(records.read(tp, start, end), count)
 
 
 def _cell(value: Any) -> str:

@@ -7,9 +7,10 @@ from josefine_cli.main import run
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
-from pipelines.inspect.preview import Preview, _local, input_of, newest
+from pipelines.inspect.preview import Preview, input_of, newest
 from pipelines.sources.josefine import Topics
 from pipelines.sources.local_records import Lines, Rate
+from pipelines.sources.newest_records import local_rows
 from tests.unit.pipelines.config.test_validate import GOOD
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -26,8 +27,8 @@ def test_of_a_rate_the_newest_and_of_files_the_first_records_are_taken(tmp_path)
     lines = Lines(path=str(tmp_path))
     rate = Rate(rows_per_second=10)
 
-    assert [row[1] for row in _local(lines, lines.look(0).ends, 2)] == [b"1", b"22"]
-    assert [row[4] for row in _local(rate, {TopicPartition("rate", 0): 70}, 3)] == [67, 68, 69]
+    assert [row[1] for row in local_rows(lines, lines.look(0).ends, 2)] == [b"1", b"22"]
+    assert [row[4] for row in local_rows(rate, {TopicPartition("rate", 0): 70}, 3)] == [67, 68, 69]
 
 
 def test_a_sinks_rows_are_those_of_its_input():
