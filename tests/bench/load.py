@@ -39,9 +39,7 @@ def record_of(size: int) -> Record:
     return Record(key=None, value=b"x" * size, headers=(), timestamp_ms=int(time.time() * 1000))
 
 
-def frame(
-    topic: str, size: int, acks: int, producer_id: int = -1, *, partition: int = 0
-) -> bytes:
+def frame(topic: str, size: int, acks: int, producer_id: int = -1, *, partition: int = 0) -> bytes:
     """A whole Produce request of one record of `size` bytes."""
     first = -1 if producer_id < 0 else 0
     built = build_batch(
