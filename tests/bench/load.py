@@ -32,7 +32,6 @@ ERROR_CODE_FROM_END = 4 + 2 + 4 + 8 + 8 + 8 + 2
 SEQUENCE = Struct(">i")
 SEQUENCE_AT = 53
 """Of a batch's first sequence number."""
-FIRST_PRODUCER = 1_000
 
 
 def record_of(size: int) -> Record:
@@ -117,9 +116,10 @@ async def run(
     failed: asyncio.Future[str] = loop.create_future()
     # The batch is the end of the request: up to version 8 there are no tagged fields.
     batch_at = len(frame(topic, size, acks)) - len(build_batch([record_of(size)]))
+    first_producer = time.time_ns() // 1000  # another run's producers have sent their numbers
     clients = []
     for n in range(connections):
-        request = frame(topic, size, acks, FIRST_PRODUCER + n if is_idempotent else -1)
+        request = frame(topic, size, acks, first_producer + n if is_idempotent else -1)
         made = Loop(request, round_trips, failed, batch_at if is_idempotent else 0)
         await loop.create_connection(lambda made=made: made, host, int(port))  # type: ignore[misc]
         clients.append(made)

@@ -16,6 +16,7 @@ from josefine_broker.engine.controller import membership
 from josefine_broker.engine.metadata import apply, leader_election, reassignment, registration
 from josefine_broker.engine.metadata_quorum.quorum import Quorum
 from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
 from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.engine.purgatory.purgatory import ParkedRequests
@@ -285,6 +286,13 @@ MUTANTS = [
         function=Partition.check_append,
         old="return self.producers.check(header)",
         new="return None",
+        faults=STOPS,
+    ),
+    Mutant(
+        breaks="a plain batch is the next one of its producer",
+        function=ProducerState.continues,
+        old="if first_sequence != expected.get(producer_id, entry.next_sequence):",
+        new="if False:",
         faults=STOPS,
     ),
     Mutant(

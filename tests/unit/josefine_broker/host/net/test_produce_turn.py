@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -506,5 +507,50 @@ def test_an_unexpected_error_closes_the_connections_of_the_turn_without_an_answe
             assert await numbers(other, PRODUCE) == [2]
             assert server.metrics.connections.handler_failures == 1
             assert not server.fatal
+
+    on_uvloop(scenario)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_answers_of_any_mix_of_requests_leave_in_their_order(seed: int) -> None:
+    rng, count = Random(seed), 60
+    keys: list[int] = []
+    frames: list[bytes] = []
+    for number in range(count):
+        kind = rng.choice(("stored", "stored", "waits", "waits", "one by one", "now", "held"))
+        index = {"stored": 0, "waits": 1, "one by one": 3}.get(kind)
+        if index is not None:
+            frames.append(plain(number, index=index))
+        else:
+            frames.append(groups(number, "groups" if kind == "now" else f"hold {number}"))
+        keys.append(GROUPS if index is None else PRODUCE)
+
+    async def scenario() -> None:
+        log = Replicated()
+        log.takes = lambda index: index != 3
+        limit = rng.choice((1, 2, 5, 100))
+        async with serving(log.handle, append=log.append, in_flight_max=limit) as server:
+            log.serving = server
+            client = await server.connect()
+            reading = asyncio.ensure_future(numbers(client, *keys))
+
+            def open_waits() -> list[Parked]:
+                return [each for each in (*log.commits, *log.held.values()) if not each.done]
+
+            sent = 0
+            while not reading.done():
+                if sent < count and (rng.random() < 0.5 or not open_waits()):
+                    more = rng.randint(1, 9)
+                    client.writer.write(b"".join(frames[sent : sent + more]))
+                    sent = min(count, sent + more)
+                    await client.writer.drain()
+                elif waits := open_waits():
+                    chosen = rng.choice(waits)
+                    is_commit = isinstance(chosen, Commit)
+                    chosen.complete(Together(2**31) if is_commit else groups_answer("held"))
+                if sent == count:
+                    await until(lambda: reading.done() or open_waits(), "an answer or a wait")
+            assert await reading == list(range(count))
+            assert not len(server.parked)
 
     on_uvloop(scenario)
