@@ -336,6 +336,18 @@ def test_a_session_by_name_refuses_ids_and_one_by_id_names() -> None:
         assert answer.error_code == ErrorCode.fetch_session_topic_id_error
 
 
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_session_without_partitions_ends_at_once(version: int) -> None:
+    twins = Twins(version)
+    opened = twins.fetch({}, max_wait_ms=0)
+    twins.session = (opened.session_id, 1)
+
+    answer = twins.next({})
+
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert len(twins.plain.world.ctx.clients.sessions) == 0
+
+
 def test_the_session_that_was_used_last_is_evicted_last() -> None:
     twins = Twins(17)
     twins.open()
