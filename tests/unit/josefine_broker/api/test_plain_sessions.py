@@ -147,8 +147,8 @@ class Twins:
         assert self.plain.state() == self.sides[1].state()
         if found[0] is None:
             return None
-        _, answer = decode_response(FETCH, self.version, memoryview(found[0])[4:])
-        return answer
+        size = int.from_bytes(found[0][:4], "big")  # several waits may have ended
+        return decode_response(FETCH, self.version, memoryview(found[0])[4 : 4 + size])[1]
 
     def both(self, change: Callable[[Side], object]) -> None:
         for side in self.sides:
