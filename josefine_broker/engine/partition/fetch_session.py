@@ -175,11 +175,11 @@ class FetchSessions:
 
     def current(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession | None:
         """The session of an incremental request that `begin` would accept, unless an earlier one of
-        it waits. Nothing is changed."""
+        it waits, or it has no partitions and ends. Nothing is changed."""
         session = self._sessions.get(session_id)
         if session is None or session.epoch != epoch or session.waiting is not None:
             return None
-        return session if session.by_id is by_id else None
+        return session if session.partitions and session.by_id is by_id else None
 
     def begin_current(self, session: FetchSession, now_ms: int) -> None:
         """Accept a request for which `current` has found the session, which has been updated."""

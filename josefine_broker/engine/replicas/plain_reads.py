@@ -12,6 +12,7 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.fetch_session import Cached, Wanted
+from josefine_broker.engine.partition.transactions import Transactions
 from josefine_broker.records.crc import Buffer
 from josefine_broker.records.plain_fetch import (
     ID_SINCE,
@@ -69,8 +70,7 @@ def read_plain(
         if (
             part.current_leader_epoch not in (-1, partition.leader_epoch)
             or not log_start_offset <= offset <= end_offset
-            or (isolation and not transactions.are_settled)
-            or (isolation and transactions.has_aborted and offset < end_offset)
+            or (isolation and _may_hide(transactions, offset, end_offset))
         ):
             return None
         records: Sequence[Buffer] = ()
@@ -123,7 +123,7 @@ def answer_one(ctx: Context, plain: PlainFetch, request: PlainFetchRequest) -> l
     if (
         epoch not in (-1, partition.leader_epoch)
         or not log_start_offset <= offset < end_offset
-        or (isolation and (transactions.has_aborted or not transactions.are_settled))
+        or (isolation and _may_hide(transactions, offset, end_offset))
     ):
         return None
     bytes_max = min(size_max, max_bytes, ctx.settings.fetch.bytes_max)
@@ -167,6 +167,13 @@ def answer_plain(
     if pieces[-1]:
         buffers.append(pieces[-1])
     return [b"".join(buffers)] if total <= JOINED_BYTES_MAX else buffers
+
+
+def _may_hide(transactions: Transactions, offset: int, end_offset: int) -> bool:
+    """Whether read_committed may have to stop below `end_offset`, or to leave out records."""
+    if not transactions.are_settled:
+        return True
+    return transactions.has_aborted and bool(transactions.aborted_between(offset, end_offset))
 
 
 def _by_topic(news: list[PlainRead]) -> list[PlainRead]:

@@ -11,6 +11,7 @@ import pytest
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.table import SERVED
 from josefine_broker.engine.context import RequestInfo
+from josefine_broker.engine.partition.transactions import AbortedRange
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.plain_reads import JOINED_BYTES_MAX
 from josefine_broker.host.net.dispatch import Peer
@@ -152,13 +153,15 @@ def test_what_has_some_records_or_an_error_is_left_to_the_general_path(
     assert (sent(world), len(world.ctx.parked)) == (before, waiting)
 
 
-def test_read_committed_next_to_transactions_is_left_to_the_general_path() -> None:
+def test_read_committed_next_to_aborted_transactions_is_left_to_the_general_path() -> None:
     world = filled()
     transactions = world.ctx.hosted.partitions["orders", 0].partition.producers.transactions
-    frame = frame_of(world, 0, isolation_level=1)
-    assert plain(world, frame) is not None
+    aborted = AbortedRange(7, 2, 5)  # type: ignore[arg-type]
+    transactions._aborted.append(aborted)
 
-    transactions._aborted.append(Any)  # type: ignore[arg-type]
+    found = {at: plain(world, frame_of(world, at, isolation_level=1)) for at in range(10)}
 
-    assert plain(world, frame) is None
+    assert [at for at, answer in found.items() if answer is None] == [0, 1, 2, 3, 4, 5]
+    for at in range(6, 10):
+        assert found[at] == general(world, frame_of(world, at, isolation_level=1))
     assert plain(world, frame_of(world, 0)) is not None

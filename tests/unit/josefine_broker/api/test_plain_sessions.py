@@ -147,8 +147,8 @@ class Twins:
         assert self.plain.state() == self.sides[1].state()
         if found[0] is None:
             return None
-        _, answer = decode_response(FETCH, self.version, memoryview(found[0])[4:])
-        return answer
+        size = int.from_bytes(found[0][:4], "big")  # several waits may have ended
+        return decode_response(FETCH, self.version, memoryview(found[0])[4 : 4 + size])[1]
 
     def both(self, change: Callable[[Side], object]) -> None:
         for side in self.sides:
@@ -334,6 +334,18 @@ def test_a_session_by_name_refuses_ids_and_one_by_id_names() -> None:
         answer = twins.fetch({("a", 0): (0, 1000)}, max_wait_ms=0)
 
         assert answer.error_code == ErrorCode.fetch_session_topic_id_error
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_session_without_partitions_ends_at_once(version: int) -> None:
+    twins = Twins(version)
+    opened = twins.fetch({}, max_wait_ms=0)
+    twins.session = (opened.session_id, 1)
+
+    answer = twins.next({})
+
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert len(twins.plain.world.ctx.clients.sessions) == 0
 
 
 def test_the_session_that_was_used_last_is_evicted_last() -> None:
