@@ -27,13 +27,14 @@ class FailedLogs:
 
     def look(self, ctx: Context) -> list[tuple[str, int]]:
         """Check the next logs."""
-        for tp in (*self._failed, *self._rounds.next(ctx.hosted.partitions)):
-            hosted = ctx.hosted.partitions.get(tp)
+        partitions, failed = ctx.hosted.partitions, self._failed
+        for tp in (*failed, *self._rounds.next(partitions)):
+            hosted = partitions.get(tp)
             if hosted is not None and hosted.log.failure:
-                self._failed[tp] = None
-            else:
-                self._failed.pop(tp, None)
-        return list(self._failed)
+                failed[tp] = None
+            elif failed:
+                failed.pop(tp, None)
+        return list(failed)
 
 
 def look_at_storage(ctx: Context, config: IdentitySection, logs: FailedLogs) -> None:

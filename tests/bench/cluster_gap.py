@@ -47,14 +47,15 @@ def longest_gaps(cluster: Cluster, topic: str, *, of_controller: bool) -> dict[s
         for index, leader in leaders.items()
         if (leader == controller) == of_controller
     )
-    gaps, _ = gaps_of(cluster.bootstrap, topic, index, lambda: cluster.kill(leader))
+    gaps, _, _ = gaps_of(cluster.bootstrap, topic, index, lambda: cluster.kill(leader))
     return gaps
 
 
 def gaps_of(
     bootstrap: str, topic: str, index: int, kill: Callable[[], None], after_s: float = AFTER_S
-) -> tuple[dict[str, float], float]:
-    """Seconds by client, and the moment of the kill on `time.perf_counter`'s clock."""
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """By client: the gap in seconds, and when it was acknowledged again; the moment of the kill.
+    Moments are on `time.perf_counter`'s clock."""
     before_s = BEFORE_S + random.random()  # a client's own timers must not see it come
     end = time.perf_counter() + before_s + after_s
     times: dict[str, Times] = {"own_client": [], "librdkafka": []}
@@ -73,7 +74,9 @@ def gaps_of(
     kill()
     for thread in threads:
         thread.join()
-    return {name: _gap(seen, killed) for name, seen in times.items()}, killed
+    gaps = {name: _gap(seen, killed) for name, seen in times.items()}
+    again = {name: next(each for each in seen if each > killed) for name, seen in times.items()}
+    return gaps, again, killed
 
 
 def _gap(times: Times, killed: float) -> float:

@@ -180,12 +180,14 @@ def _decision_plain(c: Decision) -> dict[str, Any]:
 
 def _decision_change(p: dict[str, Any]) -> Decision:
     """Positions as in `PartitionState`: the topic's id, four numbers, then lists of brokers."""
+    # One id for all partitions of a topic: a start decodes blocks of 10,000.
+    topic_ids = {text: UUID(text) for text in {each[0] for each in p["partitions"]}}
     return Decision(
         controller_term=p["term"],
         reason=p["reason"],
         brokers=tuple(BrokerState(*each) for each in p["brokers"]),
         partitions=tuple(
-            PartitionState(UUID(topic_id), *numbers, *map(tuple, lists))
+            PartitionState(topic_ids[topic_id], *numbers, *map(tuple, lists))
             for topic_id, numbers, lists in ((e[0], e[1:5], e[5:]) for e in p["partitions"])
         ),
     )

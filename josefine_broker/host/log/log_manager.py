@@ -401,7 +401,8 @@ class LogManager:
         return sum(log.flush_if_due(now_ms) for log in self._flushed.values())
 
     def _has_failed(self, some: Iterable[TopicPartition]) -> bool:
-        return any(each in self._logs and self._logs[each].failure for each in some)
+        logs = map(self._logs.get, some)
+        return any(log is not None and log.failure for log in logs)
 
     def configure(self, topic_partition: TopicPartition, config: LogConfig) -> None:
         """Apply a new configuration to an open log."""

@@ -3,7 +3,8 @@
 Two producers write to the partition with acks=all: our own client, which asks again within tens of
 milliseconds, so that its gap is the cluster's, and librdkafka with its defaults for retries. Of
 our brokers also a timeline: `/cluster` of a survivor is read every few milliseconds, and shows when
-the dead broker is fenced and when the partition has its next leader.
+the dead broker is fenced and when the partition has its next leader; what is left until the first
+acknowledgement is the client's and the ISR's.
 """
 
 from __future__ import annotations
@@ -58,13 +59,17 @@ def measure(start: Start, directory: Path, *, kills: int) -> Iterator[Sample]:
 def one_kill(served: Served, topic: str, leader: int) -> Iterator[Sample]:
     row = "leader killed (-9)"
     watch = Watch(served, topic, leader) if served.name == OURS else None
-    gaps, killed = gaps_of(
+    gaps, again, killed = gaps_of(
         served.bootstrap, topic, 0, lambda: served.kill(leader), AFTER_S[served.name]
     )
     yield row, "gap, our client", "s", gaps["own_client"]
     yield row, "gap, librdkafka", "s", gaps["librdkafka"]
     if watch is not None:
-        for name, at in watch.end().items():
+        acknowledged = {
+            "first acknowledgement, our client": again["own_client"],
+            "first acknowledgement, librdkafka": again["librdkafka"],
+        }
+        for name, at in (watch.end() | acknowledged).items():
             yield "timeline after the kill", name, "s", at - killed
 
 
