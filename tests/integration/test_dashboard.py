@@ -73,7 +73,10 @@ def test_topic_has_its_configuration_consumers_and_producers(
     orders_broker: BrokerProcess, url: str
 ) -> None:
     with BlockingClient(orders_broker.bootstrap) as client:
+        client.create_topics([NewTopic("other", partitions=1)])
+        client.partition_count("other")
         client.commit_offsets("readers", {TopicPartition("orders", 0): 1})
+        client.commit_offsets("readers of the other", {TopicPartition("other", 0): 0})
         producer = BlockingProducer(client)
         producer.send("orders", b"k", b"v", (), 1)
         producer.flush()

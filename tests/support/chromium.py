@@ -21,6 +21,30 @@ SWITCHES = (
     "--remote-debugging-port=0", "--hide-scrollbars",
 )  # fmt: skip
 
+_DIFFERENCE = """async ([pictures, side, shades]) => {
+  const [one, other] = await Promise.all(pictures.map(async data => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${data}`;
+    await image.decode();
+    const canvas = new OffscreenCanvas(image.width, image.height), pen = canvas.getContext("2d");
+    pen.drawImage(image, 0, 0);
+    return pen.getImageData(0, 0, image.width, image.height);
+  }));
+  if (one.width !== other.width || one.height !== other.height) return 1;
+  const across = Math.ceil(one.width / side), blocks = across * Math.ceil(one.height / side);
+  const sums = new Float64Array(blocks), counts = new Float64Array(blocks);
+  for (let at = 0; at < one.data.length; at += 4) {
+    const x = (at / 4) % one.width, y = Math.floor(at / 4 / one.width);
+    const block = across * Math.floor(y / side) + Math.floor(x / side);
+    for (const each of [0, 1, 2]) sums[block] += one.data[at + each] - other.data[at + each];
+    counts[block] += 3;
+  }
+  return sums.filter((sum, block) => Math.abs(sum / counts[block]) > shades).length / blocks;
+}"""
+BLOCK, SHADES = 16, 4
+"""Side of a block, and the difference of means that counts: other fonts are alike, another layout
+is not."""
+
 
 class Page:
     """One tab."""
@@ -66,14 +90,20 @@ class Page:
                 windowsVirtualKeyCode=code, **text,
             )  # fmt: skip
 
-    async def look(self, *, scheme: str, width: int, height: int) -> None:
-        """A window of this size in a light or dark world."""
+    async def look(self, *, scheme: str, width: int, height: int, scale: float = 1) -> None:
+        """A window of this size in a light or dark world; pictures of it are `scale` as large."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=False,
+            width=width, height=height, deviceScaleFactor=scale, mobile=False,
         )  # fmt: skip
         feature = {"name": "prefers-color-scheme", "value": scheme}
         await self.call("Emulation.setEmulatedMedia", features=[feature])
+
+    async def difference(self, one: bytes, other: bytes) -> float:
+        """The share of blocks of two PNGs with another mean colour; 1 for another size."""
+        pictures = [base64.b64encode(each).decode() for each in (one, other)]
+        share: float = await self.run(f"({_DIFFERENCE})({[pictures, BLOCK, SHADES]})")
+        return share
 
     async def picture(self, path: Path, *, beyond: bool = True, of: str = "") -> None:
         """A PNG of the page; without `beyond` of its visible part, with `of` of an element."""

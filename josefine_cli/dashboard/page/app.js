@@ -80,7 +80,7 @@ const KINDS = ["election", "in sync", "fencing", "repair", "broker", "topic", "a
 function showTimeline() {
   const boxes = [...at("kinds").querySelectorAll("input")];
   const wanted = new Set(boxes.filter(each => each.checked).map(each => each.name));
-  const rows = entries.filter(each => wanted.has(each.kind));
+  const rows = entries.filter(each => wanted.has(KINDS.includes(each.kind) ? each.kind : "other"));
   showEntries(at("timeline"), rows, `${plural(rows.length, "entry").replace(/ys$/, "ies")}, newest first; "before": older than this dashboard`);
 }
 
