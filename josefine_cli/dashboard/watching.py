@@ -84,6 +84,9 @@ class Watcher:
         return topic_view(name, clusters, details)
 
     async def _look_on(self) -> None:
+        # The other brokers' addresses come from the first one: a broker that is learned during the
+        # first view would begin in the chart as a rise of the rate.
+        await self._all("/cluster")
         while self._lookers:
             began_s = time.process_time()
             # Together: a broker that stalls costs one timeout, not three.
