@@ -119,8 +119,8 @@ async def _draw(url: str, folder: Path, every_page: bool) -> None:
                         await _opened(tab, name, scheme, width, 800)
                         await tab.picture(folder / f"{name}-{width}-{scheme}.png")
                 continue
-            for name in ("overview", "messages", "group"):
-                await _opened(tab, name, scheme, WIDE, 720)
+            for name, height in (("overview", 960), ("messages", 600), ("group", 900)):
+                await _opened(tab, name, scheme, WIDE, height)
                 await tab.picture(folder / f"dashboard-{name}-{scheme}.png", beyond=False)
             await _opened(tab, "pipelines", scheme, WIDE, 720)
             await tab.picture(folder / f"pipeline-graph-{scheme}.png", of=".graph")
@@ -145,7 +145,7 @@ def _watched(cluster: Cluster) -> str:
     said = [f"{now} {each}" for one, other in pairwise(scenes) for each in changes(one, other)]
     console = Console(record=True, width=96, file=open("/dev/null", "w"))  # noqa: SIM115
     shown = table_of(COLUMNS, rows(scenes[-1], answers))
-    console.print(Group(summary(scenes[-1]), shown, "", Text("\n".join(said[-12:]))))
+    console.print(Group(summary(scenes[-1]), shown, "", Text("\n".join(said[-24:]))))
     return console.export_text().rstrip()
 
 
@@ -172,7 +172,7 @@ def main() -> None:
         with traffic(cluster):
             text = _watched(cluster)
             file = Path(made) / "orders.yaml"
-            file.write_text(_pipeline(cluster.bootstrap, made))
+            file.write_text(_pipeline(cluster.bootstrap, "/data"))
             options = ("--allow-changes", "--pipeline", str(file))
             with dashboard(cluster.brokers[1], *options) as url:
                 asyncio.run(_draw(url, folder, wanted.all is not None))

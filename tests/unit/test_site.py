@@ -43,6 +43,28 @@ def test_links_of_a_page_lead_to_a_page_and_a_heading(page: Path) -> None:
     assert broken(page) == []
 
 
+PICTURE_BYTES_MAX = 150_000
+
+
+def pictures(text: str) -> list[tuple[str, str]]:
+    """(dark, light) of each picture of a page."""
+    return re.findall(
+        r'<picture><source [^>]*srcset="([^"]+)"><img alt="[^"]+" src="([^"]+)">', text
+    )
+
+
+def test_pictures_of_pages_are_there_in_both_schemes_small_and_shown() -> None:
+    shown: set[Path] = set()
+    for page in PAGES:
+        for dark, light in pictures(page.read_text()):
+            assert dark == light.replace("-light.", "-dark."), page
+            shown |= {(page.parent / each).resolve() for each in (dark, light)}
+
+    assert shown == {*(DOCS / "assets").glob("*.png")}
+    sizes = {each.name: each.stat().st_size for each in shown}
+    assert {name: size for name, size in sizes.items() if size > PICTURE_BYTES_MAX} == {}
+
+
 def test_a_link_that_leads_nowhere_is_found() -> None:
     page = DOCS / "how-to/upsert.md"
     text = (
