@@ -24,15 +24,22 @@ def registry_decoder(registry: str) -> Decode:
         if len(data) < FRAME_BYTES or data[0] != 0:
             return None, None
         try:
-            # JSON needs no schema to be read, and no Avro record of a use is valid JSON.
-            text = data[FRAME_BYTES:].decode()
-            json.loads(text)
-            return text, None
-        except ValueError:
-            pass
-        try:
-            return read(data)
+            text, why = read(data)
         except RegistryError as error:
-            return None, str(error)
+            text, why = None, str(error)
+        if text is not None:
+            return text, None
+        # The registry names the type of a schema: Avro comes first, since the bytes of a small
+        # record may be valid JSON by chance.
+        return (plain, None) if (plain := _json_object(data[FRAME_BYTES:])) else (None, why)
 
     return decode
+
+
+def _json_object(data: bytes) -> str | None:
+    """The text of a JSON object; None if the bytes are not one."""
+    try:
+        text = data.decode()
+        return text if isinstance(json.loads(text), dict) else None
+    except ValueError:
+        return None

@@ -144,8 +144,11 @@ function openPage() {
   for (const each of document.querySelectorAll(".page")) each.hidden = each.dataset.page !== name;
   for (const each of document.querySelectorAll("nav a")) {
     const section = Object.keys(ONE).find(one => ONE[one] === name) ?? (name === "overview" ? "" : name);
-    if (each.getAttribute("href") === `#/${section}`) each.setAttribute("aria-current", "page");
-    else each.removeAttribute("aria-current");
+    if (each.getAttribute("href") === `#/${section}`) {
+      each.setAttribute("aria-current", "page");
+      // In a narrow window the links are a row that scrolls.
+      each.parentElement.scrollLeft = each.offsetLeft - each.parentElement.offsetLeft - 40;
+    } else each.removeAttribute("aria-current");
   }
   PAGES[name].open?.(argument);
   if (view) PAGES[name].show?.();
@@ -172,6 +175,8 @@ addEventListener("hashchange", openPage);
 addEventListener("resize", () => {
   if (view) PAGES[page.name].show?.();
   if (page.name === "group" && samples.length) drawLag(at("lag"), samples);
+  for (const each of document.querySelectorAll(".page:not([hidden]) .scroll:not(#chain)"))
+    reachable(each, each.querySelector("caption")?.textContent ?? "Graph of the pipeline");
 });
 openPage();
 

@@ -78,6 +78,8 @@ function table(target, caption, columns, rows) {
   }
   top.append(head);
   made.append(top, body);
+  // What is the same stays: a text that is being selected, for one.
+  if (target.childElementCount === 1 && target.firstElementChild.isEqualNode(made)) { reachable(target, caption); return; }
   // The keyboard's focus stays where it is, although the table is a new one.
   const focused = target.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   target.replaceChildren(made);

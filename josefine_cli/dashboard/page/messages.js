@@ -1,6 +1,6 @@
 // The message browser. What is shown is in the address, so that every page and every record has a link.
 "use strict";
-const FOLLOW_MS = 1500, FOLLOWED_MAX = 500, SHORT = 160;
+const asking = { everyMs: 1500 }, FOLLOWED_MAX = 500, SHORT = 160;
 let positions = {}, following = false;
 
 function pretty(text) {
@@ -91,9 +91,9 @@ function follow() {
   at("follow").textContent = "Stop";
   for (const id of ["older", "next"]) at(id).hidden = true;
   const topic = page.query.get("topic");
-  let rows = [], next = null;
+  let rows = [], next = null, passed = 0;
   at("records").replaceChildren();
-  repeat(FOLLOW_MS, async isShown => {
+  repeat(asking.everyMs, async isShown => {
     if (!following) return;
     const query = new URLSearchParams();
     for (const name of ["topic", "partition", "key", "search"]) if (page.query.get(name)) query.set(name, page.query.get(name));
@@ -104,12 +104,19 @@ function follow() {
     if (!isShown() || !following) return;
     if (found.error !== undefined) { at("range").textContent = found.error; at("range").className = "bad"; return; }
     const isFirst = next === null;
-    next = asText(found.partitions, "next");
+    // More than can be shown is passed over: the newest are what is followed.
+    const left = Object.values(found.partitions).reduce((sum, each) => sum + each.end - each.next, 0);
+    const isTooFast = left > FOLLOWED_MAX;
+    next = asText(found.partitions, isTooFast ? "end" : "next");
+    if (isTooFast) passed += left;
     if (isFirst && (page.query.get("key") || page.query.get("search"))) found.records = [];
     rows = [...[...found.records].reverse(), ...rows].slice(0, FOLLOWED_MAX);
     at("range").className = "";
-    at("range").textContent = "following: new records come on top";
-    if (isFirst || found.records.length) table(at("records"), plural(rows.length, "record"), COLUMNS(topic), rows);
+    const isOpen = at("records").querySelector("details[open]") !== null;
+    at("range").textContent = `following: new records come on top${passed ? `; ${plural(passed, "offset")} came too fast to be shown` : ""}`
+      + (isOpen ? "; waiting while a value is open" : "");
+    // A value that is being read stays open.
+    if (!isOpen) table(at("records"), plural(rows.length, "record"), COLUMNS(topic), rows);
   });
 }
 

@@ -15,6 +15,7 @@ from josefine_cli.dashboard.access_page import EVERY_RULE
 from josefine_cli.dashboard.framed_values import registry_decoder
 from josefine_cli.dashboard.offset_reset import reset_offsets, reset_plan
 from josefine_cli.dashboard.topic_page import part
+from tests.support.schema_registry import serving
 
 NOWHERE = "127.0.0.1:1"
 """No broker is there: what is refused before a request never notices."""
@@ -52,7 +53,21 @@ def test_reset_that_is_not_valid_is_one_sentence(body: Mapping[str, Any], said: 
                 request(client, body)
 
 
-def test_framed_json_is_read_without_a_registry_and_other_values_are_left_alone() -> None:
+ONE_LONG = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}'
+
+
+def test_framed_avro_is_read_by_its_schema_also_where_its_bytes_would_be_json() -> None:
+    with serving({7: ONE_LONG}) as registry:
+        decode = registry_decoder(registry.url())
+
+        assert decode(b"\0\0\0\0\7\x02") == ('{"a":1}', None)
+        assert decode(b"\0\0\0\0\0072") == ('{"a":25}', None)
+        text, why = decode(b"\0\0\0\0\x08\x02")
+    assert text is None
+    assert "8" in (why or "")
+
+
+def test_framed_json_is_read_without_a_schema_and_other_values_are_left_alone() -> None:
     decode = registry_decoder("http://127.0.0.1:1")
 
     assert decode(b'\0\0\0\0\7{"a": 1}') == ('{"a": 1}', None)
