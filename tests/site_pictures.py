@@ -141,11 +141,13 @@ def _watched(cluster: Cluster) -> str:
     cluster.wait_settled()
     answers = poller.poll()
     scenes.append(scene_of(answers, scenes[-1]))
+    fell, came = (list(changes(one, other)) for one, other in pairwise(scenes))
+    # All of the failure; of the return, where each partition changes once more, the broker alone.
     now = time.strftime("%H:%M:%S")
-    said = [f"{now} {each}" for one, other in pairwise(scenes) for each in changes(one, other)]
+    said = [f"{now} {each}" for each in (*fell, *(x for x in came if x.startswith("broker")))]
     console = Console(record=True, width=96, file=open("/dev/null", "w"))  # noqa: SIM115
     shown = table_of(COLUMNS, rows(scenes[-1], answers))
-    console.print(Group(summary(scenes[-1]), shown, "", Text("\n".join(said[-24:]))))
+    console.print(Group(summary(scenes[-1]), shown, "", Text("\n".join(said[:24]))))
     return console.export_text().rstrip()
 
 
@@ -154,11 +156,11 @@ async def _draw_terminal(text: str, folder: Path) -> None:
     async with page("about:blank") as tab:
         for scheme, back, fore in (("light", "#f4f6f8", "#1b1f24"), ("dark", "#171c23", "#e6edf3")):
             content = TERMINAL.format(back=back, text=fore, shown=escape(shown))
-            await tab.look(scheme=scheme, width=860, height=28 + 20 * (shown.count("\n") + 1))
+            await tab.look(scheme=scheme, width=860, height=100)
             await tab.run(
                 f"document.open(); document.write({json.dumps(content)}); document.close()"
             )
-            await tab.picture(folder / f"cluster-watch-{scheme}.png", beyond=False)
+            await tab.picture(folder / f"cluster-watch-{scheme}.png")
 
 
 def main() -> None:

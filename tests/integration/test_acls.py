@@ -41,6 +41,7 @@ from josefine_broker.client.security import PLAINTEXT, Security, parse_security
 from josefine_broker.wire import apis, codec
 from josefine_cli.base.client_config import http_headers
 from josefine_cli.base.errors import CLIENT_CONFIG
+from josefine_cli.dashboard.access_page import access_page
 from josefine_cli.dashboard.watching import Watcher
 from tests.support.broker import BrokerProcess
 from tests.support.certificates import Authority
@@ -490,6 +491,27 @@ def test_commands_say_to_a_page_who_asks(guarded: Guarded) -> None:
     seen = {user: asyncio.run(_first_view(guarded, user)) for user in (ROOT, ALICE)}
     assert seen[ROOT]["counts"]["brokers"] == 1
     assert "403: User:alice may not DESCRIBE" in seen[ALICE]["error"]
+
+
+def test_page_of_access_has_each_part_that_its_user_may_read(guarded: Guarded) -> None:
+    rule = ("--user", ALICE, "--operation", "read", "--topic", "shown")
+    assert guarded.josefine(ROOT, "acls", "add", *rule)[0] == 0
+    quota = ("--user", ALICE, "--producer-byte-rate", "1000000")
+    assert guarded.josefine(ROOT, "quotas", "set", *quota)[0] == 0
+
+    with guarded.client(ROOT) as client, guarded.client(ALICE) as other:
+        found, refused = access_page(client), access_page(other)
+
+    shown = {
+        "principal": "User:alice", "host": "*", "permission": "allow", "operation": "read",
+        "resource": "topic", "name": "shown", "pattern": "literal",
+    }  # fmt: skip
+    assert shown in found["acls"]
+    bounds = {"producer_byte_rate": 1_000_000.0}
+    assert {"user": ALICE, "client_id": None, "bounds": bounds} in found["quotas"]
+    assert [*map(str, refused["acls"])] == ["error"]
+    assert guarded.josefine(ROOT, "acls", "remove", *rule, "--yes")[0] == 0
+    assert guarded.josefine(ROOT, "quotas", "remove", "--user", ALICE, "--yes")[0] == 0
 
 
 async def _first_view(guarded: Guarded, user: str) -> dict[str, Any]:

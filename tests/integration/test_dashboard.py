@@ -16,11 +16,14 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
+from pipelines.config.validate import read_pipeline
+from pipelines.sources.josefine import first_record_ms
+from tests.integration.test_dashboard_changes import PIPELINE
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import CHROMIUM, Page, page
 from tests.support.dashboard import dashboard
 from tests.support.waiting import wait_until
-from tests.unit.josefine_broker.api.world import batch_of
+from tests.unit.josefine_broker.api.world import NOW_MS, batch_of
 
 SCRIPT = b'{"name": "<script>document.title = 1</script>"}'
 IMAGE = b'<img src=x onerror="document.title = 1">'
@@ -103,6 +106,22 @@ def test_group_has_partitions_and_its_lag_over_time(orders_broker: BrokerProcess
     ]
     assert [lag for _, lag in found["history"]] == [1]
     assert get(f"{url}/api/group?name=reader")["error"].endswith("did you mean 'readers'?")
+
+
+def test_age_of_a_lag_is_that_of_the_first_unread_record(
+    orders_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    tp = TopicPartition("orders", 0)
+    with BlockingClient(orders_broker.bootstrap) as client:
+        client.produce({tp: bytearray(batch_of(b"late", timestamp_ms=NOW_MS + 5_000))})
+    file = tmp_path / "orders.yaml"
+    file.write_text(PIPELINE.format(folder=tmp_path, bootstrap=orders_broker.bootstrap))
+    source = read_pipeline(file, {}).sources["orders"]
+
+    assert first_record_ms(source, {tp: 0, TopicPartition("orders", 1): 0}) == NOW_MS
+    assert first_record_ms(source, {tp: 2}) == NOW_MS + 5_000
+    assert first_record_ms(source, {tp: 3}) is None
+    assert first_record_ms(source, {}) is None
 
 
 def test_access_that_a_cluster_does_not_have_is_a_sentence_and_hides_nothing_else(url: str) -> None:

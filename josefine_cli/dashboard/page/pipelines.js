@@ -1,6 +1,6 @@
 // The page of pipelines: the graph of each file, how far its sinks are, and what stops them.
 "use strict";
-const BOX = { width: 220, gapX: 50, gapY: 16, line: 17, top: 10, characters: 27 };
+const BOX = { width: 240, gapX: 50, gapY: 16, line: 17, top: 10, characters: 31 };
 
 // The row of each node: the first that is free in its column. An arrow over several columns keeps
 // its row free in those between, so that it does not run under a box.
