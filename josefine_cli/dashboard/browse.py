@@ -190,6 +190,7 @@ def _scan(
         if not open_:
             break
         parts = client.fetch(open_, bytes_max=FETCH_BYTES_MAX, partition_bytes_max=share)
+        before = dict(at)
         for tp, part in parts.items():
             if part.error_code is not ErrorCode.none:
                 raise partition_error(tp, part.error_code, None)
@@ -205,6 +206,8 @@ def _scan(
                 # Transaction markers and compacted records have offsets, too: the batch's end.
                 ends = [header.end_offset for _, header in iter_batches(part.records)]
                 at[tp] = min(stop[tp], max([at[tp], *ends]))
+        if at == before:  # nothing is there to read: another fetch would only wait
+            break
     return found, {tp.partition: position for tp, position in at.items()}
 
 

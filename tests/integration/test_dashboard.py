@@ -29,17 +29,21 @@ SCRIPT = b'{"name": "<script>document.title = 1</script>"}'
 IMAGE = b'<img src=x onerror="document.title = 1">'
 
 
-@pytest.fixture
-def orders_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data") as running:
+@pytest.fixture(scope="module")
+def orders_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One for all tests: each writes to topics and groups of its own."""
+    with BrokerProcess(tmp_path_factory.mktemp("dashboard")) as running:
         with BlockingClient(running.bootstrap) as client:
-            client.create_topics([NewTopic("orders", partitions=2)])
-            client.partition_count("orders")
+            client.create_topics(
+                [NewTopic(name, partitions=2) for name in ("orders", "written", "zebras")]
+            )
+            for name in ("orders", "written", "zebras"):
+                client.partition_count(name)
             client.produce({TopicPartition("orders", 0): bytearray(batch_of(SCRIPT, IMAGE))})
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url(orders_broker: BrokerProcess) -> Iterator[str]:
     with dashboard(orders_broker) as there:
         yield there
@@ -76,18 +80,16 @@ def test_topic_has_its_configuration_consumers_and_producers(
     orders_broker: BrokerProcess, url: str
 ) -> None:
     with BlockingClient(orders_broker.bootstrap) as client:
-        client.create_topics([NewTopic("other", partitions=1)])
-        client.partition_count("other")
-        client.commit_offsets("readers", {TopicPartition("orders", 0): 1})
-        client.commit_offsets("readers of the other", {TopicPartition("other", 0): 0})
+        client.commit_offsets("writers", {TopicPartition("written", 1): 0})
+        client.commit_offsets("others", {TopicPartition("zebras", 1): 0})
         producer = BlockingProducer(client)
-        producer.send("orders", b"k", b"v", (), 1)
+        producer.send("written", b"k", b"v", (), 1)
         producer.flush()
 
-    found = get(f"{url}/api/topic/more?name=orders")
+    found = get(f"{url}/api/topic/more?name=written")
 
     assert found["consumers"]["rows"] == [
-        {"group": "readers", "state": "Empty", "partitions": 1, "lag": 1}
+        {"group": "writers", "state": "Empty", "partitions": 1, "lag": 1}
     ]
     (row,) = found["producers"]["rows"]
     assert (row["partition"], row["last_sequence"], row["in_transaction"]) == (1, 0, False)
@@ -111,14 +113,15 @@ def test_group_has_partitions_and_its_lag_over_time(orders_broker: BrokerProcess
 def test_age_of_a_lag_is_that_of_the_first_unread_record(
     orders_broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    tp = TopicPartition("orders", 0)
+    tp = TopicPartition("zebras", 0)
     with BlockingClient(orders_broker.bootstrap) as client:
+        client.produce({tp: bytearray(batch_of(b"a", b"b"))})
         client.produce({tp: bytearray(batch_of(b"late", timestamp_ms=NOW_MS + 5_000))})
     file = tmp_path / "orders.yaml"
     file.write_text(PIPELINE.format(folder=tmp_path, bootstrap=orders_broker.bootstrap))
     source = read_pipeline(file, {}).sources["orders"]
 
-    assert first_record_ms(source, {tp: 0, TopicPartition("orders", 1): 0}) == NOW_MS
+    assert first_record_ms(source, {tp: 0, TopicPartition("zebras", 1): 0}) == NOW_MS
     assert first_record_ms(source, {tp: 2}) == NOW_MS + 5_000
     assert first_record_ms(source, {tp: 3}) is None
     assert first_record_ms(source, {}) is None

@@ -200,12 +200,31 @@ def test_page_changes_draws_what_flows_and_shows_pipelines(shown: Shown) -> None
             told = await tab.run("document.querySelector('#pipelines tbody').textContent")
             assert told.startswith("lake")
             assert "would continue" in told
+            await _offsets_are_moved_after_a_dry_run(tab, shown)
             await _fill(tab, "delete", {"name": "typed-in", "typed": "no"})
             await tab.until("document.querySelector('#delete [role=status]').className == 'bad'")
             refused = [each for each in tab.said if "400" not in each]
             assert refused == []
 
     asyncio.run(scenario())
+
+
+async def _offsets_are_moved_after_a_dry_run(tab: Page, shown: Shown) -> None:
+    tp = TopicPartition("orders", 1)
+    with BlockingClient(shown.broker.bootstrap) as client:
+        client.produce({tp: bytearray(batch_of(b"a", b"b"))})
+        client.commit_offsets("late readers", {tp: 2})
+        await tab.run("location.hash = '#/groups/late%20readers'")
+        await tab.until("document.querySelectorAll('#group-partitions tbody tr').length == 1")
+        assert await tab.run("document.getElementById('reset-now').hidden")
+        await _fill(tab, "reset", {"to": "earliest"})
+        await tab.until("document.querySelectorAll('#plan tbody tr').length == 1")
+        assert client.committed_offsets("late readers", [tp])[tp] == 2
+        await tab.run("document.getElementById('reset-now').click()")
+        await tab.until(
+            "/^moved 1/.test(document.querySelector('#reset [role=status]').textContent)"
+        )
+        assert client.committed_offsets("late readers", [tp])[tp] == 0
 
 
 async def _fill(tab: Page, form: str, fields: dict[str, str]) -> None:

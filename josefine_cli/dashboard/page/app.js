@@ -27,7 +27,7 @@ function showOverview() {
     ["Topics", number(counts.topics), ""], ["Partitions", number(counts.partitions ?? 0), ""],
     ["Under replicated", number(counts.under_replicated), counts.under_replicated ? "warn" : ""],
     ["Without leader", number(counts.offline), counts.offline ? "bad" : ""],
-    ["Groups", number(view.groups.length + view.groups_omitted), ""], ["Lag", number(lag), ""],
+    ["Groups", number(view.groups.length + view.groups_omitted), ""], ["Lag", `${number(lag)}${view.groups.some(row => row.partitions_elsewhere) ? " or more" : ""}`, ""],
     ["Open transactions", number(view.transactions.length + view.transactions_omitted), ""],
   ];
   at("tiles").replaceChildren(...tiles.map(([name, value, kind]) => {
