@@ -37,13 +37,13 @@ PATIENCE = Policy(bootstrap_timeout_ms=2_000, unknown_topic_timeout_ms=500)
 starting is still found."""
 
 
-def connect(bootstrap: str, policy: Policy = PATIENCE) -> BlockingClient:
-    """A client with timeouts for interactive use. Raises UsageError for a malformed address."""
+def connect(bootstrap: str, policy: Policy | None = None) -> BlockingClient:
+    """A client with PATIENCE or another policy. Raises UsageError for a malformed address."""
     where = checked_addresses(bootstrap)
     return BlockingClient(
         where,
         client_id="josefine-cli",
-        policy=policy,
+        policy=policy or PATIENCE,
         watch=waits,
         security=configured_security(os.environ, where),
     )

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -52,55 +52,65 @@ app = typer.Typer(
 )
 
 
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(help="One or more topics.", metavar="TOPIC...", autocompletion=topic_names),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="Topics whose whole name matches, of those that exist at the start.",
+    ),
+]
+Start = Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")]
+End = Annotated[
+    str | None,
+    typer.Option("--to", help="Read up to here, exclusive; the same forms. Default: latest."),
+]
+Partitions = Annotated[
+    str | None, typer.Option("--partitions", "-p", help="Like 0,2,5-7. Default: all.")
+]
+MaxRecords = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after N records.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-F", help="Continue with new records until Ctrl-C.")
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help=f"What a line of the output is: {FORMATS}, or a template like"
+        " '{topic} {offset} {key} {value.id}'.",
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        help="Read as a member of this group, and commit.",
+        autocompletion=group_names,
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="The same as --format json: one object per record.")
+]
+
+
 @app.command()
 def consume(
-    topics: Annotated[
-        list[str] | None,
-        typer.Argument(help="One or more topics.", metavar="TOPIC...", autocompletion=topic_names),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX",
-            help="Topics whose whole name matches, of those that exist at the start.",
-        ),
-    ] = None,
-    start: Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")] = "earliest",
-    end: Annotated[
-        str | None,
-        typer.Option("--to", help="Read up to here, exclusive; the same forms. Default: latest."),
-    ] = None,
-    partitions: Annotated[
-        str | None, typer.Option("--partitions", "-p", help="Like 0,2,5-7. Default: all.")
-    ] = None,
-    max_records: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="Stop after N records.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Continue with new records until Ctrl-C.")
-    ] = False,
-    output_format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            help=f"What a line of the output is: {FORMATS}, or a template like"
-            " '{topic} {offset} {key} {value.id}'.",
-        ),
-    ] = OutputFormat.VALUE,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            help="Read as a member of this group, and commit.",
-            autocompletion=group_names,
-        ),
-    ] = None,
+    topics: Topics = None,
+    pattern: Pattern = None,
+    start: Start = "earliest",
+    end: End = None,
+    partitions: Partitions = None,
+    max_records: MaxRecords = None,
+    follow: Follow = False,
+    output_format: Format = OutputFormat.VALUE,
+    group: Group = None,
     bootstrap: Bootstrap = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The same as --format json: one object per record.")
-    ] = False,
+    as_json: AsJson = False,
     decode: DecodeHow = None,
     schema: Schema = None,
     message: Message = None,
@@ -130,11 +140,8 @@ def consume(
     if sys.stdout is None:  # closed by the parent process, which typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print records to")
     shown = OutputFormat.JSON if as_json else parse_format(output_format)
-    matching = _parse_pattern(pattern)
-    if bool(topics) == (matching is not None):
-        raise UsageError("which topics? Name one or more, or give --pattern")
     where = bootstrap_of(bootstrap)
-    names = tuple(dict.fromkeys(topics or ())) or _topics_like(where, matching)
+    names = _topics_of(where, topics or (), pattern)
     if len(names) > 1 and decode is not None and decode.endswith((".yaml", ".yml")):
         raise UsageError(f"--decode {decode} is for one topic: the file's sources differ")
     with decoding(decode, names[0], schema, message, registry) as values:
@@ -154,17 +161,21 @@ def parse_format(text: str) -> OutputFormat | Part:
         ) from None
 
 
-def _parse_pattern(text: str | None) -> re.Pattern[str] | None:
+def _topics_of(bootstrap: str, topics: Sequence[str], pattern: str | None) -> tuple[str, ...]:
+    """The named topics, or those of the pattern. Raises UsageError without either or with both."""
+    if bool(topics) == (pattern is not None):
+        raise UsageError("which topics? Name one or more, or give --pattern")
+    if pattern is None:
+        return tuple(dict.fromkeys(topics))
     try:
-        return None if text is None else re.compile(text)
+        return _topics_like(bootstrap, re.compile(pattern))
     except re.error as error:
-        raise UsageError(f"--pattern '{text}' is not a regular expression: {error}") from None
+        raise UsageError(f"--pattern '{pattern}' is not a regular expression: {error}") from None
 
 
-def _topics_like(bootstrap: str, pattern: re.Pattern[str] | None) -> tuple[str, ...]:
+def _topics_like(bootstrap: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
     """The topics of a pattern; internal ones only if it names their beginning. Raises UserError if
     there are none."""
-    assert pattern is not None
     with connect(bootstrap) as client:
         known = client.metadata().topics.values()
     is_internal = pattern.pattern.startswith("__")
