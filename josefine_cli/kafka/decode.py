@@ -74,7 +74,7 @@ def decoding(
     elif schema or message or registry:
         raise UsageError(f"{how} has the schema: leave --schema, --message and --registry out")
     else:
-        read = _of_section(*asked)
+        read = section_reader(*asked)
     decoder = _Decoder(read)
     yield decoder
     if decoder.bad:
@@ -165,7 +165,17 @@ def _of_file(name: str, topic: str) -> tuple[Decode, str]:
     return fitting[0].decode, pipeline.conf.get("spark.sql.session.timeZone", "UTC")
 
 
-def _of_section(how: Decode, zone: str) -> Read:
+def reads_section(how: Decode) -> bool:
+    """Whether `section_reader` reads the values of a `decode` section."""
+    if how.explodes or how.format.value not in FORMATS:
+        return False
+    if how.format.value in ("avro", "protobuf"):
+        return not how.record_type
+    return not how.framed or (how.format.value == "json" and how.registry is not None)
+
+
+def section_reader(how: Decode, zone: str) -> Read:
+    """The decoder of a `decode` section. `zone`: of times without one. Raises UserError."""
     if how.format.value == "avro":
         return _avro(how.avro, how.registry if how.framed else None)
     if how.format.value == "protobuf":
