@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from josefine_cli.base import errors
 from josefine_cli.base.lazy_import import nothing_collected
+from josefine_cli.base.profiles import use_profile
 
 VERBS: dict[str, tuple[str, str]] = {
     "broker": ("josefine_cli.broker.command", "Run one broker in the foreground."),
@@ -126,8 +127,17 @@ def josefine(
         help="Settings of Kafka's clients for a protected broker, name=value a line"
         " (security.protocol, ssl.ca.location …); else the file that JOSEFINE_CLIENT_CONFIG names.",
     ),
+    profile: str | None = typer.Option(
+        None,
+        "--profile",
+        metavar="NAME",
+        help="A profile of ~/.config/josefine/config.toml: brokers, admin address and login; else"
+        " the one that JOSEFINE_PROFILE names, else the file's default.",
+    ),
 ) -> None:
     """Answer `--version`, or print the help where no command is named."""
+    if profile is not None:
+        use_profile(profile, os.environ)
     if client_config is not None:
         os.environ[errors.CLIENT_CONFIG] = client_config
     if version:

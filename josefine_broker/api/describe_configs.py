@@ -11,6 +11,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.topic_config import (
     TOPIC_CONFIGS,
+    ConfigType,
     TopicSettings,
     described,
     shown,
@@ -18,6 +19,7 @@ from josefine_broker.engine.metadata.topic_config import (
 from josefine_broker.wire.entities import describe_configs as e
 
 TOPIC, BROKER = 2, 4
+ADMIN_ADDRESS = "admin.address"
 
 SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
 
@@ -56,6 +58,8 @@ def _describe(
         configs = _topic_configs(ctx, resource.resource_name, request)
     elif resource.resource_type == BROKER:
         configs = _broker_configs(ctx, resource.resource_name, request)
+        if ADMIN_ADDRESS in (resource.configuration_keys or ()):
+            configs.append(_admin_address(ctx))
     else:
         raise KafkaError(
             ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no configs"
@@ -123,6 +127,20 @@ def _broker_configs(
         )
         for each in sorted(broker_configs(ctx))
     ]
+
+
+def _admin_address(ctx: Context) -> e.DescribeConfigsResourceResult:
+    """The address of health and metrics, as this broker has registered it. Commands find it so;
+    tools that list all configurations do not see it."""
+    registered = ctx.image.brokers.get(ctx.broker_id)
+    return e.DescribeConfigsResourceResult(
+        name=ADMIN_ADDRESS,
+        value=None if registered is None else registered.admin,
+        read_only=True,
+        config_source=SOURCE_BROKER_FILE,
+        synonyms=(),
+        config_type=ConfigType.STRING.value,
+    )
 
 
 def _broker_synonyms(config: ShownConfig) -> tuple[e.DescribeConfigsSynonym, ...]:

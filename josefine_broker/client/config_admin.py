@@ -15,6 +15,8 @@ from josefine_broker.wire.entities import describe_configs as d
 from josefine_broker.wire.entities import incremental_alter_configs as i
 
 RESOURCE_BROKER = 4
+ADMIN_ADDRESS = "admin.address"
+"""A broker's HTTP address, described only if it is asked for by this name: Kafka has none."""
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -94,3 +96,25 @@ def alter_resource(
         call,
         lambda r: answered_error(r.responses[0].error_code, r.responses[0].error_message),
     )
+
+
+def admin_address(session: Session, now_ms: int, deadline_ms: int) -> Operation[str | None]:
+    """The admin address of any broker; None: it has none, or is not one of ours."""
+    request = d.DescribeConfigsRequest(
+        resources=(
+            d.DescribeConfigsResource(
+                resource_type=RESOURCE_BROKER,
+                resource_name="",
+                configuration_keys=(ADMIN_ADDRESS,),
+            ),
+        ),
+    )
+    attempts = session.start(now_ms, deadline_ms, "find the admin address")
+    call = Call(node=ANY_BROKER, api_key=apis.DESCRIBE_CONFIGS, request=request)
+    response, _ = yield from ask_until(
+        attempts,
+        call,
+        lambda r: answered_error(r.results[0].error_code, r.results[0].error_message),
+    )
+    found = (each.value for each in response.results[0].configs if each.name == ADMIN_ADDRESS)
+    return next(found, None)

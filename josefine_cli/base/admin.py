@@ -37,7 +37,7 @@ def ask_text(url: str, path: str, *, acts: bool = False) -> str:
     where = urllib.request.Request(
         url.rstrip("/") + path, headers=headers, data=b"{}" if acts else None
     )
-    tls = tls_context(os.environ) if url.startswith("https:") else None
+    tls = tls_context(os.environ, url) if url.startswith("https:") else None
     try:
         with urllib.request.urlopen(where, timeout=ASK_TIMEOUT_S, context=tls) as answer:
             text: str = answer.read().decode()

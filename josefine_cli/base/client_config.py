@@ -1,5 +1,5 @@
-"""The client configuration for protected brokers: a file with the settings of Kafka's clients
-(`security.protocol`, `ssl.ca.location` …), one `name=value` per line.
+"""The client configuration for protected brokers: the settings of Kafka's clients
+(`security.protocol`, `ssl.ca.location` …) in a file, one `name=value` per line, or in a profile.
 
 A secret may be a reference: `ssl.key.password=file:PATH` or `env:NAME`.
 """
@@ -17,24 +17,42 @@ from josefine_broker.client.io_tls import client_context
 from josefine_broker.client.secret_settings import read_secrets
 from josefine_broker.client.security import NAMES, PLAINTEXT, Security, parse_security
 from josefine_cli.base.errors import CLIENT_CONFIG, UsageError
+from josefine_cli.base.profiles import BOOTSTRAP, profile_of
 
 
-def configured_security(env: Mapping[str, str]) -> Security:
-    """The security settings of the file named in `env`. Raises UsageError with file and line."""
-    settings = configured_settings(env)
+def configured_security(env: Mapping[str, str], address: str | None = None) -> Security:
+    """The security settings for an address, brokers' or a URL; None: those in use. Raises
+    UsageError with file and line."""
+    origin, settings = _settings(env, address)
     if not settings:
         return PLAINTEXT
     try:
         return parse_security(read_secrets(settings, env))
     except ValueError as error:
-        raise UsageError(f"{env[CLIENT_CONFIG]}: {error}") from None
+        raise UsageError(f"{origin}: {error}") from None
 
 
-def configured_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the file, secrets unresolved; empty without a file. Raises UsageError."""
+def configured_settings(env: Mapping[str, str], address: str | None = None) -> dict[str, str]:
+    """The same settings with secrets unresolved; empty for plaintext. Raises UsageError."""
+    return _settings(env, address)[1]
+
+
+def _settings(env: Mapping[str, str], address: str | None) -> tuple[str, dict[str, str]]:
+    """(where they are, the settings): those of the environment's file, else of the profile."""
     path = env.get(CLIENT_CONFIG)
-    if not path:
-        return {}
+    if path:
+        return path, _of_file(path)
+    profile = profile_of(env)
+    if profile is None or not profile.owns(
+        address or env.get(BOOTSTRAP) or profile.bootstrap or ""
+    ):
+        return "", {}
+    if profile.client_config is not None:
+        return profile.client_config, _of_file(profile.client_config)
+    return f"{profile.file}: profiles.{profile.name}", dict(profile.settings)
+
+
+def _of_file(path: str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
             return settings_of(file.read())
@@ -45,17 +63,17 @@ def configured_settings(env: Mapping[str, str]) -> dict[str, str]:
         raise UsageError(f"{path}: {error}") from None
 
 
-def tls_context(env: Mapping[str, str]) -> ssl.SSLContext:
+def tls_context(env: Mapping[str, str], url: str | None = None) -> ssl.SSLContext:
     """TLS for other protocols than Kafka's (HTTP, the text protocol): with the settings `ssl.*` of
     that file if it has any, otherwise with the system's certificate authorities. Raises UsageError,
     TlsError."""
-    return client_context(configured_security(env)) or ssl.create_default_context()
+    return client_context(configured_security(env, url)) or ssl.create_default_context()
 
 
 def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
     """Authentication headers for a broker's page, from the settings `sasl.*` of that file. Empty
     for a network address without TLS, to protect the password. Raises UsageError."""
-    security = configured_security(env)
+    security = configured_security(env, url)
     if not security.protocol.is_sasl or not _is_private(url):
         return {}
     if security.token is None:
@@ -64,7 +82,7 @@ def http_headers(url: str, env: Mapping[str, str]) -> dict[str, str]:
     try:
         return {"Authorization": f"Bearer {security.token.read(env).strip()}"}
     except ValueError as error:
-        raise UsageError(f"{env[CLIENT_CONFIG]}: sasl.oauthbearer.token: {error}") from None
+        raise UsageError(f"{_settings(env, url)[0]}: sasl.oauthbearer.token: {error}") from None
 
 
 def _is_private(url: str) -> bool:

@@ -45,7 +45,7 @@ def connect(bootstrap: str) -> BlockingClient:
         client_id="josefine-cli",
         policy=PATIENCE,
         watch=waits,
-        security=configured_security(os.environ),
+        security=configured_security(os.environ, where),
     )
 
 

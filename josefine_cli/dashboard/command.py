@@ -78,7 +78,7 @@ def dashboard(
         raise UsageError(f"--listen: {error}") from None
     tls = _tls(certificate, key, key_password)
     brokers = checked_addresses(bootstrap_of(bootstrap, directory))
-    urls = admin_urls(admin, directory)
+    urls = admin_urls(admin, directory, bootstrap)
     pipelines = _pipelines(pipeline, environment) if pipeline else None
     if where.host not in ("127.0.0.1", "::1", "localhost"):
         note(f"everyone who reaches {listen} sees every record that these credentials may read")
@@ -133,7 +133,7 @@ async def _serve(
     from josefine_cli.dashboard.watching import Watcher
 
     has_tls = any(url.startswith("https:") for url in urls)
-    asking = tls_context(os.environ) if has_tls else None
+    asking = tls_context(os.environ, urls[0]) if has_tls else None
     watcher = Watcher(urls, asking, lambda url: http_headers(url, os.environ))
     await watcher.start()
     served = application(watcher, lambda: connect(brokers), where.host, pipelines, token)

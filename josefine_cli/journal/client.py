@@ -12,7 +12,7 @@ from josefine_cli.base.output import PATIENCE
 
 def journal_client(bootstrap: str, client_id: str) -> AsyncClient:
     """A client with timeouts for interactive use. Raises UsageError."""
-    security = configured_security(os.environ)
+    security = configured_security(os.environ, bootstrap)
     return AsyncClient(bootstrap, client_id=client_id, policy=PATIENCE, security=security)
 
 

@@ -267,7 +267,7 @@ def _journal(
             topic,
             origin=socket.gethostname(),
             policy=PATIENCE,
-            security=configured_security(os.environ),
+            security=configured_security(os.environ, where),
             store=check_store(store),
             **options,
         ) as journals,

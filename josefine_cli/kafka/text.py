@@ -64,7 +64,7 @@ def text(
         raise UserError("stdin is closed: there are no lines to send")
     if sys.stdout is None:
         raise UserError("stdout is closed: there is nowhere to print replies to")
-    with _connect(address, tls_context(os.environ) if tls else None) as connection:
+    with _connect(address, tls_context(os.environ, address) if tls else None) as connection:
         talk = Talk(connection, address)
         if is_terminal(sys.stdin) and is_terminal(sys.stdout):
             _prompt(talk)

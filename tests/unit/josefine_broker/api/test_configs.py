@@ -326,3 +326,13 @@ def test_alter_configs_replaces_everything(world: World) -> None:
     assert value_of(world, "segment.ms") == ("9", 1)
     assert value_of(world, "retention.ms") == ("604800000", 5)
     assert {each.error_code for each in twice} == {ErrorCode.invalid_request}
+
+
+def test_the_admin_address_is_described_if_it_is_asked_for_by_its_name_alone(world: World) -> None:
+    (found,) = describe(world, BROKER, "", keys=("admin.address",)).configs
+    registered = world.ctx.image.brokers[world.ctx.broker_id].admin
+
+    assert (found.name, found.value, found.read_only) == ("admin.address", registered, True)
+    assert "admin.address" not in {each.name for each in describe(world, BROKER, "").configs}
+    keys = {"name": "orders", "keys": ("admin.address",)}
+    assert describe(world, TOPIC, **keys).configs == ()
