@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from josefine_cli.base import errors
 from josefine_cli.base.lazy_import import nothing_collected
 from josefine_cli.base.profiles import use_profile
+from josefine_cli.base.rendering import add_output
 
 VERBS: dict[str, tuple[str, str]] = {
     "broker": ("josefine_cli.broker.command", "Run one broker in the foreground."),
@@ -76,6 +77,10 @@ VERBS: dict[str, tuple[str, str]] = {
 """Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""
 
 
+STREAMS_RECORDS = ("consume", "produce")
+"""Verbs whose lines are records, in the format of `--format`; they have no `--output`."""
+
+
 class LazyGroup(TyperGroup):
     """A group that imports a verb's module when the verb is invoked or its help is requested.
 
@@ -93,6 +98,8 @@ class LazyGroup(TyperGroup):
             module = importlib.import_module(VERBS[cmd_name][0])
             command = typer.main.get_command(module.app)
         command.name = cmd_name
+        if cmd_name not in STREAMS_RECORDS:
+            add_output(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

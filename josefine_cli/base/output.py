@@ -1,14 +1,13 @@
 """The output of results: tables for people, JSON for scripts, escaped bytes.
 
 Rules: results go to stdout, everything else (progress, notes, questions) to stderr; with `--json`
-stdout has only JSON; bytes that are not printable text are escaped on a terminal and base64 in
-JSON, in a field named accordingly.
+or `--output` stdout has only that; bytes that are not printable text are escaped on a terminal and
+base64 in JSON, in a field named accordingly.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ from josefine_broker.client.cluster import parse_bootstrap
 from josefine_broker.client.io_blocking import BlockingClient, Policy
 from josefine_cli.base.client_config import configured_security
 from josefine_cli.base.errors import UsageError
+from josefine_cli.base.rendering import render
 from josefine_cli.base.waiting import waits
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ PATIENCE = Policy(bootstrap_timeout_ms=2_000, unknown_topic_timeout_ms=500)
 starting is still found."""
 
 
-def connect(bootstrap: str) -> BlockingClient:
-    """A client with timeouts for interactive use. Raises UsageError for a malformed address."""
+def connect(bootstrap: str, policy: Policy | None = None) -> BlockingClient:
+    """A client with PATIENCE or another policy. Raises UsageError for a malformed address."""
     where = checked_addresses(bootstrap)
     return BlockingClient(
         where,
         client_id="josefine-cli",
-        policy=PATIENCE,
+        policy=policy or PATIENCE,
         watch=waits,
         security=configured_security(os.environ, where),
     )
@@ -71,9 +71,8 @@ def _check_mistakes(bootstrap: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document to stdout; lone surrogates, which UTF-8 lacks, are escaped."""
-    text = json.dumps(value, ensure_ascii=False)
-    print(text.encode("utf-8", "backslashreplace").decode())
+    """Print one document to stdout: JSON, or YAML with `--output yaml`."""
+    render(value)
 
 
 def note(text: str) -> None:

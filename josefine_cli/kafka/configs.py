@@ -14,6 +14,7 @@ from josefine_broker.client.config_admin import RESOURCE_BROKER
 from josefine_cli.base.errors import UsageError
 from josefine_cli.base.output import connect, plural, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import topic_names
 from josefine_cli.kafka.config_pairs import check_known, parse_configs
 
 app = typer.Typer(
@@ -23,7 +24,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Of this topic.")]
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", help="Of this topic.", autocompletion=topic_names)
+]
 Broker = Annotated[int | None, typer.Option("--broker", min=0, help="Of this broker.")]
 Pairs = Annotated[
     list[str], typer.Argument(help="Times (.ms) also like 7d.", metavar="NAME=VALUE...")

@@ -26,6 +26,7 @@ from josefine_cli.base.output import connect, note
 from josefine_cli.base.signals import StopSignals
 from josefine_cli.base.waiting import waits
 from josefine_cli.cluster.target import Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import group_names, topic_names
 from josefine_cli.kafka.consume_group import GroupReader
 from josefine_cli.kafka.consume_records import (
     FETCH_BYTES_MAX,
@@ -49,7 +50,7 @@ app = typer.Typer(
 
 @app.command()
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=topic_names)],
     start: Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")] = "earliest",
     end: Annotated[
         str | None,
@@ -69,7 +70,12 @@ def consume(
     ] = OutputFormat.VALUE,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Read as a member of this group, and commit."),
+        typer.Option(
+            "--group",
+            "-g",
+            help="Read as a member of this group, and commit.",
+            autocompletion=group_names,
+        ),
     ] = None,
     bootstrap: Bootstrap = None,
     as_json: Annotated[

@@ -12,6 +12,7 @@ from josefine_broker.client.io_blocking import LATEST, BlockingClient
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import agree, connect, print_json
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import topic_names
 from josefine_cli.kafka.names import partition_count
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -22,7 +23,7 @@ ALL = -1
 
 @app.command("delete-records")
 def delete_records(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=topic_names)],
     before: Annotated[
         list[str],
         typer.Option(metavar="PARTITION:OFFSET", help="Drop records below; 'end' for all."),

@@ -23,6 +23,7 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import agree, connect, note, plural, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import group_names
 from josefine_cli.kafka.group_offsets import (
     Move,
     Shift,
@@ -42,8 +43,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Group = Annotated[str, typer.Argument(help="The group.")]
-Groups = Annotated[list[str], typer.Argument(help="One or more groups.")]
+Group = Annotated[str, typer.Argument(help="The group.", autocompletion=group_names)]
+Groups = Annotated[
+    list[str], typer.Argument(help="One or more groups.", autocompletion=group_names)
+]
 
 _PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "owner")
 _TYPES = ("classic", "consumer", TEXT)

@@ -9,13 +9,16 @@ import typer
 from josefine_broker.client.log_dirs import StoredReplica, describe_log_dirs
 from josefine_cli.base.output import connect, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import topic_names
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("log-dirs")
 def log_dirs(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this one.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Only this one.", autocompletion=topic_names)
+    ] = None,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:

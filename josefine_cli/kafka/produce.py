@@ -38,6 +38,7 @@ from josefine_cli.base.output import (
 )
 from josefine_cli.base.signals import StopSignals
 from josefine_cli.cluster.target import Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import topic_names
 from josefine_cli.kafka.lines import lines_and_pauses
 from josefine_cli.kafka.names import partition_count
 
@@ -100,7 +101,9 @@ class Input(NamedTuple):
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic; it must exist.")],
+    topic: Annotated[
+        str, typer.Argument(help="The topic; it must exist.", autocompletion=topic_names)
+    ],
     file: Annotated[
         Path | None, typer.Argument(help="Input file; stdin without one, or with '-'.")
     ] = None,

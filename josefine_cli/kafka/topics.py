@@ -27,6 +27,7 @@ from josefine_cli.base.output import (
     print_table,
 )
 from josefine_cli.cluster.target import Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import topic_names
 from josefine_cli.kafka.config_pairs import CONFIG_HELP, check_known, parse_configs
 
 app = typer.Typer(
@@ -37,8 +38,9 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
-Name = Annotated[str, typer.Argument(help="The topic.")]
-Names = Annotated[list[str], typer.Argument(help="One or more topics.")]
+NewName = Annotated[str, typer.Argument(help="The topic.", metavar="name")]
+Name = Annotated[str, typer.Argument(help="The topic.", autocompletion=topic_names)]
+Names = Annotated[list[str], typer.Argument(help="One or more topics.", autocompletion=topic_names)]
 Config = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help=CONFIG_HELP),
@@ -47,7 +49,7 @@ Config = Annotated[
 
 @app.command()
 def create(
-    name: Name,
+    name: NewName,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="Default: the broker's.")
     ] = None,

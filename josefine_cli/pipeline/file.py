@@ -15,6 +15,7 @@ import typer
 
 from josefine_cli.base.errors import UsageError
 from josefine_cli.base.lazy_import import nothing_collected
+from josefine_cli.base.rendering import render
 from pipelines.base.errors import ConfigError, Problem
 from pipelines.base.plurals import counted
 from pipelines.model.pipeline import Pipeline
@@ -171,5 +172,5 @@ def _to_json(problem: Problem) -> dict[str, Any]:
 
 
 def print_json(value: Any) -> None:
-    """One line, for scripts."""
-    print(json.dumps(value, sort_keys=True))
+    """One line, for scripts, or YAML with `--output yaml`."""
+    render(value, sort_keys=True)
