@@ -64,6 +64,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "josefine_cli.broker.doctor",
         "Check this machine for a broker, and report what to fix.",
     ),
+    "debug": ("josefine_cli.kafka.debug", "Collect what a report of a problem needs."),
     "bench": ("josefine_cli.dev.bench", "Measure the throughput of writes and reads."),
     "perf": ("josefine_cli.dev.perf", "Show where a running broker's time goes."),
     "text": ("josefine_cli.kafka.text", "Send lines of the text protocol to a broker."),
