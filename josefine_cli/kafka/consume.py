@@ -7,10 +7,11 @@ control batches are supported, and control batches are not shown.
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +41,9 @@ from josefine_cli.kafka.consume_records import (
 from josefine_cli.kafka.decode import DecodeHow, Message, RegistryAddress, Schema, decoding
 from josefine_cli.kafka.names import partition_count
 from josefine_cli.kafka.offset_spec import FORMS, Place, is_after, parse_place, resolve
+from josefine_cli.kafka.record_template import Part, is_template, parse_template
+
+FORMATS = ", ".join(OutputFormat)
 
 app = typer.Typer(
     help="Read records of a topic, by offsets or by time.",
@@ -48,45 +52,71 @@ app = typer.Typer(
 )
 
 
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(help="One or more topics.", metavar="TOPIC...", autocompletion=topic_names),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        help="Topics whose whole name matches, of those that exist at the start.",
+    ),
+]
+Start = Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")]
+End = Annotated[
+    str | None,
+    typer.Option("--to", help="Read up to here, exclusive; the same forms. Default: latest."),
+]
+Partitions = Annotated[
+    str | None, typer.Option("--partitions", "-p", help="Like 0,2,5-7. Default: all.")
+]
+MaxRecords = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after N records.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-F", help="Continue with new records until Ctrl-C.")
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help=f"What a line of the output is: {FORMATS}, or a template like"
+        " '{topic} {offset} {key} {value.id}'.",
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        help="Read as a member of this group, and commit.",
+        autocompletion=group_names,
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="The same as --format json: one object per record.")
+]
+
+
 @app.command()
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=topic_names)],
-    start: Annotated[str, typer.Option("--from", help=f"First record: {FORMS}.")] = "earliest",
-    end: Annotated[
-        str | None,
-        typer.Option("--to", help="Read up to here, exclusive; the same forms. Default: latest."),
-    ] = None,
-    partitions: Annotated[
-        str | None, typer.Option("--partitions", "-p", help="Like 0,2,5-7. Default: all.")
-    ] = None,
-    max_records: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="Stop after N records.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Continue with new records until Ctrl-C.")
-    ] = False,
-    output_format: Annotated[
-        OutputFormat, typer.Option("--format", "-f", help="What a line of the output is.")
-    ] = OutputFormat.VALUE,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            help="Read as a member of this group, and commit.",
-            autocompletion=group_names,
-        ),
-    ] = None,
+    topics: Topics = None,
+    pattern: Pattern = None,
+    start: Start = "earliest",
+    end: End = None,
+    partitions: Partitions = None,
+    max_records: MaxRecords = None,
+    follow: Follow = False,
+    output_format: Format = OutputFormat.VALUE,
+    group: Group = None,
     bootstrap: Bootstrap = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The same as --format json: one object per record.")
-    ] = False,
+    as_json: AsJson = False,
     decode: DecodeHow = None,
     schema: Schema = None,
     message: Message = None,
     registry: RegistryAddress = None,
 ) -> None:
-    """Print records of a topic.
+    """Print records of topics.
 
     As a member of a group (--group) it reads its assigned partitions, --from applies where the
     group has no committed offset, and printed records are committed. Ctrl-C leaves the group.
@@ -97,6 +127,8 @@ def consume(
     josefine consume orders --group readers --follow
     josefine consume orders --decode avro --registry http://localhost:8081
     josefine consume orders --decode json --schema 'id BIGINT, note STRING'
+    josefine consume orders payments --format '{topic}:{offset} {key} {value.amount}'
+    josefine consume --pattern 'orders[.].*' --follow
     """
     _check_together(end, partitions, follow, group)
     chosen = None if partitions is None else parse_partitions(partitions)
@@ -107,15 +139,55 @@ def consume(
         raise UsageError(f"--from {start} is after --to {end}")
     if sys.stdout is None:  # closed by the parent process, which typeshed does not know
         raise UserError("stdout is closed: there is nowhere to print records to")
-    shown = OutputFormat.JSON if as_json else output_format
-    with decoding(decode, topic, schema, message, registry) as values:
-        write = writer(shown, values)
-        _run(bootstrap, topic, group, first, last, chosen, write, max_records, follow)
+    shown = OutputFormat.JSON if as_json else parse_format(output_format)
+    where = bootstrap_of(bootstrap)
+    names = _topics_of(where, topics or (), pattern)
+    if len(names) > 1 and decode is not None and decode.endswith((".yaml", ".yml")):
+        raise UsageError(f"--decode {decode} is for one topic: the file's sources differ")
+    with decoding(decode, names[0], schema, message, registry) as values:
+        write = writer(shown, values, with_topic=len(names) > 1)
+        _run(where, names, group, first, last, chosen, write, max_records, follow)
+
+
+def parse_format(text: str) -> OutputFormat | Part:
+    """A format by its name, or a template. Raises UsageError."""
+    if is_template(text):
+        return parse_template(text)
+    try:
+        return OutputFormat(text)
+    except ValueError:
+        raise UsageError(
+            f"--format '{text}': expected {FORMATS}, or a template like '{{key}} {{value}}'"
+        ) from None
+
+
+def _topics_of(bootstrap: str, topics: Sequence[str], pattern: str | None) -> tuple[str, ...]:
+    """The named topics, or those of the pattern. Raises UsageError without either or with both."""
+    if bool(topics) == (pattern is not None):
+        raise UsageError("which topics? Name one or more, or give --pattern")
+    if pattern is None:
+        return tuple(dict.fromkeys(topics))
+    try:
+        return _topics_like(bootstrap, re.compile(pattern))
+    except re.error as error:
+        raise UsageError(f"--pattern '{pattern}' is not a regular expression: {error}") from None
+
+
+def _topics_like(bootstrap: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """The topics of a pattern; internal ones only if it names their beginning. Raises UserError if
+    there are none."""
+    with connect(bootstrap) as client:
+        known = client.metadata().topics.values()
+    is_internal = pattern.pattern.startswith("__")
+    found = [t.name for t in known if pattern.fullmatch(t.name) and is_internal >= t.is_internal]
+    if not found:
+        raise UserError(f"no topic's whole name matches --pattern '{pattern.pattern}'")
+    return tuple(sorted(found))
 
 
 def _run(
-    bootstrap: str | None,
-    topic: str,
+    bootstrap: str,
+    topics: tuple[str, ...],
     group: str | None,
     first: Place,
     last: Place | None,
@@ -125,10 +197,10 @@ def _run(
     follow: bool,
 ) -> None:
     if group is not None:
-        _as_member(bootstrap_of(bootstrap), topic, group, first, write, max_records, follow)
+        _as_member(bootstrap, topics, group, first, write, max_records, follow)
         return
-    with connect(bootstrap_of(bootstrap)) as client:
-        tps = _partitions(client, topic, chosen)
+    with connect(bootstrap) as client:
+        tps = [tp for topic in topics for tp in _partitions(client, topic, chosen)]
         earliest = {tp: at.offset for tp, at in _listed(client, tps, EARLIEST).items()}
         latest = {tp: at.offset for tp, at in _listed(client, tps, LATEST).items()}
         starts = resolve(client, first, earliest, latest)
@@ -163,7 +235,7 @@ def _check_together(
 
 def _as_member(
     bootstrap: str,
-    topic: str,
+    topics: tuple[str, ...],
     group: str,
     first: Place,
     write: Write,
@@ -171,11 +243,12 @@ def _as_member(
     follow: bool,
 ) -> None:
     with connect(bootstrap) as client:
-        partition_count(client, topic)
+        for topic in topics:
+            partition_count(client, topic)
     with StopSignals() as stop:
         reader = GroupReader(
             lambda: connect(bootstrap),
-            Membership(group, (topic,)),
+            Membership(group, topics),
             first,
             write,
             max_records=max_records,

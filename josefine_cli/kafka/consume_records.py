@@ -20,6 +20,7 @@ from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.records.builder import Record
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import iso_time, printable, put_bytes
+from josefine_cli.kafka.record_template import Part
 
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 4 * 1024 * 1024
@@ -68,10 +69,13 @@ Decoded = Callable[[TopicPartition, Record], str | None]
 """The JSON text of a record's value; None: it has none, which was reported."""
 
 
-def writer(output_format: OutputFormat, decoded: Decoded | None = None) -> Write:
-    """A writer: unchanged bytes to files and pipes; no control characters to a terminal. `decoded`
-    is printed in place of the value."""
-    write = _writer(output_format, decoded)
+def writer(
+    output_format: OutputFormat | Part, decoded: Decoded | None = None, *, with_topic: bool = False
+) -> Write:
+    """A writer of a format or a template: unchanged bytes to files and pipes; no control characters
+    to a terminal. `decoded` is printed in place of the value; `with_topic`: a full line names it.
+    """
+    write = _writer(output_format, decoded, with_topic)
     if decoded is None:
         return write
 
@@ -83,7 +87,7 @@ def writer(output_format: OutputFormat, decoded: Decoded | None = None) -> Write
     return write_decoded
 
 
-def _writer(output_format: OutputFormat, decoded: Decoded | None) -> Write:
+def _writer(output_format: OutputFormat | Part, decoded: Decoded | None, with_topic: bool) -> Write:
     out = sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None
     is_terminal = sys.stdout.isatty() or out is None
 
@@ -96,13 +100,18 @@ def _writer(output_format: OutputFormat, decoded: Decoded | None) -> Write:
         else:
             out.write(line + b"\n")
 
+    if not isinstance(output_format, OutputFormat):
+        template = output_format
+        return lambda tp, r: put(template(tp, r, raw))
     writers: dict[OutputFormat, Write] = {
         OutputFormat.VALUE: lambda tp, r: put(raw(r.value)),
         OutputFormat.KEY_VALUE: lambda tp, r: put(raw(r.key) + b"\t" + raw(r.value)),
         OutputFormat.JSON: lambda tp, r: put(
             _object_text(tp, r, is_json=decoded is not None).encode("utf-8", "surrogatepass")
         ),
-        OutputFormat.FULL: lambda tp, r: put(_full(tp, r).encode()),
+        OutputFormat.FULL: lambda tp, r: put(
+            (f"{tp.topic}-" if with_topic else "").encode() + _full(tp, r).encode()
+        ),
     }
     return writers[output_format]
 
