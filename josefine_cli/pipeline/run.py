@@ -76,6 +76,14 @@ AVAILABLE_NOW = typer.Option(
 )
 
 
+SINK = typer.Option(
+    None,
+    "--sink",
+    metavar="SINK",
+    help="Run only this sink; repeatable. The others continue where they are in a later run.",
+    show_default=False,
+)
+
 FILES = typer.Argument(
     metavar="FILE...", help="The pipeline's YAML file, or several.", show_default=False
 )
@@ -94,6 +102,7 @@ def run(
     new_chain: list[str] | None = NEW_CHAIN,
     on_data_loss: OnDataLoss | None = ON_DATA_LOSS,
     available_now: bool = AVAILABLE_NOW,
+    sink: list[str] | None = SINK,
     as_json: bool = JSON,
 ) -> None:
     """Run a pipeline until everything available now is read, or until Ctrl-C with `every`.
@@ -104,13 +113,14 @@ def run(
     josefine pipeline run orders.yaml
     josefine pipeline run orders.yaml --env prod --json
     josefine pipeline run orders.yaml payments.yaml
+    josefine pipeline run orders.yaml --sink lake
     """
     pipelines = [pipeline_file.read(file, environment, as_json) for file in files]
     if available_now:
         pipelines = [replace(each, every_ms=None, once=False) for each in pipelines]
     if len(pipelines) > 1:
-        if trust or rename or new_chain:
-            raise UsageError("--trust, --rename and --new-chain are said to one file")
+        if trust or rename or new_chain or sink:
+            raise UsageError("--trust, --rename, --new-chain and --sink are for one file")
         run_many.run(pipelines, skip_losses=on_data_loss is not None, as_json=as_json)
         return
     (pipeline,) = pipelines
@@ -121,12 +131,13 @@ def run(
 
     side = Trust(trust.value) if trust else Trust.NEITHER
     with hiding(pipeline):
-        said = wishes(pipeline, side, rename or (), new_chain or (), on_data_loss is not None)
+        skips = on_data_loss is not None
+        said = wishes(pipeline, side, rename or (), new_chain or (), skips, sink or ())
         refuse_unwritable(pipeline, os.environ)
         result = _run(pipeline, said)
         # If only some sinks failed, the totals of the others are printed before the error.
         failure = together(result.failures.values())
-        if failure is not None and len(result.failures) == len(pipeline.sinks):
+        if failure is not None and len(result.failures) == len(result.sinks):
             raise failure
     summary(pipeline, result, as_json)
     with hiding(pipeline):

@@ -97,7 +97,8 @@ class _Run:
         self.stop = stop or threading.Event()
         self.tally = Tally(pipeline)
         self.first_s = time.monotonic()
-        self.lives = SinkLives(pipeline.sinks, pipeline.restart)
+        self.names = NO_WISHES.sinks_of(pipeline)
+        self.lives = SinkLives(self.names, pipeline.restart)
         self.well: set[str] = set()
         """Sinks with a new batch since their last start."""
         self.handles: dict[str, SinkHandle] = {}
@@ -108,6 +109,10 @@ class _Run:
 
     def run(self, wishes: Wishes) -> RunResult:
         self.context = replace(self.context, wishes=wishes)
+        if wishes.only:
+            # The plan stays that of the whole file: which sink settles what does not change.
+            self.names = wishes.sinks_of(self.pipeline)
+            self.lives = SinkLives(self.names, self.pipeline.restart)
         try:
             self._start()
             while self.lives.left() and not self.stop.wait(POLL_S):
@@ -120,7 +125,7 @@ class _Run:
         stop_all(self.handles.values())
         self._look_back()
         return RunResult(
-            sinks=self.tally.totals,
+            sinks={name: self.tally.totals[name] for name in self.names},
             seconds=time.monotonic() - self.first_s,
             interrupted=self.stop.is_set(),
             failures=self.lives.failures,
@@ -138,7 +143,7 @@ class _Run:
         wishes = replace(self.context.wishes, trust=Trust.NEITHER)
         self.context = replace(self.context, wishes=wishes)
         self.first_s = time.monotonic()
-        for name in self.pipeline.sinks:
+        for name in self.names:
             # Another sink's failure may have postponed it.
             if name in self.lives.awake():
                 self._begin(name)
@@ -147,7 +152,7 @@ class _Run:
         """Prepare each sink; whether all are ready. False: one failed, and its pause is over."""
         self.context.letterings.clear()
         try:
-            for name in self.pipeline.sinks:
+            for name in self.names:
                 self._prepare(name)
         except FailedError as error:
             failed = error

@@ -107,7 +107,7 @@ def files(tmp_path):
 def test_what_settles_one_file_is_not_said_to_several(files, capsys):
     for option in (["--trust", "table"], ["--rename", "a=b"], ["--new-chain", "lake"]):
         assert run(["pipeline", "run", *option, *files]) == 2
-        assert "are said to one file" in capsys.readouterr().err
+        assert "are for one file" in capsys.readouterr().err
 
 
 def test_a_file_that_is_there_twice_is_refused(files, capsys):
