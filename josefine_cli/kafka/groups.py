@@ -15,15 +15,15 @@ from typing import Annotated, Any
 import typer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import group_admin
-from josefine_broker.client.cluster import NO_LEADER
-from josefine_broker.client.group_admin import DEAD, TEXT, GroupDescription
+from josefine_broker.client.group_admin import TEXT
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import agree, connect, note, plural, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka import groups_top
 from josefine_cli.kafka.completed import group_names
+from josefine_cli.kafka.group_description import described_by, description_of, listed_at
 from josefine_cli.kafka.group_offsets import (
     Move,
     Shift,
@@ -33,7 +33,6 @@ from josefine_cli.kafka.group_offsets import (
     parse_topic,
     partitions_of,
 )
-from josefine_cli.kafka.names import unknown_group
 from josefine_cli.kafka.offset_spec import FORMS, parse_place
 
 app = typer.Typer(
@@ -109,7 +108,7 @@ def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = Fals
     josefine groups describe readers --json | jq .lag
     """
     with connect(bootstrap_of(bootstrap)) as client:
-        described = [_description(client, group) for group in groups]
+        described = [description_of(client, group) for group in groups]
     if as_json:
         print_json(described[0] if len(described) == 1 else described)
         return
@@ -124,6 +123,9 @@ def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = Fals
             print_table(_PARTITION_COLUMNS, [_partition_row(p) for p in each["partitions"]])
         if each["members"]:
             print_table(_MEMBER_COLUMNS, [_member_row(m) for m in each["members"]])
+
+
+groups_top.add_to(app)
 
 
 @app.command("reset-offsets")
@@ -169,7 +171,7 @@ def reset_offsets(
         tps = sorted(committed) if all_topics else partitions_of(client, chosen)
         if not tps:
             raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
-        earliest, latest = (_listed(client, tps, at) for at in (EARLIEST, LATEST))
+        earliest, latest = (listed_at(client, tps, at) for at in (EARLIEST, LATEST))
         planned = moves(client, target, committed, earliest, latest)
         # The coordinator refuses the commit if a member has joined since the check above.
         if execute:
@@ -236,20 +238,9 @@ def _target(to: str | None, shift_by: int | None, to_table: Path | None) -> Targ
     return parse_place(str(to), "--to", time.time_ns() // 1_000_000)
 
 
-def _listed(
-    client: BlockingClient, tps: Iterable[TopicPartition], at: int
-) -> dict[TopicPartition, int]:
-    found = client.list_offsets(dict.fromkeys(tps, at))
-    return {tp: listed.offset for tp, listed in found.items()}
-
-
-def _describe(client: BlockingClient, group: str) -> GroupDescription:
-    return client.run(lambda s, t, d: group_admin.describe_group(s, group, t, d))
-
-
 def _check_inactive(client: BlockingClient, group: str) -> None:
     """Raises UserError for a group with members. A new group can be given offsets, as in Kafka."""
-    described = _describe(client, group)
+    described = described_by(client, group)
     if described.is_active:
         raise UserError(
             f"group '{group}' is {described.state} with {plural(len(described.members), 'member')}:"
@@ -292,56 +283,6 @@ def _tell_moves(group: str, planned: Sequence[Move], executed: bool, as_json: bo
         print(f"moved {plural(len(planned), 'offset')} of {group}")
     else:
         note("nothing is changed yet: run it with --execute")
-
-
-def _description(client: BlockingClient, group: str) -> dict[str, Any]:
-    """The description of a group. Raises UserError for a group that does not exist."""
-    described = _describe(client, group)
-    if described.state == DEAD:
-        found = client.run(lambda s, t, d: group_admin.list_groups(s, (), t, d, []))
-        raise UserError(unknown_group(group, (each.group for each in found)))
-    committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
-    owners = {tp: member for member in described.members for tp in member.assigned}
-    tps = sorted({*committed, *owners})
-    known = client.metadata(sorted({tp.topic for tp in tps})) if tps else client.metadata([])
-    # A partition without a leader has no end offset: ListOffsets would fail for all of them.
-    led = [tp for tp in tps if (p := known.partition(tp)) is not None and p.leader != NO_LEADER]
-    ends = _listed(client, led, LATEST) if led else {}
-    partitions: list[dict[str, Any]] = []
-    for tp in tps:
-        owner, at, end = owners.get(tp), committed.get(tp), ends.get(tp)
-        partitions.append(
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "committed": at,
-                "end": end,
-                "lag": None if at is None or end is None else max(0, end - at),
-                "owner": owner.member_id if owner else None,
-            }
-        )
-    return {
-        "group": group,
-        "state": described.state,
-        "protocol_type": described.protocol_type,
-        "assignor": described.assignor,
-        "epoch": described.epoch,
-        "coordinator": described.coordinator,
-        "lag": sum(each["lag"] or 0 for each in partitions),
-        "partitions": partitions,
-        "members": [
-            {
-                "member": m.member_id,
-                "instance": m.instance_id,
-                "client": m.client_id,
-                "host": m.host,
-                "partitions": [
-                    {"topic": tp.topic, "partition": tp.partition} for tp in sorted(m.assigned)
-                ],
-            }
-            for m in described.members
-        ],
-    }
 
 
 def _partition_row(partition: dict[str, Any]) -> tuple[Any, ...]:

@@ -6,58 +6,114 @@ every sink would continue, 1 one would stop, failed or could not be inspected, 7
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from josefine_cli.base.top import EVERY_S, Every, Looks, Reading, watch_readers
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON, print_json
 from pipelines.base.errors import EXIT_FAILED
 from pipelines.base.plurals import counted
 from pipelines.base.variables import hidden
-from pipelines.model.pipeline import Source
+from pipelines.model.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pipelines.inspect.status import SinkStatus
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the verb after the existing ones."""
     app.command()(status)
+    app.command()(top)
 
 
-def status(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool = JSON) -> None:
+def status(
+    file: Path = FILE,
+    environment: str | None = ENVIRONMENT,
+    watch: bool = typer.Option(
+        False, "--watch", help="Again and again, until Ctrl-C: progress, lag and speed of each."
+    ),
+    every: Every = EVERY_S,
+    looks: Looks = None,
+    as_json: bool = JSON,
+) -> None:
     """Show the progress of each sink and whether a run would stop; no Spark, writes nothing.
 
     \b
     josefine pipeline status orders.yaml
+    josefine pipeline status orders.yaml --watch
     """
     pipeline = pipeline_file.read(file, environment, as_json)
-    from josefine_cli.base.output import iso_time
-    from pipelines.inspect.status import status as status_of
-    from pipelines.sources.josefine import Topics
-    from pipelines.sources.kinds import ANY_KIND
-
-    def look(source: Source) -> Topics:
-        return ANY_KIND.look(source)
-
-    found = status_of(pipeline, look)
+    if watch:
+        watch_readers(lambda: readings([pipeline]), every, looks, as_json=as_json)
+        return
+    found = _look(pipeline)
     if as_json:
         print_json({"name": pipeline.name, "sinks": [each.to_json() for each in found]})
     else:
-        lines = [pipeline.name]
-        for each in found:
-            behind = "" if each.behind is None else f", {counted(each.behind, each.unit)} behind"
-            ends = f"ends at {each.ends_in_words}" if each.ends else "has nothing"
-            lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
-            if each.version is not None:
-                when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
-                lines.append(f"    last commit: version {each.version}{when}")
-            if each.failed:
-                when = "" if each.failed_ms is None else f" ({iso_time(each.failed_ms)})"
-                lines.append(f"    it failed{when}: {each.failed}")
-            if each.stops:
-                lines.append(f"    a run would stop: {each.stops}")
-            if each.unknown:
-                lines.append(f"    not known: {each.unknown}")
-        print(hidden("\n".join(lines), pipeline.secrets))
+        print(hidden("\n".join(_lines(pipeline.name, found)), pipeline.secrets))
     # The exit status is for monitoring: unknown counts as bad, because silence is not health.
     if any(each.stops or each.unknown or each.failed for each in found):
         raise typer.Exit(EXIT_FAILED)
+
+
+def top(
+    files: list[Path] = typer.Argument(
+        metavar="FILE...", help="Pipelines' YAML files.", show_default=False
+    ),
+    environment: str | None = ENVIRONMENT,
+    every: Every = EVERY_S,
+    looks: Looks = None,
+    as_json: bool = JSON,
+) -> None:
+    """Show the sinks of pipelines by their lag, with their speed, until Ctrl-C; no Spark.
+
+    \b
+    josefine pipeline top orders.yaml payments.yaml
+    """
+    pipelines = [pipeline_file.read(file, environment, as_json) for file in files]
+    watch_readers(lambda: readings(pipelines), every, looks, as_json=as_json)
+
+
+def readings(pipelines: Sequence[Pipeline]) -> dict[str, Reading]:
+    """Pipeline and sink → its progress."""
+    return {
+        f"{pipeline.name}.{each.sink}": Reading(
+            state="stops" if each.stops else "failed" if each.failed else "ok",
+            read=sum(each.ends.values()),
+            lag=each.behind,
+        )
+        for pipeline in pipelines
+        for each in _look(pipeline)
+    }
+
+
+def _look(pipeline: Pipeline) -> list[SinkStatus]:
+    from pipelines.inspect.status import status as status_of
+    from pipelines.sources.kinds import ANY_KIND
+
+    return status_of(pipeline, ANY_KIND.look)
+
+
+def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
+    from josefine_cli.base.output import iso_time
+
+    lines = [name]
+    for each in found:
+        behind = "" if each.behind is None else f", {counted(each.behind, each.unit)} behind"
+        ends = f"ends at {each.ends_in_words}" if each.ends else "has nothing"
+        lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
+        if each.version is not None:
+            when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
+            lines.append(f"    last commit: version {each.version}{when}")
+        if each.failed:
+            when = "" if each.failed_ms is None else f" ({iso_time(each.failed_ms)})"
+            lines.append(f"    it failed{when}: {each.failed}")
+        if each.stops:
+            lines.append(f"    a run would stop: {each.stops}")
+        if each.unknown:
+            lines.append(f"    not known: {each.unknown}")
+    return lines
