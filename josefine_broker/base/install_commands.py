@@ -39,6 +39,9 @@ PART_OF: Mapping[str, str] = {
 }
 """Package, as it is imported → the part that needs it."""
 
+COMES_WITH: Mapping[str, str] = {"py4j": "pyspark"}
+"""Package that nobody installs by itself → the one that has it."""
+
 DISTRIBUTION_OF: Mapping[str, str] = {
     "josefine_spark": "josefine-spark",
     "josefine_journal": "josefine-journal",
@@ -55,6 +58,7 @@ def install_command(part: str) -> str:
 def not_installed(module: str) -> str:
     """The sentence about a missing package, with the command that installs it where we know one."""
     name = module.partition(".")[0]
+    name = COMES_WITH.get(name, name)
     sentence = f"'{name}' is not installed"
     if name in PART_OF:
         return f"{sentence}: {install_command(PART_OF[name])}"
