@@ -122,9 +122,9 @@ def _live(file: Path, environment: str | None) -> dict[str, str]:
     """Sink → its progress; secrets are sent only to the brokers."""
     pipeline = read(file, environment, as_json=False)
     from pipelines.inspect.status import status
-    from pipelines.sources.kinds import ANY_KIND
+    from pipelines.sources.at_once import look_at_once
 
-    return {each.sink: each.in_short for each in status(pipeline, ANY_KIND.look)}
+    return {each.sink: each.in_short for each in status(pipeline, look_at_once)}
 
 
 def schema() -> None:

@@ -30,7 +30,7 @@ from pipelines.inspect.offset_writer import put
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import SinkPlan, compile_plan
-from pipelines.sources.kinds import ANY_KIND
+from pipelines.sources.at_once import look_at_once
 
 Done = Mapping[str, str | None]
 """Moved sink → the new folder of its checkpoint, None without one."""
@@ -136,7 +136,7 @@ def _look(pipeline: Pipeline, names: Sequence[str] | None) -> list[Sides]:
             known = ", ".join(pipeline.sinks)
             hint = nearest(name, pipeline.sinks) or f"; expected one of: {known}"
             raise UsageError(f"--sink {name}: the file has no such sink{hint}")
-    found = all_sides(pipeline, ANY_KIND.look)
+    found = all_sides(pipeline, look_at_once)
     return [each for each in found if not names or each.sink.name in names]
 
 

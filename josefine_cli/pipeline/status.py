@@ -93,9 +93,9 @@ def readings(pipelines: Sequence[Pipeline]) -> dict[str, Reading]:
 
 def _look(pipeline: Pipeline) -> list[SinkStatus]:
     from pipelines.inspect.status import status as status_of
-    from pipelines.sources.kinds import ANY_KIND
+    from pipelines.sources.at_once import look_at_once
 
-    return status_of(pipeline, ANY_KIND.look)
+    return status_of(pipeline, look_at_once)
 
 
 def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:

@@ -120,6 +120,25 @@ def _stop(source: Source) -> ByPartition | None:
     return source.stop.offsets if source.stop and source.stop.is_by_offsets else None
 
 
+def topics_of(client: BlockingClient, source: Source) -> Topics:
+    """The offsets of a source's topics. Raises OptionError if one is missing, KafkaError."""
+    from josefine_spark.options.options import Subscription
+    from josefine_spark.read.discovery import all_bounds, discover
+
+    numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
+    topics = () if numbers else source.topics
+    subscription = Subscription(
+        topics=topics, pattern=source.pattern, assigned=tuple(numbers.items())
+    )
+    found = discover(client, subscription, must_exist=True)
+    bounds = all_bounds(client, found.partitions, read_committed=False)
+    latest = {tp: bound.latest for tp, bound in bounds.items()}
+    return Topics(
+        earliest={tp: bound.earliest for tp, bound in bounds.items()},
+        latest=TopicOffsets(ends=latest, topic_ids=found.topic_ids),
+    )
+
+
 class SourceKind(Protocol):
     """The interface of a source: brokers, or a test source without a broker."""
 
@@ -154,28 +173,14 @@ class JosefineKind:
         from josefine_broker.base.errors import KafkaError
         from josefine_spark.base.errors import OptionError
         from josefine_spark.options.connections import client_for, drop_client
-        from josefine_spark.options.options import Subscription
-        from josefine_spark.read.discovery import all_bounds, discover
 
         connection = _connection(source)
-        numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
-        topics = () if numbers else source.topics
-        subscription = Subscription(
-            topics=topics, pattern=source.pattern, assigned=tuple(numbers.items())
-        )
         try:
-            client = client_for(connection)
-            found = discover(client, subscription, must_exist=True)
-            bounds = all_bounds(client, found.partitions, read_committed=False)
+            return topics_of(client_for(connection), source)
         except (OptionError, KafkaError, OSError) as error:
             drop_client(connection)
             reason = error.message if isinstance(error, KafkaError) else str(error)
             raise SetupError(f"source `{source.name}` at {source.bootstrap}: {reason}") from error
-        latest = {tp: bound.latest for tp, bound in bounds.items()}
-        return Topics(
-            earliest={tp: bound.earliest for tp, bound in bounds.items()},
-            latest=TopicOffsets(ends=latest, topic_ids=found.topic_ids),
-        )
 
     def committed(self, source: Source, group: str, topics: Topics) -> ByPartition:
         partitions = topics.latest.ends

@@ -1,23 +1,22 @@
 """The newest records of a source, read on the driver without Spark.
 
-Records come as rows with the columns of `columns.columns_ddl`. A client of its own reads them, with
-timeouts for a person who waits. Records of open and aborted transactions are read as well.
+Records come as rows with the columns of `columns.columns_ddl`. They are read at once: a
+person waits. Records of open and aborted transactions are read as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import ByPartition
-from pipelines.base.errors import RunError, SetupError
+from pipelines.base.errors import RunError
 from pipelines.model.pipeline import Source
-from pipelines.model.security import security_of
-from pipelines.sources.josefine import numbers_of
+from pipelines.sources.at_once import client_at_once
+from pipelines.sources.josefine import topics_of
 from pipelines.sources.kinds import ANY_KIND, options_of
 from pipelines.sources.local_records import Rate, Records, Row, records_of
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from josefine_broker.client.fetched import FetchedPartition
     from josefine_broker.client.io_blocking import BlockingClient
 
-BOOTSTRAP_TIMEOUT_MS = 2_000
-"""A person waits: a wrong address is reported quickly."""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -40,7 +37,7 @@ def newest_rows(source: Source, count: int) -> list[Row]:
         ends = ANY_KIND.look(source).latest.ends
         width = 8 if source.headers else 7
         return [row[:width] for row in local_rows(records_of(options_of(source)), ends, count)]
-    with _client_of(source) as client:
+    with client_at_once(source) as client:
         return list(_newest(client, source, count))
 
 
@@ -51,38 +48,13 @@ def local_rows(records: Records, ends: ByPartition, count: int) -> Iterator[Row]
         yield from islice(records.read(tp, start, end), count)
 
 
-@contextmanager
-def _client_of(source: Source) -> Iterator[BlockingClient]:
-    from josefine_broker.base.errors import KafkaError
-    from josefine_broker.client.io_blocking import BlockingClient, Policy
-    from josefine_spark.base.errors import OptionError
-
-    where = f"source `{source.name}` at {source.bootstrap}"
-    try:
-        policy = Policy(bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS)
-        security = security_of(source.security)
-        with BlockingClient(source.bootstrap, policy=policy, security=security) as client:
-            yield client
-    except (OptionError, KafkaError, OSError, ValueError) as error:
-        reason = error.message if isinstance(error, KafkaError) else str(error)
-        raise SetupError(f"{where}: {reason}") from error
-
-
 def _newest(client: BlockingClient, source: Source, count: int) -> Iterator[Row]:
     from josefine_broker.base.errors import CorruptData, ErrorCode
     from josefine_broker.client.fetch import Positions
     from josefine_broker.client.operations import partition_error
-    from josefine_spark.options.options import Subscription
-    from josefine_spark.read.discovery import all_bounds, discover
 
-    numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
-    topics = () if numbers else source.topics
-    subscription = Subscription(
-        topics=topics, pattern=source.pattern, assigned=tuple(numbers.items())
-    )
-    found = discover(client, subscription, must_exist=True)
     positions = Positions()
-    for tp, bound in all_bounds(client, found.partitions, read_committed=False).items():
+    for tp, bound in topics_of(client, source).bounds().items():
         positions.assign(tp, max(bound.earliest, bound.latest - count), bound.latest)
     while not positions.finished:
         for tp, part in client.fetch(positions.wanted(), bytes_max=FETCH_BYTES_MAX).items():

@@ -130,7 +130,7 @@ def lake(tmp_path, monkeypatch):
 
 
 def topics_are(monkeypatch, topics):
-    monkeypatch.setattr("pipelines.sources.josefine.JosefineKind.look", lambda self, source: topics)
+    monkeypatch.setattr("pipelines.sources.at_once.topics_of", lambda client, source: topics)
 
 
 def offsets(lake, capsys, verb, *arguments):

@@ -163,7 +163,7 @@ def test_without_a_broker_the_table_still_says_how_far_it_is(lake):
 def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
     lake.commit(12)
     lake.checkpoint(9)
-    monkeypatch.setattr("pipelines.sources.josefine.JosefineKind.look", lambda self, source: TOPICS)
+    monkeypatch.setattr("pipelines.sources.at_once.topics_of", lambda client, source: TOPICS)
 
     assert run(["pipeline", "status", str(lake.file)]) == 1
 
