@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import members, replicas
 from josefine_broker.client.io_blocking import BlockingClient
@@ -42,6 +42,8 @@ T = TypeVar("T")
 POLL_S = 0.5
 REPORT_S = 5.0
 """A line of progress at least so often, and whenever a partition has arrived."""
+SIZES_MS = 1_000
+"""How long a broker may take to report its logs' sizes, which only the estimate needs."""
 PATIENCE_S = 120.0
 """How long the cluster may be out of reach before the command gives up: a controller is elected in
 seconds, and a broker restarts in less."""
@@ -160,20 +162,22 @@ class _Replacement:
 
     def run(self, cluster: Cluster) -> int:
         """Do all of it; returns how many partitions were moved. Raises KafkaError, UserError."""
-        total = 0
+        total, deadline_s = 0, 0.0
         # A topic that is created meanwhile may get a replica on the old broker: its removal is
-        # refused then, and the moves start again.
-        while True:
+        # refused then, and the moves start again. A controller may fail during the removal, too.
+        while self._old in cluster.fenced:
             total += self._move(cluster)
+            deadline_s = deadline_s or time.monotonic() + PATIENCE_S
             try:
-                if self._old in self._patiently(self.look).fenced:
-                    self._client.run(lambda s, t, d: replicas.remove_broker(s, self._old, t, d))
+                self._client.run(lambda s, t, d: replicas.remove_broker(s, self._old, t, d))
+                break
             except KafkaError as error:
-                if "holds replicas" not in error.message:
+                is_late = time.monotonic() > deadline_s
+                if not may_try_again(error) or (is_late and not _has_replicas(error)):
                     raise
-                cluster = self._patiently(self.look)
-                continue
-            break
+                self._say(f"not removed yet: {error.message or error.code.name}")
+            time.sleep(POLL_S)
+            cluster = self._patiently(self.look)
         self._say(f"broker {self._old} is removed from the cluster")
         self._wait_for_vote()
         return total
@@ -200,10 +204,14 @@ class _Replacement:
             time.sleep(POLL_S)
             cluster = self._patiently(self.look)
             left = remaining(cluster, old, new)
+            if left.has_both(new):
+                # Of a topic that was created meanwhile.
+                raise UserError(why_not(cluster, old, new))
             if cluster.fenced.get(new, True) and left.count:
                 self._say(f"broker {new} does not serve: waiting for it")
                 time.sleep(REPORT_S)
-        self._say(f"{plural(count, 'partition')} moved from broker {old} to broker {new}")
+        if count:
+            self._say(f"{plural(count, 'partition')} moved from broker {old} to broker {new}")
         return count
 
     def _start(self, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
@@ -235,7 +243,9 @@ class _Replacement:
 
     def _stored_at(self, broker_id: int) -> dict[TopicPartition, int]:
         try:
-            return self._client.run(lambda s, t, d: members.log_sizes(s, broker_id, t, d))
+            return self._client.run(
+                lambda s, t, d: members.log_sizes(s, broker_id, t, d), timeout_ms=SIZES_MS
+            )
         except KafkaError:
             return {}  # only the estimate is worse without it
 
@@ -252,6 +262,15 @@ class _Replacement:
 
     def _patiently(self, look: Callable[[], T]) -> T:
         return patiently(look, self._say)
+
+
+def _has_replicas(error: KafkaError) -> bool:
+    return "holds replicas" in error.message
+
+
+def may_try_again(error: KafkaError) -> bool:
+    """Whether a refused removal may succeed later: other refusals need a person."""
+    return _has_replicas(error) or error.code is not ErrorCode.invalid_request
 
 
 def patiently(look: Callable[[], T], say: Callable[[str], None]) -> T:

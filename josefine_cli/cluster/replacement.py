@@ -53,6 +53,10 @@ class Remaining:
     def count(self) -> int:
         return len(self.start) + len(self.moving)
 
+    def has_both(self, new: int) -> bool:
+        """Whether a partition has replicas on both brokers: then one fewer would be left."""
+        return any(target.count(new) > 1 for target in self.start.values())
+
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         return (*self.start, *self.moving)
@@ -142,6 +146,7 @@ class Progress:
         """`3 of 8 partitions moved, 12.0 of 40.0 MB, about 20 s left`."""
         if self.bytes_first is None:
             self.bytes_first = bytes_done
+        self.total = max(self.total, left)  # a topic may have been created meanwhile
         text = f"{self.total - left} of {self.total} partitions moved, {moving} moving"
         if self.bytes_total >= SHOWN_BYTES_MIN:
             text += f", {bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB"

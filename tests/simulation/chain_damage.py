@@ -54,6 +54,10 @@ class Restorable:
         assert self.is_spoilt, "files are refused that are whole"
         assert not self._is_proven or _contents(files) == self._spoilt, "a refused start wrote"
 
+    def was_replaced(self) -> None:
+        """It starts with other files, and nobody puts back these."""
+        self._before = None
+
     def was_taken(self) -> None:
         """A start did not find them damaged."""
         assert not (self.is_spoilt and self._is_proven), "a damaged chain is taken for a whole one"

@@ -109,16 +109,19 @@ def store_sums(files: Files, stem: str, sums: BlockSums) -> None:
     write_checked(files, stem + SUMS_SUFFIX, KIND_SUMS, VERSION, head + body)
 
 
-def load_sums(files: Files, stem: str) -> BlockSums | None:
-    """None: there are none, or they cannot be read: they only protect. Raises OSError."""
+def load_sums(files: Files, stem: str, log_bytes: int) -> BlockSums | None:
+    """Those of a file of this size. None: there are none, or they cannot be read: they only
+    protect. Of another size: an older version, which does not know them, has changed the segment.
+    Raises OSError.
+    """
     try:
         data = read_checked(files, stem + SUMS_SUFFIX, KIND_SUMS, VERSION)
     except CorruptData:
         return None
     if data is None or len(data) < _HEAD.size or (len(data) - _HEAD.size) % 4:
         return None
-    log_bytes, log_crc, block_bytes = _HEAD.unpack_from(data)
+    size, log_crc, block_bytes = _HEAD.unpack_from(data)
     blocks = array("I", data[_HEAD.size :])
-    if block_bytes != BLOCK_BYTES or len(blocks) != -(-log_bytes // BLOCK_BYTES):
+    if size != log_bytes or block_bytes != BLOCK_BYTES or len(blocks) != -(-size // BLOCK_BYTES):
         return None
     return BlockSums(log_bytes=log_bytes, log_crc=log_crc, blocks=tuple(blocks))

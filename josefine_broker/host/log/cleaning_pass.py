@@ -238,7 +238,7 @@ class CleaningPass:
                 raise CorruptData(f"{path}: unexpected batch at offset {header.base_offset}")
             end_offset = header.end_offset
             yield position, header, batch
-        sums = load_sums(self._files, stem_of(self._copy.directory, summary.base_offset))
+        sums = load_sums(self._files, path.removesuffix(LOG_SUFFIX), summary.log_bytes)
         if sums is not None and (reason := sums.why_not(summary.log_bytes, crc)):
             raise CorruptData(f"{path}: {reason}")
         if crc != summary.log_crc:

@@ -81,12 +81,14 @@ class ReadState:
         """The checksums of what was just written, before they are in their file."""
         self.is_asked, self.sums = True, sums
 
-    def first_bad(self, files: Files, stem: str, file: File, start: int, end: int) -> int:
-        """Where the first block within [start, end) starts that is not as the cleaner wrote it;
-        `end`: all are, or nothing is known of them. Raises OSError."""
+    def first_bad(
+        self, files: Files, stem: str, file: File, log_bytes: int, start: int, end: int
+    ) -> int:
+        """Where the first block within [start, end) of a segment of this size starts that is not
+        as the cleaner wrote it; `end`: all are, or nothing is known of them. Raises OSError."""
         if not self.may_have_holes:
             return end  # its neighbours confirm each base offset
         if not self.is_asked:
-            self.is_asked, self.sums = True, load_sums(files, stem)
+            self.is_asked, self.sums = True, load_sums(files, stem, log_bytes)
         found = None if self.sums is None else self.sums.first_bad(file, start, end)
         return end if found is None else found

@@ -231,7 +231,7 @@ def first_damage(
         except CorruptData as error:
             return Found(end_offset, f"{stem}{LOG_SUFFIX}: {error}")
     # It covers what no batch's own checksum does: offsets, leader epochs, the order of batches.
-    sums = load_sums(files, stem)
+    sums = load_sums(files, stem, summary.log_bytes)
     if sums is not None and (reason := sums.why_not(summary.log_bytes, crc)):
         return Found(summary.base_offset, f"{stem}{LOG_SUFFIX}: {reason}")
     if crc != summary.log_crc or end_offset != summary.end_offset:

@@ -330,7 +330,8 @@ class Segment:
             return found
         # One pass over the headers, once per range: the checksum itself runs at memory speed.
         pos, next_offset, may_have_holes = 0, NO_OFFSET, self.reads.may_have_holes
-        good = self.reads.first_bad(self._files, self.stem, self.file(), start, start + size)
+        where = self._files, self.stem, self.file(), self.size_bytes
+        good = self.reads.first_bad(*where, start, start + size)
         try:
             while pos < size or not size:
                 header = parse_header(found, pos)

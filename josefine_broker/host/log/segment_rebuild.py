@@ -254,6 +254,8 @@ class _Source:
         self._path = segment.stem + LOG_SUFFIX
         self.sums: BlockSums | None = None
         """Of what the cleaner wrote, if that is known."""
+        if has_holes:
+            self.sums = load_sums(files, segment.stem, segment.size_bytes)
         self._bad_blocks: list[int] = []
         self._base_offset = segment.base_offset
         self._file: File | None = None
@@ -263,14 +265,13 @@ class _Source:
 
     def open(self) -> None:
         """Raises OSError."""
-        if self._file is None:
-            with suppress(FileNotFoundError):
-                self._file = self._files.open(self._path)
-        if self.sums is None and self._has_holes:
-            self.sums = load_sums(self._files, self._path.removesuffix(LOG_SUFFIX))
-            if self.sums is not None and self._file is not None:
-                # All at once: one block has hundreds of small batches.
-                self._bad_blocks = [*self.sums.bad_blocks(self._file, 0, self.sums.log_bytes)]
+        if self._file is not None:
+            return
+        with suppress(FileNotFoundError):
+            self._file = self._files.open(self._path)
+        if self.sums is not None and self._file is not None:
+            # All at once: one block has hundreds of small batches.
+            self._bad_blocks = [*self.sums.bad_blocks(self._file, 0, self.sums.log_bytes)]
 
     def restart(self) -> None:
         self._position = 0

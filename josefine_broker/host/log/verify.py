@@ -84,7 +84,7 @@ def _check(files: Files, segment: Segment, config: LogConfig, *, summary_known: 
             position, crc = at + len(batch), crc32c(batch, crc)
             end_offset = header.end_offset
             batches += 1
-        sums = load_sums(files, segment.stem)
+        sums = load_sums(files, segment.stem, size_bytes)
         if sums is not None and (differs := sums.why_not(size_bytes, crc)):
             position, reason = 0, differs
         elif summary_known and size_bytes != segment.size_bytes:

@@ -174,3 +174,22 @@ def test_voter_with_one_damaged_metadata_file_is_whole_again(
 
 def _voters(cluster: Cluster) -> set[int]:
     return {each["id"] for each in cluster.view(1).get("raft", {}).get("voters", ())}
+
+
+def test_two_damaged_voters_of_three_are_rebuilt_by_the_third(scene: Scene) -> None:
+    """They vote for it, for it has what they had acknowledged, and then get the blocks."""
+    cluster = scene.cluster
+    scene.change_metadata()
+    cluster.wait_settled()
+    for id_ in (2, 3):
+        cluster.kill(id_)
+        flip_first(max(cluster.broker(id_).data_dir.glob("raft/*.seg")), b"")
+
+    cluster.spawn(2, 3)
+    cluster.wait_serving(2, 3)
+
+    cluster.wait_settled()
+    assert _voters(cluster) == {1, 2, 3}
+    for id_ in (2, 3):
+        assert "What this broker had promised is known" in cluster.broker(id_).output
+    scene.old = scene.contents()

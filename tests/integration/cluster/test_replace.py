@@ -21,7 +21,8 @@ NEW = 4
 @pytest.fixture
 def grown(tmp_path: Path) -> Iterator[Cluster]:
     """Three voters with a topic of records, and a newcomer without any replica."""
-    with Cluster(tmp_path, **REPLICATED) as cluster:
+    patient = {**REPLICATED, "cluster__session_timeout_ms": 30_000}
+    with Cluster(tmp_path, **patient) as cluster:
         cluster.wait_settled()
         create = ("topics", "create", "orders", "-p", "4")
         assert josefine(cluster.bootstrap, *create).code == 0
@@ -57,11 +58,13 @@ def test_replacement_that_was_interrupted_is_resumed_by_the_same_command(grown: 
     command = ("cluster", "replace", str(old), "--with", str(NEW))
     dry = replace(grown, str(old), "--with", str(NEW), "--dry-run")
     assert (dry.code, "4 partitions would move" in dry.out) == (0, True), dry.err
+    grown.pause(NEW)  # so that no move can end before the interruption; it is not fenced for long
     process = josefine_process(grown.bootstrap, *command)
     assert process.stdout is not None
     assert "partitions moved" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
+    grown.resume(NEW)
 
     assert process.returncode == 130, (out, err)
     assert f"'josefine cluster replace {old} --with {NEW}' continues the rest" in err

@@ -49,6 +49,10 @@ class RestartKeepsPromises(Invariant):
             self.view.wiped.discard(machine.id)
             self.states[machine.id] = [State()]
             self.view.durable[machine.id] = set()
+        promised = self.view.rebuilt.pop(machine.id, None)
+        if promised is not None:
+            self._rebuilt(machine, recovered, promised)
+            return
         states = self.states.setdefault(machine.id, [State()])
         assert recovered.state in states, (
             f"node {machine.id} recovered {recovered.state}, not one of {states}"
@@ -63,3 +67,17 @@ class RestartKeepsPromises(Invariant):
         self.unsynced[machine.id] = []
         self.view.durable[machine.id] = found
         self.view.durable_root[machine.id] = root
+
+    def _rebuilt(self, machine: Machine, recovered: Recovered, promised: State) -> None:
+        """It has no block, and every promise: term, vote and the head that it acknowledged."""
+        assert promised in self.states[machine.id], (
+            f"node {machine.id} believes {promised}, not one of {self.states[machine.id]}"
+        )
+        found = recovered.state
+        assert (found.term, found.vote) == (promised.term, promised.vote)
+        assert recovered.promised is not None
+        assert recovered.promised.head == promised.head
+        self.states[machine.id] = [found]
+        self.unsynced[machine.id] = []
+        self.view.durable[machine.id] = set()
+        self.view.durable_root[machine.id] = 0

@@ -1,6 +1,6 @@
 """What the checkers know of the whole world: who proposed what, and what was committed where."""
 
-from raft import BlockId, NodeId, Outcome, Result, Term
+from raft import BlockId, NodeId, Outcome, Result, State, Term
 
 __all__ = ["View"]
 
@@ -24,6 +24,9 @@ class View:
         """Height of the snapshot that each node has synced."""
         self.wiped: set[NodeId] = set()
         """Who lost its disk, and has not started since: it can keep no promise."""
+        self.rebuilt: dict[NodeId, State] = {}
+        """Who lost its blocks, not its promises, and has not started since; what it had promised
+        by its files."""
         self.ended: dict[bytes, Outcome] = {}
         self.told_max = 0
         """Height of the highest block that any client was told to be committed."""

@@ -126,3 +126,28 @@ def test_cluster_that_is_out_of_reach_is_waited_for(monkeypatch: pytest.MonkeyPa
 
     assert command.patiently(look, said.append) == "seen"
     assert said == ["waiting for the cluster: no broker answers"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "expected"),
+    [
+        (ErrorCode.invalid_request, "broker 2 holds replicas of 1 partitions: ...", True),
+        (ErrorCode.request_timed_out, "no controller", True),
+        (ErrorCode.invalid_request, "broker 2 is the last of its cluster", False),
+    ],
+)
+def test_refused_removal_is_tried_again_where_it_may_succeed(
+    code: ErrorCode, message: str, expected: bool
+) -> None:
+    assert command.may_try_again(KafkaError(code, message)) is expected
+
+
+def test_topic_that_is_created_on_both_brokers_meanwhile_is_noticed() -> None:
+    assert remaining(a_cluster((1, 2, 4)), OLD, NEW).has_both(NEW)
+    assert not remaining(a_cluster((1, 2, 3)), OLD, NEW).has_both(NEW)
+
+
+def test_partitions_that_come_while_others_move_are_counted() -> None:
+    progress = Progress(total=1, bytes_total=0, began_s=0.0)
+
+    assert progress.line(2, 1, 0, 3.0) == "0 of 2 partitions moved, 1 moving"

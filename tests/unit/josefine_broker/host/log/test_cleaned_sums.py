@@ -10,11 +10,13 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.cleaned_sums import (
     BLOCK_BYTES,
+    BlockSums,
     SumsWriter,
     load_sums,
     store_sums,
@@ -53,6 +55,10 @@ def compacted(files: MemoryFiles, *, cleaned: bool = True) -> PartitionLog:
         clean(files, log)
     files.sync_directory("")
     return log
+
+
+def sums_of(files: MemoryFiles) -> BlockSums | None:
+    return load_sums(files, STEM, len(files.names[log_file()].data))
 
 
 def after_a_crash(files: MemoryFiles, config: LogConfig = COMPACT) -> PartitionLog:
@@ -120,7 +126,7 @@ def test_segment_without_checksums_is_read_and_gets_them_at_its_next_cleaning() 
     clean(files, log)
 
     assert before
-    assert load_sums(files, STEM) is not None
+    assert sums_of(files) is not None
     assert log.verify().problems == ()
 
 
@@ -130,10 +136,26 @@ def test_checksums_that_cannot_be_read_count_as_none() -> None:
     whole = bytes(files.names[SUMS].data)
     for position in range(len(whole)):
         files.names[SUMS].data[position] ^= 1
-        assert load_sums(files, STEM) is None
+        assert sums_of(files) is None
         files.names[SUMS].data[:] = whole
 
-    assert load_sums(files, STEM) is not None
+    assert sums_of(files) is not None
+
+
+def test_checksums_of_a_segment_that_an_older_version_changed_count_as_none() -> None:
+    """It does not remove a file that it does not know."""
+    files = MemoryFiles()
+    log = compacted(files)
+    stale = bytes(files.names[SUMS].data)
+    log.truncate_to(4)
+    append_keyed(log, [(b"other", b"value")])
+    log.close()
+    files.open(SUMS, create=True).write_at_end([stale])
+
+    again = open_log(files, COMPACT)
+
+    assert records_of(again)[-1].value == b"value"
+    assert again.verify().problems == ()
 
 
 def test_truncated_segment_has_no_checksums_of_what_it_was() -> None:
@@ -213,7 +235,7 @@ def test_moved_batch_is_repaired_from_a_replica_and_the_other_blocks_stay_ours()
     move_a_batch_into_a_hole(files)
     log = after_a_crash(files, LARGE)
     log.damage.note(log._segments[0], 0, "a test")
-    made = RepairableLog(files, log).rebuild(0, LeaderEpochs([(0, 0)]))
+    made = RepairableLog(files, log).rebuild(0, LeaderEpochs([(LeaderEpoch(0), 0)]))
     assert made is not None
 
     while (wanted := made.copy(lambda: None)) is not None or not made.finish():
@@ -224,7 +246,7 @@ def test_moved_batch_is_repaired_from_a_replica_and_the_other_blocks_stay_ours()
 
     assert bytes(files.names[log_file()].data) == intact
     assert made.bytes_fetched < BLOCK_BYTES + 10_000, "only what is damaged is fetched"
-    sums = load_sums(files, STEM)
+    sums = sums_of(files)
     assert sums is not None
     assert sums.log_crc == crc32c(intact)
     assert log.verify().problems == ()
@@ -246,7 +268,7 @@ def test_checksums_do_not_depend_on_how_the_bytes_were_written() -> None:
     files = MemoryFiles()
     files.make_directory(DIRECTORY)
     store_sums(files, STEM, whole.sums())
-    assert load_sums(files, STEM) == whole.sums()
+    assert load_sums(files, STEM, len(data)) == whole.sums()
 
 
 def test_only_the_blocks_that_are_damaged_are_bad() -> None:
