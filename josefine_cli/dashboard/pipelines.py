@@ -90,8 +90,8 @@ def _commits(pipeline: Pipeline, status: SinkStatus) -> tuple[int | None, LogEnt
     """(the median time between the newest commits in milliseconds, the newest commit)."""
     from pipelines.config.output_paths import local_folder
     from pipelines.exactly_once.other_chains import ChainName
-    from pipelines.sinks.delta_end_offsets import FolderFiles
     from pipelines.sinks.delta_log import DeltaLogReader
+    from pipelines.storage.files import FolderFiles
 
     path = pipeline.sinks[status.sink].path
     folder = local_folder(path) if path else None

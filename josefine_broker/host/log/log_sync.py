@@ -38,8 +38,8 @@ class LogSync:
     flusher."""
 
     __slots__ = (
-        "_directory", "_directory_dirty", "_files", "_first_unflushed_ms", "_is_owed", "_refusals",
-        "_segments", "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock",
+        "_directory", "_directory_dirty", "_files", "_is_owed", "_refusals", "_segments",
+        "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock",
         "request", "sealing",
     )  # fmt: skip
 
@@ -57,7 +57,8 @@ class LogSync:
         self._state = state
         self._segments = segments
         self._directory_dirty = True
-        self._unflushed = self._first_unflushed_ms = 0
+        self._unflushed = 0, 0
+        """How many messages are not durable, and when the first of them was appended."""
         self._is_owed = False
         """A scheduled sync failed for a reason that may have passed."""
         self._refusals: tuple[int, int] | None = None
@@ -156,14 +157,13 @@ class LogSync:
         if config.flush_messages == 1 and self.request is not None:
             self.want()
             return
-        if self._unflushed == 0:
-            self._first_unflushed_ms = now_ms
-        self._unflushed += messages
+        count, first_ms = self._unflushed
+        self._unflushed = count + messages, first_ms if count else now_ms
 
     def flushed(self) -> None:
         """All of the log is durable. On the log's own thread, which appends to it."""
         self._refusals = None
-        self._unflushed = 0
+        self._unflushed = 0, 0
 
     def is_due_within(self, config: LogConfig, messages: int) -> bool:
         """Whether an append of this many messages must sync before it returns."""
@@ -174,7 +174,7 @@ class LogSync:
     def is_due_with(self, config: LogConfig, messages: int) -> bool:
         """Whether `flush.messages` requires a sync of these with the messages not yet durable."""
         return config.flush_messages is not None and (
-            self._unflushed + messages >= config.flush_messages
+            self._unflushed[0] + messages >= config.flush_messages
         )
 
     def flush_if_due(self, config: LogConfig, now_ms: int, schedule: Callable[[Job], None]) -> bool:
@@ -191,14 +191,13 @@ class LogSync:
         if self._is_owed:
             self._is_owed = False
             return True
-        if self._unflushed == 0:
+        count, first_ms = self._unflushed
+        if count == 0:
             return False
-        is_late = config.flush_ms is not None and (
-            now_ms - self._first_unflushed_ms >= config.flush_ms
-        )
+        is_late = config.flush_ms is not None and now_ms - first_ms >= config.flush_ms
         if not is_late and not self.is_due_with(config, 0):
             return False
-        self._unflushed = 0
+        self._unflushed = 0, 0
         return True
 
     def sync(self, active: Segment, end_offset: int) -> None:
