@@ -63,6 +63,7 @@ class LogSync:
         """A scheduled sync failed for a reason that may have passed."""
         self._refusals: tuple[int, int] | None = None
         """How many appends failed since the last that did not, and when the first of them did."""
+        # From here on: what the flusher's thread reads or changes, too.
         self.lock = Lock()
         """Held while segment files are synced, cut or closed."""
         self.sealing: list[Segment] = []
