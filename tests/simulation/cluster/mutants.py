@@ -20,7 +20,7 @@ from josefine_broker.engine.partition.refusals import EarlyRefusals, Refusals
 from josefine_broker.engine.partition.replication import Followers
 from josefine_broker.engine.purgatory.purgatory import ParkedRequests
 from josefine_broker.engine.replicas import committing, following
-from josefine_broker.host import replica_manager
+from josefine_broker.host.log import recovered_epochs
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.replica_manager import Hosting
 
@@ -204,7 +204,7 @@ MUTANTS = [
     ),
     Mutant(
         breaks="leader epochs whose checkpoint is lost are read from all the batches",
-        function=replica_manager._recovered_epochs,
+        function=recovered_epochs.recovered_epochs,
         old="if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):",
         new="if False:",
         faults=FILES_LOST,
