@@ -299,7 +299,7 @@ class Hosting:
         """With `is_doubted` also a damaged log: the image knows already that it may lack records.
         Raises CorruptData, OSError."""
         try:
-            return self._recover(tp, topic_id, config)
+            return self._recover(tp, topic_id, config, keeps_tail=is_doubted)
         except (CorruptData, OSError) as error:
             is_disk = isinstance(error, OSError) and error.errno != errno.EIO
             if is_disk or not is_doubted:
@@ -307,10 +307,17 @@ class Hosting:
             return self._recover(tp, topic_id, config, is_damaged=True)
 
     def _recover(
-        self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_damaged: bool = False
+        self,
+        tp: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_damaged: bool = False,
+        keeps_tail: bool = True,
     ) -> _Recovered:
         """Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
+        has_others = (topic_id, tp.partition) not in self._only_replicas
         producers = ProducerState()
         epoch_starts: list[tuple[LeaderEpoch, int]] = []
 
@@ -327,7 +334,8 @@ class Hosting:
             on_batch=on_batch,
             is_damaged=is_damaged,
             # Of the only replica more is readable with what a damaged batch has than without it.
-            is_verified=(topic_id, tp.partition) not in self._only_replicas,
+            is_verified=has_others,
+            keeps_tail=has_others and keeps_tail,
         )
         epochs = recovered_epochs(partition_log, epoch_starts, is_damaged=is_damaged)
         self._on_opened()

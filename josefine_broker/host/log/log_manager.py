@@ -231,9 +231,10 @@ class LogManager:
         on_batch: OnBatch | None = None,
         is_damaged: bool = False,
         is_verified: bool = False,
+        keeps_tail: bool = False,
     ) -> PartitionLog:
-        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged` and
-        `is_verified`: see PartitionLog."""
+        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged`, `is_verified`
+        and `keeps_tail`: see PartitionLog."""
         directory = str(topic_partition)
         names = self._files.list(directory) if directory in self._directories else []
         known = self._identity(directory) if names else None
@@ -259,6 +260,7 @@ class LogManager:
             schedule=self._schedule,
             is_damaged=is_damaged,
             is_verified=is_verified,
+            keeps_tail=keeps_tail,
         )
 
     def _create(

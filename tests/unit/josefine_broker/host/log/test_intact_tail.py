@@ -58,7 +58,7 @@ def opened(files: MemoryFiles, config: LogConfig = CONFIG) -> PartitionLog:
     """As a broker opens the log of a partition with other replicas."""
     where = files, DIRECTORY, config, NOW_MS, False
     try:
-        return PartitionLog.open(*where, on_batch=lambda *_: None, is_verified=True)
+        return PartitionLog.open(*where, on_batch=lambda *_: None, keeps_tail=True)
     except (CorruptData, OSError):
         return PartitionLog.open(
             *where, on_batch=lambda *_: None, is_verified=True, is_damaged=True
