@@ -39,6 +39,7 @@ from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import FoundDirectory, LogManager
+from josefine_broker.host.log.recovered_epochs import note_epoch, recovered_epochs
 from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
@@ -207,7 +208,8 @@ class Hosting:
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
-        shown = RepairableLog(self._manager.files, partition_log)
+        lost_power = self._manager.may_lack_unsynced
+        shown = RepairableLog(self._manager.files, partition_log, lost_power=lost_power)
         partition_log.damage.join(self.damaged, tp, shown)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
         partition = Partition(producers, epochs, min(max(known, start), end))
@@ -271,16 +273,19 @@ class Hosting:
     ) -> _Recovered:
         """Recover a log that was missing, or failed to open, when this process registered. Raises
         CorruptData, OSError."""
+        key = (topic_id, tp.partition)
+        claimed = self._claims.of(key)
+        is_doubted = claimed is not Completeness.COMPLETE and key not in self._only_replicas
         try:
-            recovered = self._recover(tp, topic_id, settings.log)
+            recovered = self._recover_doubted(tp, topic_id, settings.log, is_doubted=is_doubted)
         except OSError as error:
             # An only replica has nobody to copy from: it is tried again, and never removed.
-            if error.errno != errno.EIO or (topic_id, tp.partition) in self._only_replicas:
+            if error.errno != errno.EIO or key in self._only_replicas:
                 raise
             reason = f"{tp}: {error}: remove its directory to have it copied from another replica"
             raise CorruptData(reason) from error
-        found = self._judged(recovered, tp.partition)
-        claimed = self._claims.of((topic_id, tp.partition))
+        judge = self._claimed if is_doubted else self._judged
+        found = judge(recovered, tp.partition)
         if not found.may_lead and found.rank > claimed.rank:
             recovered.log.abandon()
             raise CorruptData(
@@ -288,6 +293,19 @@ class Hosting:
                 "restart it"
             )
         return recovered
+
+    def _recover_doubted(
+        self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_doubted: bool
+    ) -> _Recovered:
+        """With `is_doubted` also a damaged log: the image knows already that it may lack records.
+        Raises CorruptData, OSError."""
+        try:
+            return self._recover(tp, topic_id, config, keeps_tail=is_doubted)
+        except (CorruptData, OSError) as error:
+            is_disk = isinstance(error, OSError) and error.errno != errno.EIO
+            if is_disk or not is_doubted:
+                raise
+            return self._recover(tp, topic_id, config, is_damaged=True)
 
     def _recover(
         self,
@@ -297,15 +315,17 @@ class Hosting:
         *,
         is_damaged: bool = False,
         found: FoundDirectory | None = None,
+        keeps_tail: bool = True,
     ) -> _Recovered:
         """`found`: the log's directory, if it was just read. Raises CorruptData, OSError."""
         now_ms = self._clock.now_ms()
+        has_others = (topic_id, tp.partition) not in self._only_replicas
         producers = ProducerState()
         epoch_starts: list[tuple[LeaderEpoch, int]] = []
 
         def on_batch(header: BatchHeader, batch: Buffer) -> None:
             producers.take(header, batch, now_ms)
-            _note_epoch(epoch_starts, header)
+            note_epoch(epoch_starts, header)
 
         partition_log = self._manager.recover_log(
             tp,
@@ -316,10 +336,11 @@ class Hosting:
             on_batch=on_batch,
             is_damaged=is_damaged,
             # Of the only replica more is readable with what a damaged batch has than without it.
-            is_verified=(topic_id, tp.partition) not in self._only_replicas,
+            is_verified=has_others,
+            keeps_tail=has_others and keeps_tail,
             found=found,
         )
-        epochs = _recovered_epochs(partition_log, epoch_starts, is_damaged=is_damaged)
+        epochs = recovered_epochs(partition_log, epoch_starts, is_damaged=is_damaged)
         self._on_opened()
         return _Recovered(topic_id, partition_log, producers, epochs)
 
@@ -456,53 +477,3 @@ def _try_to_store(job: Callable[[], None]) -> None:
         job()
     except OSError as error:
         log.warning("high watermarks not stored", extra={"reason": error})
-
-
-def _recovered_epochs(
-    partition_log: PartitionLog, seen: list[tuple[LeaderEpoch, int]], *, is_damaged: bool = False
-) -> LeaderEpochs:
-    """The checkpoint's epochs, cut to the log, then those found only in the batches. Raises
-    CorruptData."""
-    if partition_log.log_end_offset == 0:
-        return LeaderEpochs()
-    stored = _stored_epochs(partition_log)
-    epochs = stored or LeaderEpochs()
-    epochs.truncate_end(partition_log.log_end_offset)
-    if stored is None and not (seen and seen[0][1] <= partition_log.log_start_offset):
-        # A replay after a snapshot has not seen all of them, and an epoch with too late a start
-        # would make a follower believe that its log agrees with this one where it does not.
-        seen = _epochs_of_batches(partition_log, is_damaged=is_damaged)
-    if seen:  # batches that were read are right: a truncation may not have been stored
-        epochs.truncate_end(seen[0][1])
-    for epoch, start_offset in seen:
-        if epoch > epochs.latest:
-            epochs.assign(epoch, start_offset)
-    epochs.truncate_start(partition_log.log_start_offset)
-    return epochs
-
-
-def _stored_epochs(partition_log: PartitionLog) -> LeaderEpochs | None:
-    """None: the checkpoint is missing or unreadable."""
-    try:
-        stored = partition_log.state.leader_epochs()
-        return None if stored is None else LeaderEpochs.from_bytes(stored)
-    except CorruptData as error:
-        event = {"directory": partition_log.directory, "reason": error}
-        log.warning("leader epochs rebuilt from batches", extra=event)
-        return None
-
-
-def _epochs_of_batches(
-    partition_log: PartitionLog, *, is_damaged: bool
-) -> list[tuple[LeaderEpoch, int]]:
-    """The epochs in all batches of the log. Raises CorruptData."""
-    found: list[tuple[LeaderEpoch, int]] = []
-    is_whole = partition_log.replay(None, lambda header, _: _note_epoch(found, header))
-    if not is_whole and not is_damaged:
-        raise CorruptData(f"{partition_log.directory}: its leader epochs are lost, and batches too")
-    return found
-
-
-def _note_epoch(starts: list[tuple[LeaderEpoch, int]], header: BatchHeader) -> None:
-    if not starts or header.leader_epoch > starts[-1][0]:
-        starts.append((header.leader_epoch, header.base_offset))

@@ -38,7 +38,7 @@ HALT_MS = 5_000
 know its high watermark yet."""
 
 
-class _HaltError(Exception):
+class HaltError(Exception):
     """The leader lacks acknowledged records; the message is a sentence for the operator."""
 
 
@@ -89,6 +89,10 @@ def _follow(
         elif answer.diverging is not None:
             _truncate(ctx, tp, hosted, *answer.diverging)
             moved = True
+        elif partition.awaits_repair:
+            # It has asked where to cut its log. Not all of its epochs are known, so a log that
+            # differs may look the same: nothing is appended, or known to be committed.
+            fetcher.pause(copy.key, now_ms + HALT_MS)
         elif answer.records:
             size = append_fetched(ctx, tp, hosted, answer.records)
             moved = size > 0
@@ -97,13 +101,17 @@ def _follow(
         _complain(ctx, tp, str(error))
         fetcher.fail(copy.key, now_ms)
         return
-    except _HaltError as error:
+    except HaltError as error:
         _halt(ctx, tp, hosted, str(error))
         fetcher.pause(copy.key, now_ms + HALT_MS)
         return
     hosted.halt = ""
     if ctx.hosted.fetchers.of(copy.key) is not fetcher:
         return  # the cut has met damage: the repair comes first
+    if partition.awaits_repair:
+        if moved:
+            _move(fetcher, copy, hosted)
+        return
     durable_end = its_log.durable_end_offset
     # The high watermark follows our durable end, never the leader's own end: this replica may be
     # elected next, and must not claim records that a power failure can take.
@@ -260,7 +268,7 @@ def _truncate(
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
         raise CorruptData(f"the leader sent end offset {end_offset} for epoch {epoch}")
-    _check_cut(ctx, tp, hosted, target)
+    check_cut(ctx, tp, hosted, target)
     ctx.hosted.counters.truncations += 1
     event: dict[str, Any] = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
     if target < partition.high_watermark:
@@ -274,8 +282,8 @@ def _truncate(
     _after_cut(ctx, tp, hosted)
 
 
-def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_offset: int) -> None:
-    """Raises _HaltError. Images below that feature level do not record unclean elections. A log
+def check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_offset: int) -> None:
+    """Raises HaltError. Images below that feature level do not record unclean elections. A log
     that is itself in doubt is no evidence (a flipped leader epoch makes it diverge, too)."""
     partition = hosted.partition
     if partition.may_be_cut_to(end_offset) or not ctx.image.keeps_doubts:
@@ -283,7 +291,7 @@ def _check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_of
     entry = ctx.image.partition(tp.topic, tp.partition)
     if entry is None or entry.completeness_of(ctx.broker_id) is not Completeness.COMPLETE:
         return
-    raise _HaltError(
+    raise HaltError(
         f"broker {partition.leader}, the leader in epoch {partition.leader_epoch}, has this log "
         f"up to offset {end_offset}, but records up to {partition.high_watermark} were "
         "acknowledged and no unclean election removed them: its log or the one here is damaged"
@@ -309,7 +317,7 @@ def _restart(
 ) -> None:
     """No part of the leader's log continues ours: restart at the leader's log start offset. Records
     that the leader has or has deleted are not lost by that."""
-    _check_cut(ctx, tp, hosted, max(offset, leaders_high_watermark))
+    check_cut(ctx, tp, hosted, max(offset, leaders_high_watermark))
     event: dict[str, Any] = {"partition": str(tp), "from": hosted.log.log_end_offset, "to": offset}
     what = "log outside the leader's range: restarts at the leader's log start offset"
     ctx.ports.tell(what, gravity=Gravity.WARNING, **event)
@@ -321,8 +329,11 @@ def _restart(
 def _after_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
     """Rebuild the producers if the cut removed batches of them; epochs are stored in any case."""
     producers = hosted.partition.producers
-    # Its repair ends with a replay anyway.
-    if not hosted.partition.awaits_repair and producers.reaches(hosted.log.log_end_offset):
+    is_replayed_later = hosted.partition.awaits_repair
+    if is_replayed_later:
+        ctx.ports.logs.store_epochs(tp)
+        return
+    if producers.reaches(hosted.log.log_end_offset):
         now_ms = ctx.clock.now_ms()
         producers.clear()
         is_whole = hosted.log.replay(

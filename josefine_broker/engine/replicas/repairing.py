@@ -34,6 +34,7 @@ from josefine_broker.engine.partition.repair.repair import (
 )
 from josefine_broker.engine.ports import Gravity, WorkPort
 from josefine_broker.engine.replicas.catching_up import give_up_end
+from josefine_broker.engine.replicas.following import HaltError, check_cut
 from josefine_broker.engine.replicas.leading import begin_to_follow
 from josefine_broker.engine.replicas.replica_reads import (
     ANSWER_MS,
@@ -248,11 +249,16 @@ class Repairs:
         if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
             self._close(work)
             return
+        assert work.rebuild is not None
+        wanted = work.rebuild.wanted
         if sender != NOBODY and has_moved:
             work.repair.helped(sender)
             self._note_lost(work)
         elif sender != NOBODY:
             work.repair.refused(sender)
+            # What it sent is the log of the partition, and ours goes another way from there.
+            if result is False and self._is_cut_for_leader(work, sender, wanted):
+                return
             self._follow_if_leader(work, sender)
         if result is True:
             self._install(work)
@@ -382,7 +388,8 @@ class Repairs:
         if not repair.exhausted(now_ms) and rebuild.wanted >= repair.given_up_to:
             return
         if self._is_unacknowledged(work, rebuild.wanted):
-            self._cut(work, rebuild.wanted)
+            what = "the end of a log was cut: no replica has what is missing"
+            self._cut(work, rebuild.wanted, what)
             return
         lost = rebuild.wanted, rebuild.next_intact()
         # The operator accepted the loss up to there, and of nothing after it.
@@ -401,29 +408,41 @@ class Repairs:
             )
         self._note_lost(work)
 
+    def _is_cut_for_leader(self, work: _Work, sender: int, offset: int) -> bool:
+        """Cut our log where the leader has a batch that does not fit into the hole: what follows
+        the hole here differs, too. Returns whether it was cut."""
+        partition = work.hosted.partition
+        if not partition.awaits_repair or sender != partition.leader:
+            return False
+        try:
+            check_cut(self._ctx, work.tp, work.hosted, offset)
+        except HaltError:
+            return False
+        return self._cut(work, offset, "a log was cut where it differs from its leader's")
+
     def _is_unacknowledged(self, work: _Work, offset: int) -> bool:
         """Whether a crash explains the hole at `offset`, which no replica can fill: it was not
-        synced here, and is not known to be committed. Only the leader decides so."""
-        partition = work.hosted.partition
-        return (
-            partition.awaits_repair
-            and partition.leader == self._ctx.broker_id
-            and offset >= max(work.log.unsynced_from, partition.high_watermark)
-        )
+        synced here, and is not known to be committed, unless a power failure took it. Only the
+        leader decides so."""
+        partition, log = work.hosted.partition, work.log
+        is_explained = log.lost_power or offset >= partition.high_watermark
+        is_leader = partition.awaits_repair and partition.leader == self._ctx.broker_id
+        return is_leader and is_explained and offset >= log.unsynced_from
 
-    def _cut(self, work: _Work, offset: int) -> None:
+    def _cut(self, work: _Work, offset: int, message: str) -> bool:
         """End the log before the hole, as a start does where nothing intact follows."""
-        hosted, message = work.hosted, "the end of a log was cut: no replica has what is missing"
+        hosted = work.hosted
         self._tell(message, work, Gravity.WARNING, at=offset, end=hosted.log.log_end_offset)
         try:
             hosted.log.truncate_to(offset)
         except KafkaError as error:
             self._tell("a log was not cut", work, Gravity.ERROR, reason=error)
-            return
+            return False
         hosted.partition.truncated(hosted.log.log_end_offset)
         work.repair.on(RepairEvent.CHANGED)
         self._end(work)
         self._replay_if_whole(work)
+        return True
 
     def _go_on(self, work: _Work) -> None:
         """The copy has moved without another replica."""

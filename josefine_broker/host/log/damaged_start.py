@@ -62,7 +62,7 @@ def recover_for_repair(
     CorruptData, OSError."""
     where = files, directory, config, state, clean_shutdown, now_ms
     try:
-        return *recover(*where, keeps_tail=keeps_tail), []
+        return *recover(*where, keeps_tail=keeps_tail or is_damaged), []
     except (CorruptData, OSError) as error:
         if not is_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
             raise

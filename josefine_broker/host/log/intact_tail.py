@@ -14,11 +14,14 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from josefine_broker.base.ports import File
+from josefine_broker.base.errors import CorruptData
+from josefine_broker.base.ports import File, Files
+from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.isolated_batch import FIND_BYTES, batch_at, read_around
-from josefine_broker.records.batch import is_torn, parse_header
+from josefine_broker.host.log.segment import Segment, stem_of
+from josefine_broker.records.batch import is_torn, parse_header, verify
 
-__all__ = ["Tail", "find_tail"]
+__all__ = ["Tail", "find_tail", "starts_intact"]
 
 _COMMON = 3
 """All base offsets of a segment start with the same bytes."""
@@ -85,3 +88,17 @@ def _chain(data: bytes, at: int) -> Iterator[tuple[int, int]]:
             return
         end_offset, at = header.end_offset, at + len(batch)
         yield end_offset, at
+
+
+def starts_intact(files: Files, directory: str, base_offset: int) -> bool:
+    """Whether the first batch of this segment is intact."""
+    segment = Segment(files, stem_of(directory, base_offset), base_offset)
+    try:
+        for _, header, batch in walk_batches(segment.file(), 0, segment.file().size()):
+            verify(batch, 0, header)
+            return header.base_offset == base_offset
+    except CorruptData:
+        return False
+    finally:
+        segment.close()
+    return False

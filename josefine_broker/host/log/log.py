@@ -89,9 +89,11 @@ class PartitionLog:
         schedule: Callable[[Job], None] = run_now,
         is_damaged: bool = False,
         is_verified: bool = False,
+        keeps_tail: bool = False,
     ) -> PartitionLog:
         """Open or create the log in `directory`, with recovery if needed. `settle`: see LogState.
-        `is_damaged`: after a refusal, open it for repair (`damaged_start.py`).
+        `is_damaged`: after a refusal, open it for repair (`damaged_start.py`). `keeps_tail`: see
+        `recovery.py`.
 
         `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` each
         later batch, with `is_verified` never a damaged one. Raises CorruptData, OSError.
@@ -100,7 +102,7 @@ class PartitionLog:
         state = LogState(files, directory, settle)
         found = files, directory, config, state, clean_shutdown, now_ms
         segments, report, suspects = recover_for_repair(
-            *found, is_damaged=is_damaged, keeps_tail=is_verified
+            *found, is_damaged=is_damaged, keeps_tail=keeps_tail
         )
         log = cls(files, directory, config, segments, report, state, schedule)
         log.damage.note_all(suspects)

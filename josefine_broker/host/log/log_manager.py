@@ -247,10 +247,11 @@ class LogManager:
         on_batch: OnBatch | None = None,
         is_damaged: bool = False,
         is_verified: bool = False,
+        keeps_tail: bool = False,
         found: FoundDirectory | None = None,
     ) -> PartitionLog:
-        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged` and
-        `is_verified`: see PartitionLog. `found`: what `look` has just returned."""
+        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged`, `is_verified`
+        and `keeps_tail`: see PartitionLog. `found`: what `look` has just returned."""
         directory = str(topic_partition)
         found = found or self.look(topic_partition)
         # A topic deleted and created again has a new id: old records must not appear in it.
@@ -277,6 +278,7 @@ class LogManager:
             schedule=self._schedule,
             is_damaged=is_damaged,
             is_verified=is_verified,
+            keeps_tail=keeps_tail,
         )
         files.forget_for_good()
         return log

@@ -24,7 +24,8 @@ from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
 from josefine_broker.host.log.batch_walk import walk_batches
 from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, SUMS_SUFFIX, TIME_INDEX_SUFFIX
-from josefine_broker.host.log.intact_tail import find_tail
+from josefine_broker.host.log.intact_tail import find_tail, starts_intact
+from josefine_broker.host.log.isolated_batch import read_around
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.host.log.segment import (
     LOG_SUFFIX,
@@ -284,9 +285,11 @@ def scan(segment: Segment, config: LogConfig, tally: Tally, now_ms: int) -> str:
 def cut(segment: Segment, tally: Tally, problem: str) -> None:
     """End the log before the first invalid byte, durably."""
     file = segment.file()
-    tail = file.read_at(segment.size_bytes, file.size() - segment.size_bytes)
+    # Zeros for what the disk cannot read: no unfinished write looks like that.
+    size = file.size() - segment.size_bytes
+    tail = read_around(file, segment.size_bytes, size)
     # A write that was never finished was never acknowledged, so nobody can miss it.
-    if is_torn(memoryview(tail)):
+    if len(tail) == size and is_torn(memoryview(tail)):
         tally.state.settle()
     else:
         tally.note(Completeness.SHORTENED)
@@ -448,22 +451,8 @@ def _refuse_intact(
     found = None
     if damaged is not None:
         found = find_tail(damaged.file(), damaged.size_bytes, damaged.end_offset)
-    if found is not None or any(_starts_intact(files, directory, each) for each in later):
+    if found is not None or any(starts_intact(files, directory, each) for each in later):
         raise CorruptData(f"the log is damaged at {problem}, and intact batches follow")
-
-
-def _starts_intact(files: Files, directory: str, base_offset: int) -> bool:
-    """Whether the first batch of this segment is intact."""
-    segment = Segment(files, stem_of(directory, base_offset), base_offset)
-    try:
-        for _, header, batch in walk_batches(segment.file(), 0, segment.file().size()):
-            verify(batch, 0, header)
-            return header.base_offset == base_offset
-    except CorruptData:
-        return False
-    finally:
-        segment.close()
-    return False
 
 
 def _refuse_missing(

@@ -14,9 +14,10 @@ from josefine_broker.host.log.segment_rebuild import SegmentRebuild
 class RepairableLog:
     """Implements DamagedLog. One per open log."""
 
-    __slots__ = ("_files", "_log")
+    __slots__ = ("_files", "_log", "lost_power")
 
-    def __init__(self, files: Files, log: PartitionLog) -> None:
+    def __init__(self, files: Files, log: PartitionLog, *, lost_power: bool = False) -> None:
+        self.lost_power = lost_power
         self._files = files
         self._log = log
 
@@ -37,7 +38,12 @@ class RepairableLog:
         # Where batches could not be read at the start, the epochs they started are unknown.
         known = LeaderEpochs() if damage.lacks_batches else epochs
         return SegmentRebuild(
-            self._files, log, segment, known, is_checksum_known=found.is_checksum_known
+            self._files,
+            log,
+            segment,
+            known,
+            is_checksum_known=found.is_checksum_known,
+            may_differ=damage.lacks_batches,
         )
 
     @property

@@ -64,6 +64,7 @@ class SegmentRebuild:
         epochs: LeaderEpochs,
         *,
         is_checksum_known: bool = True,
+        may_differ: bool = False,
     ) -> None:
         """On the log's own thread: takes what it needs of the log as values."""
         self._log = log
@@ -74,6 +75,9 @@ class SegmentRebuild:
         self._target = _Target(files, segment, log.config.index_interval_bytes)
         self._has_holes = log.config.may_have_holes
         self._is_checksum_known = is_checksum_known
+        self._may_differ = may_differ
+        """What the other replicas have may be right although it does not have our checksum: this
+        log may differ from its leader's."""
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
         self.bytes_fetched = 0
@@ -169,13 +173,14 @@ class SegmentRebuild:
             or (self._has_holes and self.bytes_fetched > 0)
         )
         if found.log_crc != log_crc and not may_differ:
-            if self._distrusts:
+            if self._distrusts and not self._may_differ:
                 raise CorruptData(
                     f"the batches of the other replicas do not have the checksum "
                     f"{log_crc:08x} of this segment"
                 )
-            self._start_again()
-            return False
+            if not self._distrusts:
+                self._start_again()
+                return False
         self._target.finish(expected)
         return True
 
@@ -223,6 +228,10 @@ class SegmentRebuild:
         if not (cursor <= base <= header.last_offset < self.end_offset):
             return False
         if base != cursor and not self._has_holes:
+            return False
+        # Where our log differs from its leader's, our next batches are of an older epoch.
+        target = self._target
+        if header.leader_epoch < target.segment.last_leader_epoch and not target.was_filled:
             return False
         epoch = self._epochs.epoch_of(base)
         return epoch in (NO_LEADER_EPOCH, header.leader_epoch)

@@ -26,6 +26,14 @@ def flipped(world: World, directory: str) -> None:
     flip_bit(files, path, world.rng)
 
 
+def end_flipped(world: World, directory: str) -> None:
+    """In the last batch: nothing intact follows, so the start cuts it off."""
+    files = world.machines[DAMAGED].disk.files
+    path = newest_segment(files, directory)
+    assert path is not None
+    files.names[path].data[-1] ^= 1
+
+
 def lost(world: World, directory: str) -> None:
     lose_directory(world.machines[DAMAGED].disk.files, directory)
 
@@ -53,7 +61,7 @@ def come_back(world: World, order: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
-@pytest.mark.parametrize("damage", [flipped, lost])
+@pytest.mark.parametrize("damage", [flipped, end_flipped, lost])
 @pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
 def test_acknowledged_records_outlive_one_bad_replica(
     topic: str, damage: Damage, order: tuple[int, ...]
@@ -77,7 +85,7 @@ class Mutant:
     "mutant",
     [
         Mutant(
-            damage=flipped,
+            damage=end_flipped,
             function=Hosting._judged,
             old="found = recovered.log.recovery_report.completeness",
             new="return Completeness.COMPLETE",

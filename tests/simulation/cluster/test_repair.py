@@ -12,10 +12,14 @@ import pytest
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
-from josefine_broker.host.log import isolated_batch
+from josefine_broker.engine.replicas import catching_up
+from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.host.log import isolated_batch, recovery
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.log.segment import Segment
+from josefine_broker.host.log.segment_rebuild import SegmentRebuild
+from josefine_broker.host.replica_manager import Hosting
 from tests.simulation.cluster.faults import CALM, draw_faults
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.view import PartitionFacts
@@ -146,6 +150,65 @@ def test_sealed_segments_damaged_on_every_stopped_broker_are_repaired_after_the_
     world.settle()
 
 
+UNSYNCED_HARMS = {
+    "in the middle": (-9, -6, -3),
+    "neighbours": (-5, -4, -3),
+    "the last batch of two": (-1, -1, -4),
+    "the first one and the last": (0, -1, -3),
+}
+"""Which batch is damaged on which replica."""
+
+
+@pytest.mark.parametrize("where", UNSYNCED_HARMS.values(), ids=UNSYNCED_HARMS.keys())
+@pytest.mark.parametrize(
+    ("topic", "power"),
+    [("synced-0", False), ("cached-0", False), ("synced-0", True)],
+    ids=["synced", "cached", "synced, power loss"],
+)
+def test_unsynced_ends_damaged_on_every_stopped_broker_are_repaired_after_the_start(
+    topic: str, where: tuple[int, ...], power: bool
+) -> None:
+    heal_unsynced_ends(topic, where, power=power)
+
+
+def heal_unsynced_ends(topic: str, where: tuple[int, ...], *, power: bool) -> None:
+    """Nothing shows any more what was synced. Every batch is intact on one replica, which may be
+    none that the first leader after the start would have asked."""
+    world = grown(seed=2)
+    facts, replicas, _ = partition(world, topic)
+    committed = list(facts.batches)
+    for broker_id in world.broker_ids:
+        world.kill(broker_id, power=power)
+    for broker_id, number in zip(replicas, where, strict=True):
+        files = world.machines[broker_id].disk.files
+        for path in [name for name in files.list(topic) if name.startswith("synced")]:
+            files.names.pop(f"{topic}/{path}")
+        newest = max(name for name in files.list(topic) if name.endswith(".log"))
+        files.names.pop(f"{topic}/{newest.removesuffix('.log')}.index", None)
+        there = [b for b in committed if b.base_offset >= int(newest[:20])]
+        assert len(there) > max(map(abs, where))
+        flip(world, broker_id, topic, there[number].base_offset, 40)
+    for broker_id in world.broker_ids:
+        world.start(broker_id)
+
+    def is_whole() -> bool:
+        found, replicas, leader = partition(world, topic)
+        return (
+            len(replicas) == 3
+            and leader >= 0
+            and not any(map(damage_of, replicas.values()))
+            and len(found.batches) >= len(committed)
+            and all(each.log.log_end_offset >= found.end_offset for each in replicas.values())
+        )
+
+    assert world.scheduler.run_until(is_whole, HEALED_WITHIN_MS)
+    look_everywhere(world, topic)
+    assert is_whole()
+    assert facts.batches[: len(committed)] == committed
+    assert world.met["damaged log removed"] == 0, "no operator was needed"
+    world.settle()
+
+
 ROT = {"rot_per_second": 4.0}
 BAD_NETWORK = {
     "connection_break_per_second": 0.7,
@@ -177,6 +240,25 @@ def test_disks_that_decay_between_kills_and_starts_lose_nothing(seed: int) -> No
     world = simulate(seed, faults=replace(drawn, transactions=0.0, **ROT))
 
     assert world.met["log rotten"]
+
+
+TRANSACTIONS = 1_000
+"""Added to the number of a life that has transactions, where chance gives them."""
+FOUND = (12, 19, 98, 110, 113, 225, *(TRANSACTIONS + each for each in (3, 10, 38, 214, 261)))
+
+
+def decay_between_kills(number: int) -> World:
+    """Disks decay while brokers are killed, lose their power, and start again."""
+    seed = number % TRANSACTIONS
+    drawn = draw_faults(Random(seed))
+    without = {} if number >= TRANSACTIONS else {"transactions": 0.0}
+    return simulate(seed, faults=replace(drawn, **ROT, **without))
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> None:
+    """Seeds that found something (docs/decisions/0019-repair-of-damaged-logs.md)."""
+    assert decay_between_kills(number).met["log rotten"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +323,86 @@ def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
         for seed in range(mutant.seed, mutant.seed + SEARCHED):
             try:
                 simulate(seed, 5_000, faults=replace(CALM, **ROT))
+            except (AssertionError, CorruptData, KafkaError, Fatal):
+                return
+    pytest.fail(f"nobody noticed: {mutant.breaks}")
+
+
+KILL_MUTANTS = (
+    Mutant(
+        breaks="a replica that lacks batches takes its role after its repair",
+        function=Hosting.open,
+        old="if partition_log.damage.lacks_batches:",
+        new="if False:",
+        seed=38,
+    ),
+    Mutant(
+        breaks="a log is cut where the leader's batch does not fit into its hole",
+        function=Repairs._is_cut_for_leader,
+        old="return self._cut(work, offset,",
+        new="return False and (",
+        seed=TRANSACTIONS + 214,
+    ),
+    Mutant(
+        breaks="no batch of an older epoch follows a newer one in a copy",
+        function=SegmentRebuild._fits,
+        old="if header.leader_epoch < target.segment.last_leader_epoch and not target.was_filled:",
+        new="if False:",
+        seed=TRANSACTIONS + 261,
+    ),
+    Mutant(
+        breaks="a log whose end was cut off may lead if nobody is better",
+        function=Hosting._claimed,
+        old="return Completeness.UNSYNCED",
+        new="return found",
+        seed=TRANSACTIONS + 3,
+    ),
+    Mutant(
+        breaks="a damaged length is no place of an offset",
+        function=Segment._seek,
+        old="if position > size or not self.reads.may_have_holes:",
+        new="if False:",
+        seed=113,
+    ),
+    Mutant(
+        breaks="a repair notices that its segment was cut",
+        function=Repairs._drop_gone,
+        old="its_log.found.get(key[1]) == each.repair.damage",
+        new="key[1] in its_log.found",
+        seed=110,
+    ),
+)
+
+
+@pytest.mark.long_proof(share=3)
+@pytest.mark.parametrize("mutant", KILL_MUTANTS, ids=lambda mutant: mutant.breaks)
+def test_a_broken_rule_is_noticed_between_kills(mutant: Mutant) -> None:
+    with mutated(mutant), pytest.raises((AssertionError, CorruptData, KafkaError, Fatal)):
+        decay_between_kills(mutant.seed)
+
+
+START_MUTANTS = (
+    Mutant(
+        breaks="a start keeps intact batches after damage",
+        function=recovery._refuse_intact,
+        old="if not tally.keeps_tail:",
+        new="if True:",
+    ),
+    Mutant(
+        breaks="a leader in doubt asks the others for more",
+        function=catching_up.must_catch_up,
+        old="if not is_in_doubt or",
+        new="if True or",
+    ),
+)
+
+
+@pytest.mark.parametrize("mutant", START_MUTANTS, ids=lambda mutant: mutant.breaks)
+def test_a_broken_rule_of_a_start_is_noticed(mutant: Mutant) -> None:
+    with mutated(mutant):
+        for where in UNSYNCED_HARMS.values():
+            try:
+                heal_unsynced_ends("synced-0", where, power=True)
             except (AssertionError, CorruptData, KafkaError, Fatal):
                 return
     pytest.fail(f"nobody noticed: {mutant.breaks}")

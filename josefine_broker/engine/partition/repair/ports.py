@@ -74,6 +74,11 @@ class DamagedLog(Protocol):
         ...
 
     @property
+    def lost_power(self) -> bool:
+        """Whether a power failure may have taken what was not synced, on all replicas alike."""
+        ...
+
+    @property
     def unsynced_from(self) -> int:
         """The log was found unsynced from there on at the start, and with a hole: a crash may have
         left it."""

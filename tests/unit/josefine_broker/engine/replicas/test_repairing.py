@@ -396,9 +396,22 @@ def test_records_deleted_during_a_repair_are_not_waited_for() -> None:
     assert cluster.values(2) == VALUES[2:]
 
 
-@pytest.mark.parametrize("unsynced_from", [5, 6], ids=["unsynced", "synced"])
-def test_leader_cuts_a_hole_that_nobody_can_fill_if_a_crash_explains_it(unsynced_from: int) -> None:
-    """Nothing from it on was synced here or committed: its records were never acknowledged."""
+@pytest.mark.parametrize(
+    ("unsynced_from", "known_committed", "lost_power", "is_cut"),
+    [
+        (5, False, False, True),
+        (6, False, False, False),
+        (5, True, False, False),
+        (5, True, True, True),
+        (6, True, True, False),
+    ],
+    ids=["unsynced", "synced", "committed", "committed, power lost", "synced, power lost"],
+)
+def test_leader_cuts_a_hole_that_nobody_can_fill_if_a_crash_explains_it(
+    unsynced_from: int, known_committed: bool, lost_power: bool, is_cut: bool
+) -> None:
+    """What was not synced and not committed was never acknowledged; and what is not synced, a power
+    failure takes from all replicas."""
     cluster = unacknowledged(2)
     hosted = cluster.hosted(2)
     its_log: Any = hosted.log
@@ -408,13 +421,16 @@ def test_leader_cuts_a_hole_that_nobody_can_fill_if_a_crash_explains_it(unsynced
     with pytest.raises(KafkaError):
         hosted.log.read(5, 1, end_offset=6)
     hosted.partition.damaged()
+    hosted.partition.high_watermark = 5 + known_committed
+    damaged: Any = cluster.hosting[2].damaged.logs[TP]
+    damaged.lost_power = lost_power
     cluster.lead(2)
 
     cluster.repair(2)
     cluster.repair(2)
 
-    assert hosted.partition.is_leader is (unsynced_from == 5)
-    assert hosted.log.log_end_offset == unsynced_from
+    assert hosted.partition.is_leader is is_cut
+    assert hosted.log.log_end_offset == 6 - is_cut
     if hosted.partition.is_leader:
         assert cluster.values(2) == VALUES
         assert "the end of a log was cut: no replica has what is missing" in cluster.messages()
@@ -435,3 +451,66 @@ def test_leader_that_waits_for_a_silent_replica_is_freed_by_accepting_the_loss()
 
     assert cluster.hosted(2).partition.is_leader
     assert cluster.values(2) == [b"a", b"c", b"d", b"e"]
+
+
+def differing() -> Damaged:
+    """Broker 2 has two batches, the first of them damaged, where its leader has one with both
+    offsets; of its leader epochs nothing is known."""
+    cluster = unacknowledged(2)
+    hosted = cluster.hosted(2)
+    batch = bytearray(batch_of(b"g"))
+    stamp(batch, 0, 6, cluster.entry().leader_epoch)
+    hosted.log.append(memoryview(batch), parse_header(batch), 0)
+    data = cluster.files[2].names[LOG].data
+    data[len(data) - len(batch) - 1] ^= 1
+    with pytest.raises(KafkaError):
+        hosted.log.read(5, 1, end_offset=7)
+    damage: Any = hosted.log
+    damage.damage.lacks_batches = True
+    hosted.partition.damaged()
+    hosted.partition.epochs.clear()
+    cluster.lead(3)
+    return cluster
+
+
+def test_log_is_cut_where_the_leaders_batch_does_not_fit_into_the_hole() -> None:
+    cluster = differing()
+    cluster.produce(3, b"x", b"y", b"z", acks=1)
+
+    cluster.repair(2)
+    cluster.repair(2)
+    cluster.run()
+
+    assert not cluster.hosted(2).partition.awaits_repair
+    assert cluster.values(2) == [*VALUES, b"x", b"y", b"z"]
+
+
+def test_batches_of_the_leader_take_the_place_of_a_log_that_differs_from_its_own() -> None:
+    """The checksum of the segment is of the batches that the leader does not have."""
+    cluster = differing()
+    cluster.produce(3, b"x", b"y", acks=1)
+
+    cluster.repair(2)
+    cluster.run()
+
+    assert cluster.values(2) == [*VALUES, b"x", b"y"]
+
+
+def test_replica_that_lacks_batches_appends_nothing_although_it_follows() -> None:
+    """Its epochs do not show that its end differs: it copied on after records of its own."""
+    cluster = differing()
+    cluster.repair(2)
+    assert cluster.ctx[2].hosted.fetchers.of((cluster.hosted(2).topic_id, 0)) is not None
+    cluster.silent = {1, 3}
+    for value in (b"x", b"y", b"z"):
+        cluster.produce(3, value, acks=1)
+
+    cluster.run()
+
+    assert cluster.log_end(2) <= 7
+    assert cluster.high_watermark(2) <= 5
+    cluster.silent = set()
+    for _ in range(4):
+        cluster.repair(2, after_ms=RETRY_MS_MAX)
+        cluster.run()
+    assert cluster.values(2) == [*VALUES, b"x", b"y", b"z"]

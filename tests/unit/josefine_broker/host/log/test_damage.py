@@ -165,7 +165,7 @@ def test_batch_after_damaged_ones_is_not_returned_for_their_offsets() -> None:
         append(log, [b"%04d" % number])
     size = batch_bytes(log)
     log._segments[0].reads.forget()
-    flip(files, 3 * size + 10)  # the batch seems to end past the file
+    flip(files, 3 * size + 9)  # the batch seems to end past the file
 
     for end_offset in (5, 10):
         log.read(0, 1 << 20, end_offset=end_offset)

@@ -12,7 +12,8 @@ from josefine_broker.engine.metadata_quorum.apply_committed import ToHost, to_be
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.high_watermarks import FILE, HighWatermarks
 from josefine_broker.host.log.log_manager import LogManager
-from josefine_broker.host.replica_manager import Hosting, _recovered_epochs
+from josefine_broker.host.log.recovered_epochs import recovered_epochs
+from josefine_broker.host.replica_manager import Hosting
 from tests.simulation.memory_files import MemoryFiles
 from tests.unit.josefine_broker.api.replicas import Replicas
 from tests.unit.josefine_broker.api.world import ManualClock, World
@@ -155,4 +156,4 @@ def test_recovered_epochs_only_grow(
     append(log, [b"v"] * 10)
     log.state.store_leader_epochs(LeaderEpochs(stored).to_bytes(10))
 
-    assert _recovered_epochs(log, seen).starts == starts
+    assert recovered_epochs(log, seen).starts == starts

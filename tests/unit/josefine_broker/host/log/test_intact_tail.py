@@ -16,7 +16,7 @@ from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.host.log.segment import LOG_SUFFIX, stem_of
 from josefine_broker.records.batch import HEADER_BYTES, iter_batches
-from tests.simulation.memory_files import MemoryFiles
+from tests.simulation.memory_files import SECTOR_BYTES, MemoryFiles
 from tests.unit.josefine_broker.host.log.support import (
     DIRECTORY,
     NOW_MS,
@@ -58,8 +58,8 @@ def opened(files: MemoryFiles, config: LogConfig = CONFIG) -> PartitionLog:
     """As a broker opens the log of a partition with other replicas."""
     where = files, DIRECTORY, config, NOW_MS, False
     try:
-        return PartitionLog.open(*where, on_batch=lambda *_: None, is_verified=True)
-    except CorruptData:
+        return PartitionLog.open(*where, on_batch=lambda *_: None, keeps_tail=True)
+    except (CorruptData, OSError):
         return PartitionLog.open(
             *where, on_batch=lambda *_: None, is_verified=True, is_damaged=True
         )
@@ -189,3 +189,16 @@ def test_end_is_known_if_at_most_an_unfinished_write_follows(more: bytes, is_kno
 
     assert found is not None
     assert found.is_end_known is is_known
+
+
+def test_unreadable_end_without_any_intact_batch_is_cut_off() -> None:
+    """The start failed, and the only way out was to remove the whole log."""
+    files = written()
+    path = log_file()
+    for sector in range(0, len(files.names[path].data), SECTOR_BYTES):
+        files.names[path].unreadable.add(sector)
+
+    log = opened(files)
+
+    assert log.log_end_offset == 0
+    assert log.recovery_report.completeness is Completeness.SHORTENED
