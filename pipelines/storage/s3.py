@@ -152,10 +152,16 @@ def delta_options(at: S3Location) -> dict[str, str]:
 
 
 _CAUSES = (
-    (r"NETWORK_CONNECTION", "{where} does not answer; correct `{endpoint}` or start the store"),
-    (r"NO_SUCH_BUCKET", "there is no bucket `{bucket}` in {where}; create it or correct the path"),
     (
-        r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE|INVALID_CLIENT_TOKEN|TOKEN|HTTP.*\b403\b",
+        r"AWS Error NETWORK_CONNECTION",
+        "{where} does not answer; correct `{endpoint}` or start the store",
+    ),
+    (
+        r"AWS Error NO_SUCH_BUCKET|^Bucket '[^']*' not found",
+        "there is no bucket `{bucket}` in {where}; create it or correct the path",
+    ),
+    (
+        r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|\w*(SIGNATURE|TOKEN)\w*)|HTTP status 403",
         "{where} refuses the user; correct the keys `{prefix}access.key` and `{prefix}secret.key`, "
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the profile, or give the user the rights "
         "to list and read bucket `{bucket}`",
@@ -176,7 +182,7 @@ def why_failed(at: S3Location, error: str) -> str:
 
 def no_bucket(at: S3Location) -> str:
     """The sentence for a bucket that does not exist."""
-    return why_failed(at, "NO_SUCH_BUCKET")
+    return why_failed(at, "AWS Error NO_SUCH_BUCKET")
 
 
 def _settings(conf: Mapping[str, str], bucket: str) -> dict[str, str]:

@@ -93,11 +93,9 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open or create the log in `directory`, with recovery if needed. `settle`: see LogState.
         `is_damaged`: after a refusal, open it for repair (`damaged_start.py`). `keeps_tail`: see
-        `recovery.py`.
-
-        `on_snapshot` then gets the newest producer snapshot, if there is one, and `on_batch` each
-        later batch, with `is_verified` never a damaged one. Raises CorruptData, OSError.
-        """
+        `recovery.py`. `on_snapshot` then gets the newest producer snapshot, if there is one, and
+        `on_batch` each later batch, with `is_verified` never a damaged one. Raises CorruptData,
+        OSError."""
         files.make_directory(directory)
         state = LogState(files, directory, settle)
         found = files, directory, config, state, clean_shutdown, now_ms

@@ -29,6 +29,7 @@ class S3Lake(Lake):
     """The same pipeline, table and checkpoint in a bucket."""
 
     text = LOCAL
+    held: socket.socket | None = None
 
     def __init__(self, folder, store: ObjectStore, **conf: str) -> None:
         self.store, self.bucket = store, store.bucket()
@@ -158,12 +159,6 @@ def test_a_folder_with_files_and_no_log_is_an_error_of_check(lake, capsys):
     assert "cannot be read: it has files (odd.csv) and no Delta log" in shown
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def no_bucket(lake: S3Lake) -> str:
     lake.bucket = "nobody-made-it"
     lake.configure()
@@ -176,7 +171,9 @@ def wrong_key(lake: S3Lake) -> str:
 
 
 def no_server(lake: S3Lake) -> str:
-    endpoint = f"http://127.0.0.1:{closed_port()}"
+    lake.held = socket.socket()  # bound and not listening: nobody else gets the port meanwhile
+    lake.held.bind(("127.0.0.1", 0))
+    endpoint = f"http://127.0.0.1:{lake.held.getsockname()[1]}"
     lake.configure(endpoint=endpoint)
     return f"{endpoint} does not answer; correct `spark.hadoop.fs.s3a.endpoint`"
 
@@ -200,6 +197,8 @@ def test_a_store_that_fails_is_one_clear_error_within_seconds(fault, command, la
         code, shown = said(capsys, "pipeline", *command, lake.file)
     finally:
         lake.store.refuse_keys(False)
+        if lake.held is not None:
+            lake.held.close()
 
     assert time.monotonic() - start < WITHIN_S
     assert code in (1, 79)

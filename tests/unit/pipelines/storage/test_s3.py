@@ -148,5 +148,21 @@ def test_credentials_of_a_java_class_are_left_to_spark():
     assert s3_location("s3a://b/t", conf, {}) is None
 
 
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("When listing: AWS Error NETWORK_CONNECTION during x: curlCode: 7", "does not answer"),
+        ("When reading: AWS Error ACCESS_DENIED during x: no", "refuses the user"),
+        ("When reading: AWS Error INVALID_CLIENT_TOKEN_ID during x", "refuses the user"),
+        ("When reading: AWS Error SIGNATURE_DOES_NOT_MATCH during x", "refuses the user"),
+        ("When reading: AWS Error UNKNOWN (HTTP status 403) during x", "refuses the user"),
+        ("Bucket 'lake' not found", "there is no bucket `lake`"),
+        ("When listing under key 'TOKEN 403': AWS Error UNKNOWN (HTTP status 500)", "AWS fails: "),
+    ],
+)
+def test_each_error_of_the_library_is_a_cause_by_its_code_and_not_by_a_name(error, cause):
+    assert cause in why_failed(location(), error)
+
+
 def test_an_unknown_error_keeps_its_first_line():
     assert why_failed(location(), "odd\nmore") == "s3a://lake/a/b: AWS fails: odd"
