@@ -1,7 +1,7 @@
-"""Reader of a pipeline's dead letters on this machine with delta-rs, without Spark and its JVM.
+"""Reader of a pipeline's dead letters with delta-rs, on this machine or in S3, without a JVM.
 
 It returns what `dead_letters.summary` returns. It returns None where only Spark can read: a table
-of the catalog, a remote path, a Delta feature that delta-rs lacks, no delta-rs.
+of the catalog, another store, a Delta feature that delta-rs lacks, no delta-rs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.dead_letters.replay_table import LETTER
 from pipelines.dead_letters.summary import VALUES, letter_as_text
 from pipelines.formats.decode import UNREADABLE_REASON
-from pipelines.inspect.writable_folders import local_path
+from pipelines.inspect.writable_folders import table_folder
 from pipelines.model.pipeline import Pipeline
+from pipelines.storage.folders import TableFolder
+from pipelines.storage.s3 import StorageError, why_failed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,48 +42,51 @@ class Summary:
 def read_summary(
     pipeline: Pipeline, many: int, *, every: bool, env: Mapping[str, str]
 ) -> Summary | None:
-    """The summary of the dead letters not replayed, with `every` of all; None: use Spark."""
+    """The summary of the dead letters not replayed, with `every` of all; None: use Spark. Raises
+    StorageError: Spark would wait far longer for the same store."""
     if pipeline.dead_letter_path is None or importlib.util.find_spec("deltalake") is None:
         return None
-    path = local_path(pipeline, pipeline.dead_letter_path, env)
-    if path is None:
+    folder = table_folder(pipeline, pipeline.dead_letter_path, env)
+    if folder is None:
         return None
     import pyarrow as pa
     from deltalake.exceptions import DeltaError
 
     try:
-        return _read(pipeline, path, many, every=every)
+        return _read(pipeline, folder, many, every=every)
     # Spark may read it, and names what is wrong if it cannot. An overflow is a year after 9999.
-    except (DeltaError, pa.ArrowException, OSError, OverflowError):
+    except (DeltaError, pa.ArrowException, OverflowError):
         return None
+    except OSError as error:
+        if folder.at is None:
+            return None
+        raise StorageError(why_failed(folder.at, str(error))) from error
 
 
-def _read(pipeline: Pipeline, path: str, many: int, *, every: bool) -> Summary:
-    dead = _dataset(path)
+def _read(pipeline: Pipeline, folder: TableFolder, many: int, *, every: bool) -> Summary:
+    dead = _dataset(folder)
     if dead is None:
         return Summary(counts=(), newest=())
-    done = None if every else _replayed(pipeline, f"{path}_replayed")
+    done = None if every else _replayed(pipeline, folder.next_to("_replayed"))
     # Without keys and values, which may be large: they are read of the newest dead letters only.
     keys = _without(_with_sink(dead.to_table(columns=_there(dead, *_KEY, "reason"))), done)
     return Summary(counts=_counts(keys), newest=_newest(dead, keys, done, many))
 
 
-def _dataset(path: str) -> ds.Dataset | None:
+def _dataset(folder: TableFolder) -> ds.Dataset | None:
     """A Delta table as an Arrow dataset; None if there is no table, or not one commit yet."""
-    if not any((Path(path) / "_delta_log").glob("*.json")):
+    if not any(n.endswith(".json") for n in folder.files.names(f"{folder.path}/_delta_log")):
         return None
     from deltalake import DeltaTable
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-    # Arrow's own file system: one of Python may abort the process at its end (see `demo_check`).
-    files = SubTreeFileSystem(path, LocalFileSystem())
-    return DeltaTable(path).to_pyarrow_dataset(filesystem=files)
+    table = DeltaTable(folder.path, storage_options=dict(folder.options))
+    return table.to_pyarrow_dataset(filesystem=folder.arrow())
 
 
-def _replayed(pipeline: Pipeline, path: str) -> pa.Table | None:
+def _replayed(pipeline: Pipeline, folder: TableFolder) -> pa.Table | None:
     import pyarrow.dataset as ds
 
-    table = _dataset(path)
+    table = _dataset(folder)
     if table is None:
         return None
     ours = (ds.field("pipeline") == pipeline.name) & ds.field("source").isin([*pipeline.sources])

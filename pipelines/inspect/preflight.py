@@ -51,13 +51,16 @@ class LookupFacts:
 class FolderFacts:
     """A folder that a run writes. `key`: its keys in the file; `cause`: why it cannot be written.
 
-    `is_local`: on this machine, so it was inspected. `version`: of its Delta table, None if there
-    is none yet; `table_trouble`: why that table cannot be read.
+    `is_local`: on this machine, so it was inspected; `in_store`: in S3, where it was read, and no
+    write was tried; `unreached`: why the store did not answer. `version`: of its Delta table, None
+    if there is none yet; `table_trouble`: why that table cannot be read.
     """
 
     key: str
     path: str
     is_local: bool = True
+    in_store: bool = False
+    unreached: str = ""
     cause: str = ""
     is_table: bool = False
     version: int | None = None
@@ -163,8 +166,12 @@ def _topic(source: Source, topic: str, why: str) -> Finding:
 
 def _folder(pipeline: Pipeline, seen: FolderFacts) -> Finding:
     what = f"{seen.key}: {seen.path}"
-    if not seen.is_local:
+    if seen.unreached:
+        return Finding(ERROR, f"{seen.key}: {seen.unreached}")
+    if not seen.is_local and not seen.in_store:
         return Finding(SKIPPED, f"{what} is not on this machine: only Spark reaches it")
+    # A write into a store would leave an object, so only a run shows whether it may write.
+    can = "can be reached" if seen.in_store else "can be written"
     if seen.cause:
         mend = f"let this user write there, or choose another folder in {pipeline.file}"
         return Finding(ERROR, f"{what} cannot be written: {seen.cause}", mend)
@@ -172,9 +179,9 @@ def _folder(pipeline: Pipeline, seen: FolderFacts) -> Finding:
         mend = f"restore the table, or choose another folder in {pipeline.file}"
         return Finding(ERROR, f"{what} cannot be read: {seen.table_trouble}", mend)
     if seen.not_opened:
-        return Finding(SKIPPED, f"{what} can be written, its table was not opened", seen.not_opened)
+        return Finding(SKIPPED, f"{what} {can}, its table was not opened", seen.not_opened)
     if not seen.is_table:
-        return Finding(OK, f"{what} can be written")
+        return Finding(OK, f"{what} {can}")
     if seen.version is None:
-        return Finding(OK, f"{what} can be written; the run makes the table")
-    return Finding(OK, f"{what} can be written, its table read, at version {seen.version}")
+        return Finding(OK, f"{what} {can}; the run makes the table")
+    return Finding(OK, f"{what} {can}, its table read, at version {seen.version}")

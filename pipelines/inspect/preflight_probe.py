@@ -10,7 +10,6 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -20,7 +19,7 @@ from pipelines.base.errors import SetupError, first_line
 from pipelines.base.finding import TROUBLES, reason_of
 from pipelines.exactly_once.start_offsets import ends, named
 from pipelines.inspect.preflight import Facts, FolderFacts, LookupFacts, SourceFacts
-from pipelines.inspect.writable_folders import Folder, folders, local_path
+from pipelines.inspect.writable_folders import Folder, folders, table_folder
 from pipelines.lint.sql_columns import columns_of_ddl
 from pipelines.model.lookup import Lookup
 from pipelines.model.pipeline import Pipeline, Source
@@ -29,6 +28,8 @@ from pipelines.model.security import security_of
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import LOOK_TIMEOUT_MS
 from pipelines.sources.kinds import ANY_KIND
+from pipelines.storage.folders import TableFolder
+from pipelines.storage.s3 import StorageError
 
 if TYPE_CHECKING:
     from josefine_broker.client.cluster import TopicMetadata
@@ -48,11 +49,8 @@ def inquire(pipeline: Pipeline, env: Mapping[str, str]) -> Facts:
             s.name: replace(_source(plan, s), registries=_registries(s))
             for s in pipeline.sources.values()
         },
-        lookups={
-            each.name: _lookup(each, local_path(pipeline, each.path or "", env))
-            for each in pipeline.lookups.values()
-        },
-        folders=tuple(_folder(each) for each in folders(pipeline, env)),
+        lookups={each.name: _lookup(pipeline, each, env) for each in pipeline.lookups.values()},
+        folders=tuple(_folder(pipeline, each, env) for each in folders(pipeline, env)),
         targets={
             sink.name: trouble
             for sink in pipeline.sinks.values()
@@ -188,20 +186,25 @@ def _unfit(source: Source) -> dict[str, str]:
     return {word: said for word, said in found.items() if isinstance(said, str)}
 
 
-def _lookup(lookup: Lookup, local: str | None) -> LookupFacts:
+def _lookup(pipeline: Pipeline, lookup: Lookup, env: Mapping[str, str]) -> LookupFacts:
     """Inspect a lookup table. Only Spark's catalog resolves a name; only a run compares types."""
     if lookup.path is None:
         return LookupFacts(not_opened="only Spark's catalog knows where it is")
-    if local is None:
-        return LookupFacts(not_opened="it is not on this machine: only Spark reaches it")
-    version, trouble, not_opened = _table(Path(local))
+    try:
+        folder = table_folder(pipeline, lookup.path, env)
+        if folder is None:
+            return LookupFacts(not_opened="it is not on this machine: only Spark reaches it")
+        version, trouble, not_opened = _table(folder)
+    except StorageError as error:
+        return LookupFacts(trouble=str(error))
     if trouble or not_opened:
         return LookupFacts(trouble=trouble, not_opened=not_opened)
     if version is None:
         return LookupFacts(trouble="there is no Delta table")
     from deltalake import DeltaTable
 
-    have = {each.name.lower() for each in DeltaTable(local).schema().fields}
+    table = DeltaTable(folder.path, storage_options=dict(folder.options))
+    have = {each.name.lower() for each in table.schema().fields}
     missing = [f"`{name}`" for name in columns_of_ddl(lookup.schema).names if name not in have]
     return LookupFacts(
         version=version, trouble=f"no column {', '.join(missing)}" if missing else ""
@@ -256,14 +259,24 @@ def _counted(partitions: Mapping[TopicPartition, int]) -> dict[str, int]:
     return counts
 
 
-def _folder(folder: Folder) -> FolderFacts:
-    version, trouble, not_opened = None, "", ""
-    if folder.is_table and folder.local and not folder.cause:
-        version, trouble, not_opened = _table(Path(folder.local))
+def _folder(pipeline: Pipeline, folder: Folder, env: Mapping[str, str]) -> FolderFacts:
+    version, trouble, not_opened, unreached = None, "", "", ""
+    opened = None
+    try:
+        if not folder.cause:
+            opened = table_folder(pipeline, folder.path, env)
+        if opened is not None and folder.is_table:
+            version, trouble, not_opened = _table(opened)
+        elif opened is not None:
+            opened.files.names(opened.path)
+    except StorageError as error:
+        unreached = str(error)
     return FolderFacts(
         key=folder.key,
         path=folder.path,
         is_local=folder.local is not None,
+        in_store=opened is not None and opened.at is not None,
+        unreached=unreached,
         cause=folder.cause,
         is_table=folder.is_table,
         version=version,
@@ -272,13 +285,16 @@ def _folder(folder: Folder) -> FolderFacts:
     )
 
 
-def _table(path: Path) -> tuple[int | None, str, str]:
-    """(version of the Delta table, why it cannot be read, what to install to open it)."""
-    if not (path / "_delta_log").is_dir():
+def _table(folder: TableFolder) -> tuple[int | None, str, str]:
+    """(version of the Delta table, why it cannot be read, what to install to open it). Raises
+    StorageError."""
+    names = folder.files.names(folder.path)
+    if "_delta_log" not in names:
         # Spark creates no table in a folder with other files; Delta itself ignores hidden ones.
-        others = [each.name for each in _listed(path) if not each.name.startswith(("_", "."))]
+        others = [each for each in names if not each.startswith(("_", "."))]
         return None, f"it has files ({min(others)}) and no Delta log" if others else "", ""
-    if not any(each.suffix == ".json" for each in _listed(path / "_delta_log")):
+    log = folder.files.names(f"{folder.path}/_delta_log")
+    if not any(each.endswith(".json") for each in log):
         return None, "", ""  # a run was killed before its first commit; the next one continues
     if importlib.util.find_spec("deltalake") is None:
         return None, "", install_command("journal")
@@ -286,13 +302,9 @@ def _table(path: Path) -> tuple[int | None, str, str]:
     from deltalake.exceptions import DeltaError
 
     try:
-        return DeltaTable(str(path)).version(), "", ""
+        return DeltaTable(folder.path, storage_options=dict(folder.options)).version(), "", ""
     except (DeltaError, OSError) as error:
         said = first_line(error)
         if "not supported" in said:
             return None, "", f"delta-rs does not read it, Spark may: {said}"
         return None, said, ""
-
-
-def _listed(path: Path) -> list[Path]:
-    return sorted(path.iterdir()) if path.is_dir() else []

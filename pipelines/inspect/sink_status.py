@@ -1,17 +1,17 @@
 """Status of a sink, without Spark: its table's log, its checkpoint and its topics together.
 
-For tables and checkpoints on this machine. Writes nothing. The verdicts are those of a run's start,
-which uses the same pure modules.
+For tables and checkpoints on this machine and in S3. Writes nothing. The verdicts are those of a
+run's start, which uses the same pure modules.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from josefine_spark.read.offsets import parse_offset
 from pipelines.base.errors import PipelineError
-from pipelines.config.output_paths import local_folder
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import (
     Checkpoint,
@@ -26,11 +26,12 @@ from pipelines.exactly_once.other_chains import ChainName, begins
 from pipelines.exactly_once.state_chain import state_stop
 from pipelines.model.pipeline import Pipeline, Sink, Source
 from pipelines.model.plan import SinkPlan, compile_plan
-from pipelines.sinks.delta_end_offsets import FolderFiles
 from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
 from pipelines.sinks.target import Seen
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import Topics, topics_beside, topics_together
+from pipelines.storage.folders import Folders, TableFolder
+from pipelines.storage.s3 import StorageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,9 @@ def all_sides(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[Side
             looked[source.name] = look(source)
         except PipelineError as error:
             looked[source.name] = str(error)
+    folders = Folders(pipeline.conf, os.environ)
     return [
-        _sides(pipeline, plan, *_of_sources(plan, looked))
+        _reached(pipeline, plan, folders, *_of_sources(plan, looked))
         for plan in compile_plan(pipeline).sinks.values()
     ]
 
@@ -87,19 +89,39 @@ def _of_sources(
         return str(error), None
 
 
-def _sides(
-    pipeline: Pipeline, plan: SinkPlan, looked: Looked | str, topics: Topics | None
+def _reached(
+    pipeline: Pipeline,
+    plan: SinkPlan,
+    folders: Folders,
+    looked: Looked | str,
+    topics: Topics | None,
 ) -> Sides:
+    """A store that fails is reported with its sink: another sink may be in another store."""
+    try:
+        return _sides(pipeline, plan, folders, looked, topics)
+    except StorageError as error:
+        return Sides(sink=plan.sink, table=plan.sink.told, unknown=str(error))
+
+
+def _sides(
+    pipeline: Pipeline,
+    plan: SinkPlan,
+    folders: Folders,
+    looked: Looked | str,
+    topics: Topics | None,
+) -> Sides:
+    # The checkpoint is opened first: without it, the table's log is not worth a read.
     sink = plan.sink
     table = sink.told
     name = ChainName(pipeline=pipeline.name, sink=sink.name)
     try:
-        is_local = local_folder(pipeline.checkpoint) is not None
-        seen = target_of(sink).describe(name) if is_local else None
+        is_there = folders.open(pipeline.checkpoint) is not None
+        seen = target_of(sink).describe(name, folders.open) if is_there else None
     except PipelineError as error:
         return Sides(sink=sink, table=table, unknown=str(error))
     if seen is None:
-        unknown = "only Spark finds it: the table or the checkpoint is not on this machine"
+        unknown = "only Spark finds it: the table or the checkpoint is neither on this machine "
+        unknown += "nor in S3"
         return Sides(sink=sink, table=table, unknown=unknown)
     tip = seen.tip
     stop: Stop | None = None
@@ -108,14 +130,14 @@ def _sides(
         ids = topics.latest.topic_ids
         beginning = begins(name, others, ids, renames={}, new_chains=())
         stop = beginning if isinstance(beginning, Stop) else None
-    files = _files_of(pipeline, sink, seen, tip, topics)
+    files = _files_of(pipeline, sink, folders, seen, tip, topics)
     if isinstance(files, Stop):
         stop, files = stop or files, None
     checkpoint = files.read() if files else None
     judged = _judged(plan.source, checkpoint, tip, topics)
     # The state belongs to the query id of its checkpoint; another checkpoint does not have it.
     if plan.stateful:
-        here = files or _files(pipeline.checkpoint_of(sink.name))
+        here = files or _files(folders, pipeline.checkpoint_of(sink.name))
         query, has_state = here.query_id() if checkpoint else "", here.has_state()
         judged = state_stop(checkpoint, query, tip, has_state=has_state) or judged
     return Sides(
@@ -125,7 +147,7 @@ def _sides(
         checkpoint=checkpoint,
         files=files,
         topics=topics,
-        stop=stop or judged or _dead_letters(pipeline, plan, tip, looked),
+        stop=stop or judged or _dead_letters(pipeline, plan, folders, tip, looked),
         unknown=looked if isinstance(looked, str) else "",
         newest=seen.newest,
     )
@@ -148,18 +170,24 @@ def _judged(
 
 
 def _dead_letters(
-    pipeline: Pipeline, plan: SinkPlan, tip: Tip | Unreadable | None, looked: Looked | str
+    pipeline: Pipeline,
+    plan: SinkPlan,
+    folders: Folders,
+    tip: Tip | Unreadable | None,
+    looked: Looked | str,
 ) -> Stop | None:
     path = pipeline.dead_letter_path
-    folder = local_folder(path) if path else None
-    if not isinstance(tip, Tip) or path is None or folder is None:
+    if not isinstance(tip, Tip) or path is None:
+        return None
+    folder = folders.open(path)
+    if folder is None:
         return None
     if isinstance(looked, str) and len(plan.sources) > 1:
         return None  # it is unknown which topics belong to which source
     for source in plan.leads:
         beside = set() if isinstance(looked, str) else topics_beside(source, looked)
         name = ChainName(pipeline=pipeline.name, sink=f"dead_letter.{source.name}")
-        found, _ = DeltaLogReader(FolderFiles(), folder, name.app_id).last_tip()
+        found, _ = DeltaLogReader(folder.files, folder.path, name.app_id).last_tip()
         if isinstance(found, Unreadable):
             return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=f"{path}: {found.hint}")
         dead = found if isinstance(found, Tip) else None
@@ -171,15 +199,16 @@ def _dead_letters(
 def _files_of(
     pipeline: Pipeline,
     sink: Sink,
+    folders: Folders,
     seen: Seen,
     tip: Tip | Unreadable | None,
     topics: Topics | None,
 ) -> CheckpointFiles | Stop | None:
     """The sink's checkpoint, current or in the old place; None if there is none."""
-    here = _files(pipeline.checkpoint_of(sink.name))
+    here = _files(folders, pipeline.checkpoint_of(sink.name))
     if here.read() is not None:
         return here
-    files = _files(pipeline.old_checkpoint_of(sink.name))
+    files = _files(folders, pipeline.old_checkpoint_of(sink.name))
     found = files.read()
     if found is None or topics is None:
         return None
@@ -189,6 +218,8 @@ def _files_of(
     return files if owner is Owner.OURS else None
 
 
-def _files(folder: str) -> CheckpointFiles:
-    """A local checkpoint of the josefine source."""
-    return CheckpointFiles(FolderFiles(), str(local_folder(folder)), parse_offset)
+def _files(folders: Folders, path: str) -> CheckpointFiles:
+    """A checkpoint of the josefine source."""
+    folder: TableFolder | None = folders.open(path)
+    assert folder is not None, "the folder above it was opened"
+    return CheckpointFiles(folder.files, folder.path, parse_offset)

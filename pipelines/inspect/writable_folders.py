@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pipelines.base.errors import SetupError
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.targets import target_of
+from pipelines.storage.files import FolderFiles
+from pipelines.storage.folders import Folders, TableFolder
+from pipelines.storage.s3 import is_s3
 
 METRICS = "metrics.table"
 """A folder whose failure does not stop a run."""
@@ -56,6 +59,15 @@ def local_path(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> str | N
     """A path of the file on this machine; None if it is remote."""
     elsewhere = "spark.hadoop.fs.defaultFS" in pipeline.conf or "HADOOP_CONF_DIR" in env
     return _local(path, plain_is_local=not elsewhere)
+
+
+def table_folder(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> TableFolder | None:
+    """A path of the file, on this machine or in S3; None if only Spark reaches it. Raises
+    StorageError."""
+    if is_s3(path):
+        return Folders(pipeline.conf, env).open(path)
+    local = local_path(pipeline, path, env)
+    return None if local is None else TableFolder(path=local, files=FolderFiles())
 
 
 def _named(pipeline: Pipeline) -> Iterator[tuple[str, str, bool]]:

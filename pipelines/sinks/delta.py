@@ -11,7 +11,6 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
 from pipelines.base.quoting import delta_table
-from pipelines.config.output_paths import local_folder
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
@@ -27,7 +26,6 @@ from pipelines.sinks.commits import NO_BATCH
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
-from pipelines.sinks.delta_end_offsets import FolderFiles
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_maintenance import Keeper, keeper_of
 from pipelines.sinks.delta_tables import (
@@ -43,6 +41,7 @@ from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import complaint, refusal
 from pipelines.spark.files import HadoopFiles
+from pipelines.storage.folders import OpenFolder, open_local
 from pipelines.transforms.aggregate import Merge, fold, partials
 from pipelines.transforms.analysis_errors import (
     refuse_flag,
@@ -250,12 +249,12 @@ class DeltaTarget:
         what = f"sinks.{sink.name}.table: {sink.table}: only Spark's catalog knows where it is"
         return [Finding(SKIPPED, what)]
 
-    def describe(self, name: ChainName) -> Seen | None:
-        """Reads the Delta log of a table on this machine."""
-        folder = local_folder(self.sink.path) if self.sink.path else None
+    def describe(self, name: ChainName, open_folder: OpenFolder = open_local) -> Seen | None:
+        """Reads the Delta log, if `open_folder` reaches it."""
+        folder = open_folder(self.sink.path) if self.sink.path else None
         if folder is None:
             return None
-        reader = DeltaLogReader(FolderFiles(), str(folder), name.app_id)
+        reader = DeltaLogReader(folder.files, folder.path, name.app_id)
         found, _ = reader.last_tip()
         return Seen(
             tip=found if isinstance(found, (Tip, Unreadable)) else None,

@@ -13,35 +13,10 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from josefine_spark.read.offsets import to_dict
 from pipelines.base.errors import PipelineError
 from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.storage.files import FolderFiles
 
 NOBODY = ""
 """The transaction id that no sink has: a reader with it sees every sink's commits as others'."""
-
-
-class FolderFiles:
-    """`delta_log.Files` and `checkpoint.Files` on a folder of this machine."""
-
-    def read_text(self, path: str) -> str | None:
-        """The text; None if there is no such file."""
-        try:
-            return Path(path).read_text()
-        except FileNotFoundError:
-            return None
-
-    def names(self, folder: str) -> list[str]:
-        """The names, sorted; [] if there is no such folder."""
-        if not Path(folder).is_dir():
-            return []
-        return sorted(each.name for each in Path(folder).iterdir())
-
-    def rename(self, path: str, new_path: str) -> None:
-        Path(path).rename(new_path)
-
-    def remove(self, path: str) -> None:
-        Path(path).unlink()
-
-    def write_text(self, path: str, text: str) -> None:
-        Path(path).write_text(text)
 
 
 def table_end(folder: Path) -> TopicOffsets:

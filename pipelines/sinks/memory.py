@@ -23,6 +23,7 @@ from pipelines.sinks.commits import NO_BATCH, Link, hand_over, lost_race, said_o
 from pipelines.sinks.delta_log import LogEntry
 from pipelines.sinks.delta_maintenance import Keeper
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
+from pipelines.storage.folders import OpenFolder, open_local
 from pipelines.transforms.deduplicate import Span
 
 
@@ -225,7 +226,7 @@ class MemoryTarget:
         """None."""
         return []
 
-    def describe(self, name: ChainName) -> Seen:
+    def describe(self, name: ChainName, open_folder: OpenFolder = open_local) -> Seen:
         """From its commits."""
         chain = MemoryChain(self.place, Link(pipeline=name.pipeline, sink=name.sink, run=""))
         found = chain.load()

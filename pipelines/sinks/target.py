@@ -22,6 +22,7 @@ from pipelines.model.retry_policy import Retry
 from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_log import LogEntry
 from pipelines.sinks.delta_maintenance import Keeper
+from pipelines.storage.folders import OpenFolder, open_local
 from pipelines.transforms.deduplicate import Span
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class SinkTarget(Protocol):
     def findings(self, trouble: str | None) -> list[Finding]:
         """The findings of `pipeline check`, given the result of `probe`."""
 
-    def describe(self, name: ChainName) -> Seen | None:
+    def describe(self, name: ChainName, open_folder: OpenFolder = open_local) -> Seen | None:
         """Describe a sink without Spark; None if only Spark finds it. Raises PipelineError."""
 
     def folders(self) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written, t
 from pipelines.sinks.topic_commits import TopicChain
 from pipelines.sinks.topic_records import RowWriter, TopicLedger, topic_id_of
 from pipelines.sinks.topic_state import Target, end_of, other_chains, said_by, taken_over
+from pipelines.storage.folders import OpenFolder, open_local
 from pipelines.transforms.analysis_errors import refuse_twice
 from pipelines.transforms.deduplicate import Span
 from pipelines.transforms.topic_rows import topic_rows
@@ -142,7 +143,7 @@ class TopicTarget:
             return [Finding(ERROR, f"{what}: {trouble}", fix)]
         return [Finding(OK, f"{what} is there")]
 
-    def describe(self, name: ChainName) -> Seen:
+    def describe(self, name: ChainName, open_folder: OpenFolder = open_local) -> Seen:
         """Asks the brokers. Raises SetupError, RunError."""
         topic = self._topic
         where = Target(topic=topic.topic, topic_id=topic_id_of(self.sink, topic))

@@ -28,6 +28,7 @@ from pipelines.sinks.iceberg.columns import (
 from pipelines.sinks.iceberg.files import RowFiles, SparkFiles
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written, table_by_checkpoint
 from pipelines.spark.errors import refusal
+from pipelines.storage.folders import OpenFolder, open_local
 from pipelines.transforms.analysis_errors import refuse_twice
 from pipelines.transforms.deduplicate import Span
 
@@ -194,7 +195,7 @@ class IcebergTarget:
             return [Finding(ERROR, f"{what}: {trouble}", f"correct it at {self.sink.place}")]
         return [Finding(OK, f"{what}: its catalog answers")]
 
-    def describe(self, name: ChainName) -> Seen:
+    def describe(self, name: ChainName, open_folder: OpenFolder = open_local) -> Seen:
         """Reads the catalog, without Spark. Raises SetupError."""
         table = self._place.find()
         link = Link(pipeline=name.pipeline, sink=name.sink, run="")

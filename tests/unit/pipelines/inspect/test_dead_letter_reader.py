@@ -141,7 +141,7 @@ def test_a_secret_in_a_dead_letter_is_hidden(file, tmp_path, capsys):
     assert SECRET not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("dead", ["s3a://lake/dead", "file:{root}/late", "{root}/torn"])
+@pytest.mark.parametrize("dead", ["abfss://lake@a/dead", "file:{root}/late", "{root}/torn"])
 def test_what_delta_rs_cannot_read_is_left_to_spark(file, tmp_path, dead):
     _write(tmp_path / "late", {**_letter(1), "timestamp": 253_402_300_800_000_000})  # year 10000
     (tmp_path / "torn/_delta_log").mkdir(parents=True)

@@ -141,9 +141,10 @@ def empty_table(folder):
 
 
 def table_facts(file):
+    pipeline = read_pipeline(file, {})
     return [
-        preflight_probe._folder(each)
-        for each in folders(read_pipeline(file, {}), {})
+        preflight_probe._folder(pipeline, each, {})
+        for each in folders(pipeline, {})
         if each.is_table
     ]
 

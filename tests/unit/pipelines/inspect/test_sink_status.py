@@ -36,7 +36,9 @@ def test_each_sink_has_the_end_of_its_own_commits(lake):
 def test_a_table_on_another_machine_is_left_to_spark(lake):
     lake.commit(12)
 
-    (found,) = sides(lake, text=lambda t: t.replace(f"path: {lake.folder}/lake", "path: s3a://b/l"))
+    there = "path: 'abfss://b@a/l'"
+
+    (found,) = sides(lake, text=lambda t: t.replace(f"path: {lake.folder}/lake", there))
 
     assert found.tip is None
     assert found.unknown.startswith("only Spark finds it")

@@ -1,0 +1,131 @@
+"""The few file operations on logs and checkpoints: on this machine, and in S3 through pyarrow.
+
+Both satisfy `delta_log.Files` and `checkpoint.Files`. `ObjectFiles` raises StorageError where
+pyarrow would report a missing bucket as an empty folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pipelines.storage.s3 import S3Location, StorageError, no_bucket, why_failed
+
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
+
+
+class Files(Protocol):
+    """Reads, lists, renames and writes by path or URI; a missing file is None or empty."""
+
+    def read_text(self, path: str) -> str | None: ...
+
+    def names(self, folder: str) -> list[str]: ...
+
+    def rename(self, path: str, new_path: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def write_text(self, path: str, text: str) -> None: ...
+
+
+class FolderFiles:
+    """Files on a folder of this machine."""
+
+    def read_text(self, path: str) -> str | None:
+        """The text; None if there is no such file."""
+        try:
+            return Path(path).read_text()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """The names, sorted; [] if there is no such folder."""
+        if not Path(folder).is_dir():
+            return []
+        return sorted(each.name for each in Path(folder).iterdir())
+
+    def rename(self, path: str, new_path: str) -> None:
+        Path(path).rename(new_path)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def write_text(self, path: str, text: str) -> None:
+        Path(path).write_text(text)
+
+
+class ObjectFiles:
+    """Files of one bucket, by URI. Mutable: whether the bucket was seen."""
+
+    def __init__(self, system: S3FileSystem, at: S3Location) -> None:
+        self._system = system
+        self._at = at
+        self._seen = False
+
+    def read_text(self, path: str) -> str | None:
+        """The text; None if there is no such file."""
+        with self._in_one_sentence():
+            try:
+                with self._system.open_input_stream(_key(path)) as stream:
+                    return bytes(stream.read()).decode("utf-8")
+            except FileNotFoundError:
+                return None
+
+    def names(self, folder: str) -> list[str]:
+        """The names, sorted; [] if there is no such folder. Raises StorageError also if there is
+        no such bucket."""
+        from pyarrow.fs import FileSelector
+
+        with self._in_one_sentence():
+            found = self._system.get_file_info(FileSelector(_key(folder), allow_not_found=True))
+            if not found and not self._seen:
+                self._refuse_no_bucket()
+            self._seen = True
+        return sorted(each.base_name for each in found)
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Rename a folder: a copy of each object, then their deletion. A crash between leaves both,
+        or an old one whose commits have lost their offsets, which a run reports as damaged."""
+        from pyarrow.fs import FileSelector, FileType
+
+        old, new = _key(path), _key(new_path)
+        with self._in_one_sentence():
+            found = self._system.get_file_info(FileSelector(old, recursive=True))
+            keys = [each.path for each in found if each.type == FileType.File]
+            for key in keys:
+                self._system.copy_file(key, new + key.removeprefix(old))
+            for key in sorted(key for key in keys if "/offsets/" in key):
+                self._system.delete_file(key)
+            self._system.delete_dir(old)  # with the markers of empty folders that pyarrow makes
+
+    def remove(self, path: str) -> None:
+        with self._in_one_sentence():
+            self._system.delete_file(_key(path))
+
+    def write_text(self, path: str, text: str) -> None:
+        with (
+            self._in_one_sentence(),
+            self._system.open_output_stream(_key(path)) as stream,
+        ):
+            stream.write(text.encode("utf-8"))
+
+    def _refuse_no_bucket(self) -> None:
+        from pyarrow.fs import FileType
+
+        if self._system.get_file_info(self._at.bucket).type == FileType.NotFound:
+            raise StorageError(no_bucket(self._at))
+
+    @contextmanager
+    def _in_one_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(why_failed(self._at, str(error))) from error
+
+
+def _key(uri: str) -> str:
+    """`bucket/key`, as pyarrow takes it."""
+    return uri.partition("://")[2]

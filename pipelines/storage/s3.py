@@ -1,0 +1,227 @@
+"""The S3 settings of one path, from the settings of S3A in `spark.conf` and from AWS's variables.
+
+Pure. Spark, pyarrow and delta-rs must reach the same store with the same user, so the settings of
+Hadoop's S3A are the source, with its settings for one bucket (`fs.s3a.bucket.NAME.`). AWS's
+variables fill what they leave open; without keys the libraries follow AWS's usual chain: variables,
+profile, web identity, role of the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from pipelines.base.errors import SetupError
+
+SCHEMES = ("s3", "s3a")
+PREFIX = "spark.hadoop.fs.s3a."
+ENDPOINT = f"{PREFIX}endpoint"
+PATH_STYLE = f"{PREFIX}path.style.access"
+
+CONNECT_TIMEOUT_S = 3
+ATTEMPTS_MAX = 2
+"""A person waits: two attempts, because a store may drop one connection, and no more."""
+
+_ANONYMOUS = "AnonymousAWSCredentialsProvider"
+_USUAL = (
+    "ContainerCredentialsProvider",
+    "DefaultCredentialsProvider",
+    "EnvironmentVariableCredentialsProvider",
+    "IAMInstanceCredentialsProvider",
+    "InstanceProfileCredentialsProvider",
+    "ProfileCredentialsProvider",
+    "SimpleAWSCredentialsProvider",
+    "TemporaryAWSCredentialsProvider",
+    "WebIdentityTokenFileCredentialsProvider",
+)
+"""Providers of AWS's usual chain, and those that read the keys of the settings."""
+
+_REGION = re.compile(r"s3[.-]([a-z]{2,}(?:-[a-z]+)+-\d)\.amazonaws\.com")
+_CENTRAL = "s3.amazonaws.com"
+
+
+class StorageError(SetupError):
+    """An object store cannot be reached or read; the message is one sentence with the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Location:
+    """A folder in a bucket. `endpoint`: a URL, "" for AWS. `region`: "" if nothing names it.
+
+    `access_key`: "" for AWS's usual chain. `virtual`: the bucket is part of the host's name.
+    """
+
+    uri: str
+    bucket: str
+    key: str
+    endpoint: str = ""
+    region: str = ""
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    anonymous: bool = False
+    virtual: bool = False
+
+    @property
+    def where(self) -> str:
+        """The store in messages."""
+        return self.endpoint or "AWS"
+
+
+def is_s3(path: str) -> bool:
+    """Whether a path is a URI of S3, in the scheme of AWS's tools or of Hadoop's."""
+    return path.partition("://")[0] in SCHEMES and "://" in path
+
+
+def s3_location(path: str, conf: Mapping[str, str], env: Mapping[str, str]) -> S3Location | None:
+    """Read the settings for an `s3://` or `s3a://` path; None if its provider of credentials is
+    one that only Java has. Raises StorageError."""
+    bucket, _, key = path.partition("://")[2].partition("/")
+    if not bucket:
+        raise StorageError(f"{path} names no bucket: expected s3a://BUCKET/FOLDER")
+    settings = _settings(conf, bucket)
+    providers = _providers(settings)
+    if not {_ANONYMOUS, *_USUAL}.issuperset(providers):
+        return None
+    anonymous = providers[:1] == [_ANONYMOUS]
+    access, secret, token = _keys(settings, env, bucket) if not anonymous else ("", "", "")
+    endpoint = _endpoint(settings, env)
+    style = settings.get("path.style.access", "").lower()
+    named = _REGION.search(endpoint)
+    key = re.sub("/+", "/", key).strip("/")
+    return S3Location(
+        uri=f"{path.partition('://')[0]}://{bucket}/{key}",
+        bucket=bucket,
+        key=key,
+        endpoint=endpoint,
+        # A store that is not AWS has one region, whose name it rarely looks at.
+        region=settings.get("endpoint.region")
+        or env.get("AWS_REGION")
+        or env.get("AWS_DEFAULT_REGION")
+        or (named[1] if named else "us-east-1" if endpoint else ""),
+        access_key=access,
+        secret_key=secret,
+        session_token=token,
+        anonymous=anonymous,
+        virtual=bool(endpoint) and style == "false",
+    )
+
+
+def arrow_arguments(at: S3Location) -> dict[str, object]:
+    """The arguments of pyarrow's `S3FileSystem`, without its retries. The region is given."""
+    scheme, _, host = at.endpoint.partition("://")
+    given = {
+        "access_key": at.access_key,
+        "secret_key": at.secret_key,
+        "session_token": at.session_token,
+        "region": at.region,
+        "endpoint_override": host,
+        "scheme": scheme,
+    }
+    return {
+        **{name: value for name, value in given.items() if value},
+        "anonymous": at.anonymous,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "force_virtual_addressing": at.virtual,
+    }
+
+
+def delta_options(at: S3Location) -> dict[str, str]:
+    """The storage options of delta-rs. The region is given."""
+    endpoint = at.endpoint
+    if at.virtual:  # object_store then expects the bucket in the endpoint's host
+        scheme, _, host = endpoint.partition("://")
+        endpoint = f"{scheme}://{at.bucket}.{host}"
+    given = {
+        "AWS_ACCESS_KEY_ID": at.access_key,
+        "AWS_SECRET_ACCESS_KEY": at.secret_key,
+        "AWS_SESSION_TOKEN": at.session_token,
+        "AWS_REGION": at.region,
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true" if at.virtual else "",
+        "AWS_SKIP_SIGNATURE": "true" if at.anonymous else "",
+    }
+    return {
+        **{name: value for name, value in given.items() if value},
+        "connect_timeout": f"{CONNECT_TIMEOUT_S}s",
+        "max_retries": str(ATTEMPTS_MAX - 1),
+    }
+
+
+_CAUSES = (
+    (
+        r"AWS Error NETWORK_CONNECTION",
+        "{where} does not answer; correct `{endpoint}` or start the store",
+    ),
+    (
+        r"AWS Error NO_SUCH_BUCKET|^Bucket '[^']*' not found",
+        "there is no bucket `{bucket}` in {where}; create it or correct the path",
+    ),
+    (
+        r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|\w*(SIGNATURE|TOKEN)\w*)|HTTP status 403",
+        "{where} refuses the user; correct the keys `{prefix}access.key` and `{prefix}secret.key`, "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the profile, or give the user the rights "
+        "to list and read bucket `{bucket}`",
+    ),
+)
+
+
+def why_failed(at: S3Location, error: str) -> str:
+    """One sentence for an error of pyarrow's S3 file system: the path, the cause, the remedy."""
+    for pattern, cause in _CAUSES:
+        if re.search(pattern, error):
+            reason = cause.format(
+                where=at.where, bucket=at.bucket, endpoint=ENDPOINT, prefix=PREFIX
+            )
+            return f"{at.uri}: {reason}"
+    return f"{at.uri}: {at.where} fails: {error.strip().splitlines()[0]}"
+
+
+def no_bucket(at: S3Location) -> str:
+    """The sentence for a bucket that does not exist."""
+    return why_failed(at, "AWS Error NO_SUCH_BUCKET")
+
+
+def _settings(conf: Mapping[str, str], bucket: str) -> dict[str, str]:
+    """S3A's settings by their short names; those of the bucket come before those of all."""
+    own = f"{PREFIX}bucket.{bucket}."
+    found = {k.removeprefix(PREFIX): v for k, v in conf.items() if k.startswith(PREFIX)}
+    return found | {k.removeprefix(own): v for k, v in conf.items() if k.startswith(own)}
+
+
+def _keys(settings: Mapping[str, str], env: Mapping[str, str], bucket: str) -> tuple[str, str, str]:
+    access, secret = settings.get("access.key", ""), settings.get("secret.key", "")
+    if bool(access) != bool(secret):
+        given, missing = ("access", "secret") if access else ("secret", "access")
+        raise StorageError(
+            f"`{PREFIX}{given}.key` is set for bucket `{bucket}` without `{PREFIX}{missing}.key`: "
+            "set both, or none to use AWS's usual chain"
+        )
+    if access:
+        return access, secret, settings.get("session.token", "")
+    access, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
+    if access and secret:
+        return access, secret, env.get("AWS_SESSION_TOKEN", "")
+    return "", "", ""
+
+
+def _providers(settings: Mapping[str, str]) -> list[str]:
+    """The class names of the providers of credentials, without their packages."""
+    names = settings.get("aws.credentials.provider", "").split(",")
+    return [name.strip().rpartition(".")[2] for name in names if name.strip()]
+
+
+def _endpoint(settings: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """The URL of a store; "" for AWS's central one, which sends each bucket to its region."""
+    found = settings.get("endpoint", "")
+    if not found:
+        found = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""
+    if not found:
+        return ""
+    if "://" not in found:
+        is_plain = settings.get("connection.ssl.enabled", "true").lower() == "false"
+        found = f"http{'' if is_plain else 's'}://{found}"
+    return "" if urlsplit(found).netloc == _CENTRAL else found.rstrip("/")
