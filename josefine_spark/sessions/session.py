@@ -20,7 +20,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from josefine_spark.sessions.registration import (
     register,
 )
 from josefine_spark.sessions.spark_launcher import quick_launcher
+from josefine_spark.sessions.store_packages import store_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,10 +94,12 @@ def session(
     app_name: str = "josefine",
     conf: Mapping[str, str] | None = None,
     master: str | None = None,
+    paths: Sequence[str] = (),
 ) -> "SparkSession":
     """Return the running Spark session, or start one with Delta and `format("josefine")`.
 
-    `master` defaults to `local[*]` unless `conf` or spark-submit names one. Raises SessionError.
+    `master` defaults to `local[*]` unless `conf` or spark-submit names one. `paths`: what the job
+    reads and writes; for one in S3, the package of S3A is added. Raises SessionError.
     """
     prepare_environment()
     try:
@@ -126,6 +129,7 @@ def session(
         check_java()
     settings.update(joined(settings, conf or {}))
     if not submitted:
+        settings.update(_store_conf(paths, settings))
         settings.update(delta_conf(settings))
         settings.update(with_archive(settings))
     builder = SparkSession.builder.appName(app_name)
@@ -220,10 +224,18 @@ def delta_conf(settings: Mapping[str, str]) -> dict[str, str]:
         packages = [p for p in settings.get("spark.jars.packages", "").split(",") if p]
         return {
             "spark.jars.packages": ",".join([*packages, package]),
-            "spark.jars.excludes": settings.get("spark.jars.excludes", ",".join(IN_PYSPARK)),
+            "spark.jars.excludes": settings.get("spark.jars.excludes", _excludes(packages)),
             "spark.jars.ivySettings": settings.get("spark.jars.ivySettings", str(IVY_SETTINGS)),
         }
     return _with_jars(settings, jars_in(folder))
+
+
+def _excludes(packages: Sequence[str]) -> str:
+    """Of Hadoop only what PySpark has, if the caller asks for another part of it."""
+    if not any(each.startswith("org.apache.hadoop:") for each in packages):
+        return ",".join(IN_PYSPARK)
+    client = (f"org.apache.hadoop:hadoop-client-{part}" for part in ("api", "runtime"))
+    return ",".join([*client, *(each for each in IN_PYSPARK if "hadoop" not in each)])
 
 
 def fetches_jars(settings: Mapping[str, str]) -> bool:
@@ -322,6 +334,25 @@ def fill_with_maven(folder: Path, spark: str) -> bool:
     return True
 
 
+def _store_conf(paths: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Nothing where Hadoop has a configuration of its own: it names the file systems."""
+    if not paths or "HADOOP_CONF_DIR" in os.environ:
+        return {}
+    folders = [home / "jars" for home in _spark_homes()]
+    if os.environ.get("JOSEFINE_SPARK_JARS"):
+        folders.append(Path(os.environ["JOSEFINE_SPARK_JARS"]).expanduser())
+    there = any(next(folder.glob("hadoop-aws*.jar"), None) for folder in folders)
+    return store_conf(paths, settings, hadoop_version(), on_classpath=there)
+
+
+def hadoop_version() -> str | None:
+    """The version of Spark's Hadoop, from the name of its jar; None if there is none."""
+    for home in _spark_homes():
+        for jar in home.glob("jars/hadoop-client-api-*.jar"):
+            return jar.stem.removeprefix("hadoop-client-api-")
+    return None
+
+
 def _with_jars(settings: Mapping[str, str], jars: list[str]) -> dict[str, str]:
     others = [jar for jar in settings.get("spark.jars", "").split(",") if jar]
     return {"spark.jars": ",".join([*others, *jars])}
@@ -333,8 +364,11 @@ def _delta_on_classpath(settings: Mapping[str, str]) -> bool:
         return True
     if "delta-spark" in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
+    return any(next((home / "jars").glob("delta-spark*.jar"), None) for home in _spark_homes())
+
+
+def _spark_homes() -> list[Path]:
     homes = [Path(os.environ["SPARK_HOME"])] if "SPARK_HOME" in os.environ else []
     import pyspark
 
-    homes.append(Path(pyspark.__file__).parent)
-    return any(next((home / "jars").glob("delta-spark*.jar"), None) for home in homes)
+    return [*homes, Path(pyspark.__file__).parent]

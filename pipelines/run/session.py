@@ -15,6 +15,7 @@ from pipelines.base.errors import SetupError
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Pipeline
 from pipelines.run.multi_run import conf_of
+from pipelines.sinks.targets import target_of
 from pipelines.spark.jvm import process_of, quieten_py4j, spared_signals, stopping
 
 if TYPE_CHECKING:
@@ -41,7 +42,16 @@ def what_begins(conf: Mapping[str, str]) -> str:
 
 def start_session(pipeline: Pipeline) -> SparkSession:
     """The Spark session of the pipeline file. Raises SetupError."""
-    return start_named(f"josefine {pipeline.name}", dict(pipeline.conf), pipeline.master)
+    name, conf = f"josefine {pipeline.name}", dict(pipeline.conf)
+    return start_named(name, conf, pipeline.master, paths_of(pipeline))
+
+
+def paths_of(pipeline: Pipeline) -> list[str]:
+    """The paths of the file that Spark reads or writes."""
+    found = [pipeline.checkpoint]
+    found += [path for sink in pipeline.sinks.values() for _, path in target_of(sink).folders()]
+    found += [each.path for each in pipeline.lookups.values() if each.path]
+    return [*found, pipeline.dead_letter_path] if pipeline.dead_letter_path else found
 
 
 def session_of(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
@@ -53,17 +63,20 @@ def session_of_all(pipelines: Sequence[Pipeline]) -> AbstractContextManager[Spar
     """One for several files that agree. Raises as `session_of` does."""
     conf, master = conf_of(pipelines)
     names = ", ".join(each.name for each in pipelines)
-    return stopping(start_named(f"josefine {names}", conf, master))
+    paths = [path for each in pipelines for path in paths_of(each)]
+    return stopping(start_named(f"josefine {names}", conf, master, paths))
 
 
-def start_named(name: str, conf: Mapping[str, str], master: str | None = None) -> SparkSession:
-    """The Spark session of an application. Raises SetupError."""
+def start_named(
+    name: str, conf: Mapping[str, str], master: str | None = None, paths: Sequence[str] = ()
+) -> SparkSession:
+    """The Spark session of an application that uses these paths. Raises SetupError."""
     from josefine_spark.sessions.session import SessionError, session
 
     with tempfile.TemporaryFile() as said:
         try:
             with spared_signals(), _stderr_to(said.fileno()):
-                spark = session(name, {**DEFAULTS, **conf}, master)
+                spark = session(name, {**DEFAULTS, **conf}, master, paths)
         except SessionError as error:
             raise SetupError(str(error)) from error
         except Exception as error:
