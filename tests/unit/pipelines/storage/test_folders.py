@@ -140,6 +140,16 @@ def test_check_reads_the_table_in_the_store(lake, capsys):
     assert f"ok: sinks.lake.path: {root}/lake can be reached, its table read, at version 0" in after
 
 
+def test_lint_and_check_warn_of_two_drivers_and_refuse_nothing(lake, capsys):
+    code, linted = said(capsys, "pipeline", "lint", lake.file)
+    _, checked = said(capsys, "pipeline", "check", lake.file)
+
+    assert code == 0
+    for shown in (linted, checked):
+        assert shown.count("Delta's default for S3 is safe for one driver at a time") == 1
+        assert f"warning: {lake.file}:" in shown
+
+
 def test_a_folder_with_files_and_no_log_is_an_error_of_check(lake, capsys):
     lake.write("lake/odd.csv", "1")
 
