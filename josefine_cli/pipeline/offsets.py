@@ -1,6 +1,6 @@
 """The commands `josefine pipeline offsets show | reconcile | set`: sink offsets and their moves.
 
-They read logs and checkpoints on this machine and query the brokers. Nothing is changed without
+They read logs and checkpoints, here or in S3, and query the brokers. Nothing is changed without
 `--execute`; Spark is started only if a table needs a commit then. Exit codes: 0 success, 1 a sink
 would stop, could not be inspected or was not moved, 2 usage, 78 invalid file.
 """

@@ -1,6 +1,6 @@
 """The command `josefine pipeline status FILE`: progress of each sink, and whether a run would stop.
 
-It queries the brokers and reads logs and checkpoints on this machine, without Spark. Exit codes: 0
+It queries the brokers and reads logs and checkpoints, here or in S3, without Spark. Exit codes: 0
 every sink would continue, 1 one would stop, failed or could not be inspected, 78 invalid file.
 """
 
