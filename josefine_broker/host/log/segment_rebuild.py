@@ -128,6 +128,11 @@ class SegmentRebuild:
                 # Batches overlap: one of ours only looked intact, with a damaged offset.
                 self._start_again()
                 return
+            is_older = header.leader_epoch < self._target.segment.last_leader_epoch
+            if is_older and not self._distrusts:
+                # Epochs never fall: one of ours only looked intact, with a damaged epoch.
+                self._start_again()
+                return
             if not self._fits(header):
                 raise CorruptData(
                     f"the other replica has a batch with offsets {header.base_offset} to "
@@ -223,6 +228,9 @@ class SegmentRebuild:
         if not (cursor <= base <= header.last_offset < self.end_offset):
             return False
         if base != cursor and not self._has_holes:
+            return False
+        # A copy in which epochs fall would be found damaged by each replay, and repaired for ever.
+        if header.leader_epoch < self._target.segment.last_leader_epoch:
             return False
         epoch = self._epochs.epoch_of(base)
         return epoch in (NO_LEADER_EPOCH, header.leader_epoch)

@@ -52,10 +52,15 @@ def fetched(peer: PartitionLog, offset: int) -> bytes:
     return b""
 
 
-def rebuild(log: PartitionLog, files: MemoryFiles, peers: list[PartitionLog]) -> SegmentRebuild:
+def rebuild(
+    log: PartitionLog,
+    files: MemoryFiles,
+    peers: list[PartitionLog],
+    epochs: LeaderEpochs = EPOCHS,
+) -> SegmentRebuild:
     """Repair the first segment, as the engine does."""
     note(log)
-    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    made = RepairableLog(files, log).rebuild(0, epochs)
     assert made is not None
     try:
         while True:
@@ -327,3 +332,39 @@ def test_batch_whose_base_offset_was_lost_with_a_sector_does_not_take_another_pl
     rebuild(log, files, [peer])
 
     assert read_all(log) == read_all(peer)
+
+
+@pytest.mark.parametrize("epoch", [1, 8192])
+def test_copy_has_no_falling_leader_epochs_where_the_epochs_of_the_log_are_unknown(
+    epoch: int,
+) -> None:
+    """No checksum of a batch covers its leader epoch, and each replay would find the copy
+    damaged."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    peer = filled(disk)
+    log = filled(files)
+    data, (position, _) = first_file(files), spans(files)[5]
+    data[position + 12 : position + 16] = epoch.to_bytes(4, "big")
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
+
+
+def test_tail_of_an_earlier_leader_does_not_follow_a_batch_of_a_later_one() -> None:
+    """The batches before it are damaged here, and the leader has others in their place."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = open_log(files, CONFIG), open_log(disk, CONFIG)
+    for number in range(4):
+        append(log, [b"%d" % number], leader_epoch=0)
+        append(peer, [b"%d" % number], leader_epoch=0 if number < 2 else 2)
+    log.roll()
+    peer.roll()
+    position, size = spans(files)[2]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
