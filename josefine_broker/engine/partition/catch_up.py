@@ -5,9 +5,11 @@ damage hid them. So before it serves it asks every other replica for the batches
 appends them. Only a log that has its last batch continues it: two logs with the same batch at an
 offset are equal before it.
 
-Rules: after progress everyone is asked again, because another replica may have the next batch. A
-replica that does not answer is waited for while it is alive; where damage hid the end of this log,
-also while it is down: it may be the only one that has the rest.
+Rules: first everyone is asked, and then the batches of the latest leader epoch are taken: a batch
+of an earlier leader that the later one did not have was never committed. After progress everyone is
+asked again, because another replica may have the next batch. A replica that does not answer is
+waited for while it is alive; where damage hid the end of this log, also while it is down: it may be
+the only one that has the rest.
 """
 
 from collections.abc import Sequence
@@ -21,40 +23,57 @@ RETRY_MS = 250
 class CatchUp:
     """See the module. One per leadership that began in doubt; mutable."""
 
-    __slots__ = ("_answered", "_silent", "is_over", "leader_epoch", "retry_at_ms", "waits_for_all")
+    __slots__ = (
+        "_answered", "_offers", "_silent", "is_over", "leader_epoch", "retry_at_ms",
+        "waits_for_all", "waits_for_nobody",
+    )  # fmt: skip
 
     def __init__(self, leader_epoch: LeaderEpoch, *, waits_for_all: bool) -> None:
         self.leader_epoch = leader_epoch
         self.waits_for_all = waits_for_all
         """Also for replicas that are down."""
+        self.waits_for_nobody = False
+        """The operator does not want to wait for silent replicas."""
         self.is_over = False
         self.retry_at_ms: int | None = 0
         """When to continue; None while a replica is asked."""
         self._answered: set[int] = set()
+        self._offers: dict[int, LeaderEpoch] = {}
+        """The leader epoch of the next batch, of each replica that has it."""
         self._silent: set[int] = set()
 
     def choose(self, replicas: Sequence[int]) -> int | None:
         """The replica to ask next; None: all were asked."""
-        asked = self._answered | self._silent
+        asked = self._answered | self._silent | self._offers.keys()
         return next((each for each in replicas if each not in asked), None)
+
+    def offers(self, replica: int, leader_epoch: LeaderEpoch) -> None:
+        """It answered: it has the next batch, of this leader epoch."""
+        self._offers[replica] = leader_epoch
 
     def has_no_more(self, replica: int) -> None:
         """It answered: it has nothing that continues this log."""
+        self._offers.pop(replica, None)
         self._answered.add(replica)
 
     def silent(self, replica: int) -> None:
         """It did not answer, or cannot know now."""
+        self._offers.pop(replica, None)
         self._silent.add(replica)
 
     def moved(self) -> None:
         """It sent more of the log."""
         self._answered.clear()
+        self._offers.clear()
         self._silent.clear()
 
-    def end_round(self, alive: frozenset[int], now_ms: int) -> bool:
-        """All were asked; returns whether nobody is waited for."""
+    def end_round(self, alive: frozenset[int], now_ms: int) -> int | None:
+        """All were asked. Returns the replica to take the next batches from; None: nobody has them
+        (`is_over`), or someone is waited for."""
         waited_for = self._silent if self.waits_for_all else self._silent & alive
-        self.is_over = not waited_for
-        self.retry_at_ms = now_ms + RETRY_MS
-        self._silent.clear()
-        return self.is_over
+        self._silent = set()
+        if waited_for and not self.waits_for_nobody:
+            self.retry_at_ms = now_ms + RETRY_MS
+            return None
+        self.is_over = not self._offers
+        return max(self._offers, key=self._offers.__getitem__, default=None)

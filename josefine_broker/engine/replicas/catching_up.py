@@ -7,10 +7,12 @@ The image shows the doubt: the election has recorded its own epoch as that of an
 
 from __future__ import annotations
 
-from josefine_broker.base.errors import CorruptData, KafkaError
+from typing import NamedTuple
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import PartitionEntry
 from josefine_broker.engine.partition.catch_up import CatchUp
 from josefine_broker.engine.partition.repair.repair import order_of
@@ -51,6 +53,19 @@ def forget_catch_up(ctx: Context, tp: TopicPartition) -> None:
     ctx.hosted.catching_up.pop(tp, None)
 
 
+class _Question(NamedTuple):
+    """A question to one replica."""
+
+    tp: TopicPartition
+    hosted: HostedPartition
+    each: CatchUp
+    replica: int
+    last: BatchHeader | None
+    """Our last batch."""
+    is_taking: bool
+    """Whether to append what it has: all were asked, and it has the latest."""
+
+
 class CatchUps:
     """The leaders of this broker that still ask. One per broker, on its thread; `step` is called
     several times a second."""
@@ -73,80 +88,95 @@ class CatchUps:
         """Ask the next replica for our last batch, and what follows it."""
         ctx, partition = self._ctx, hosted.partition
         now_ms = ctx.clock.monotonic_ms()
-        replica = each.choose(
-            order_of(partition.leader, partition.isr, partition.replicas, ctx.broker_id)
-        )
         # While our last batch is damaged nobody can continue it: the repair comes first.
         try:
             last = _last_batch(hosted)
         except KafkaError:
             each.retry_at_ms = now_ms + ANSWER_MS
             return
+        order = order_of(partition.leader, partition.isr, partition.replicas, ctx.broker_id)
+        replica, is_taking = each.choose(order), False
         if replica is None:
             brokers = ctx.image.brokers
             alive = frozenset(key for key, broker in brokers.items() if not broker.fenced)
-            if each.end_round(alive, now_ms):
-                _end(ctx, tp, hosted, self._resume)
-            return
-        offset = hosted.log.log_end_offset if last is None else last.base_offset
+            replica, is_taking = each.end_round(alive, now_ms), True
+        if each.is_over:
+            _end(ctx, tp, hosted, self._resume)
+        elif replica is not None:
+            self._read(_Question(tp, hosted, each, replica, last, is_taking=is_taking))
+
+    def _read(self, asked: _Question, *, has_ours: bool = False) -> None:
+        """Send the request. `has_ours`: the replica is known to have our last batch."""
+        ctx, (tp, hosted, each, replica, last, _) = self._ctx, asked
+        its_log = hosted.log
+        offset = its_log.log_end_offset if last is None or has_ours else last.base_offset
         each.retry_at_ms = None
 
         def answered(answer: FetchResponse | None) -> None:
             if ctx.hosted.catching_up.get(tp) is each and not each.is_over:
-                self._answered(tp, hosted, each, replica, last, answer)
+                self._answered(asked, answer, has_ours=has_ours)
 
         forward = ctx.ports.forward
         assert forward is not None
         request = request_of(hosted, tp.partition, offset)
-        forward(replica, FETCH, request, now_ms + ANSWER_MS, answered)
+        forward(replica, FETCH, request, ctx.clock.monotonic_ms() + ANSWER_MS, answered)
 
-    def _answered(
-        self,
-        tp: TopicPartition,
-        hosted: HostedPartition,
-        each: CatchUp,
-        replica: int,
-        last: BatchHeader | None,
-        answer: FetchResponse | None,
-    ) -> None:
-        """Append what continues our log, and ask on."""
-        ctx, before = self._ctx, hosted.log.log_end_offset
-        # A batch that does not fit is damaged there: that replica may have an intact one later.
-        if not is_answered(answer):
+    def _answered(self, asked: _Question, answer: FetchResponse | None, *, has_ours: bool) -> None:
+        """Note what the replica has after our log, or append it, and ask on."""
+        tp, hosted, each, replica, last, is_taking = asked
+        if answer is None or not is_answered(answer) or _is_damaged_there(answer, last, has_ours):
             each.silent(replica)
-        else:
-            assert answer is not None
-            records = b"".join(answer.topics[0].partitions[0].records or ())
-            try:
-                append_fetched(ctx, tp, hosted, _continuing(records, last))
-            except (KafkaError, CorruptData) as error:
-                ctx.ports.tell(
-                    "the end of a log was not copied: it is tried again",
-                    gravity=Gravity.WARNING,
-                    partition=str(tp),
-                    reason=str(error),
-                )
-                each.silent(replica)
-        end = hosted.log.log_end_offset
-        if end > before:
-            each.moved()
-            ctx.ports.tell(
-                "a leader in doubt took the end of its log from another replica",
+            self._ask(tp, hosted, each)
+            return
+        records = b"".join(answer.topics[0].partitions[0].records or ())
+        # A batch that does not fit is damaged there: that replica may have an intact one later.
+        try:
+            found = _continuing(records, None if has_ours else last)
+            if found is not None and not found and not has_ours:
+                # Our last batch may fill an answer alone.
+                self._read(asked, has_ours=True)
+                return
+            if not found:
+                each.has_no_more(replica)
+            elif is_taking:
+                self._take(asked, found)
+            else:
+                each.offers(replica, parse_header(found).leader_epoch)
+        except (KafkaError, CorruptData) as error:
+            self._ctx.ports.tell(
+                "the end of a log was not copied: it is tried again",
+                gravity=Gravity.WARNING,
                 partition=str(tp),
-                replica=replica,
-                offsets=(before, end),
+                reason=str(error),
             )
-        elif is_answered(answer):
-            each.has_no_more(replica)
+            each.silent(replica)
         self._ask(tp, hosted, each)
 
+    def _take(self, asked: _Question, found: memoryview) -> None:
+        """Append what continues our log. Raises KafkaError, CorruptData."""
+        tp, hosted, each, replica, _, _ = asked
+        before = hosted.log.log_end_offset
+        try:
+            append_fetched(self._ctx, tp, hosted, [found])
+        finally:
+            end = hosted.log.log_end_offset
+            if end > before:
+                each.moved()
+                self._ctx.ports.tell(
+                    "a leader in doubt took the end of its log from another replica",
+                    partition=str(tp),
+                    replica=replica,
+                    offsets=(before, end),
+                )
+        if end == before:
+            each.has_no_more(replica)
 
-def give_up_end(ctx: Context, tp: TopicPartition, resume: Resume) -> None:
+
+def give_up_end(ctx: Context, tp: TopicPartition) -> None:
     """The operator waits no longer for replicas that do not answer."""
     each = ctx.hosted.catching_up.get(tp)
-    if each is not None and not each.is_over:
-        each.is_over = True
-        _end(ctx, tp, ctx.hosted.partitions[tp], resume)
+    if each is not None:
+        each.waits_for_nobody = True
 
 
 def _end(ctx: Context, tp: TopicPartition, hosted: HostedPartition, resume: Resume) -> None:
@@ -167,12 +197,24 @@ def _last_batch(hosted: HostedPartition) -> BatchHeader | None:
     return parse_header(found[0]) if found else None
 
 
-def _continuing(records: bytes, last: BatchHeader | None) -> list[Buffer]:
-    """The batches after our last one, if the other log has it, too."""
-    if last is None:
-        return [records] if records else []
+def _continuing(records: bytes, last: BatchHeader | None) -> memoryview | None:
+    """The batches after our last one; None: the other log does not have that one. Raises
+    CorruptData."""
     data = memoryview(records)
+    if last is None:
+        return data
     for at, header in iter_batches(data):
         is_same = header[:4] == last[:4] and header.crc == last.crc
-        return [data[at + header.size_bytes :]] if is_same else []
-    return []
+        return data[at + header.size_bytes :] if is_same else None
+    return None
+
+
+def _is_damaged_there(answer: FetchResponse, last: BatchHeader | None, has_ours: bool) -> bool:
+    """Whether our last batch is damaged in the other log: that replica will copy ours, and have
+    what follows it afterwards."""
+    found = answer.topics[0].partitions[0]
+    if last is None or has_ours or found.records:
+        return False
+    # Without an error while it is repaired, as to any consumer.
+    is_held_back = not found.error_code and found.high_watermark > last.base_offset
+    return is_held_back or found.error_code == ErrorCode.corrupt_message

@@ -89,6 +89,9 @@ def _follow(
         elif answer.diverging is not None:
             _truncate(ctx, tp, hosted, *answer.diverging)
             moved = True
+        elif answer.records and (place := _starts_before(hosted, answer.records)) is not None:
+            _truncate(ctx, tp, hosted, *place)
+            moved = True
         elif partition.awaits_repair:
             # It has asked where to cut its log. Not all of its epochs are known, so a log that
             # differs may look the same: nothing is appended, or known to be committed.
@@ -306,6 +309,21 @@ def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str
             "replication stopped", gravity=Gravity.ERROR, partition=str(tp), reason=reason
         )
     hosted.halt = reason
+
+
+def _starts_before(
+    hosted: HostedPartition, records: Sequence[Buffer]
+) -> tuple[LeaderEpoch, int] | None:
+    """Epoch and base offset of the leader's first batch, if our log ends within it. That happens
+    where a repair awaits batches that only the leader's log has not, and our epochs are unknown, so
+    that the leader finds no divergence."""
+    end = hosted.log.log_end_offset
+    if not hosted.partition.awaits_repair:
+        return None
+    for _, header in iter_batches(memoryview(records[0])):
+        is_within = hosted.log.log_start_offset <= header.base_offset < end < header.end_offset
+        return (header.leader_epoch, header.base_offset) if is_within else None
+    return None
 
 
 def _restart(

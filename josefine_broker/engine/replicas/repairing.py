@@ -143,7 +143,7 @@ class Repairs:
                 repair.given_up_to = repair.lost[1]
                 given_up.append(repair.lost)
         self.step()
-        give_up_end(self._ctx, tp, self._resume)
+        give_up_end(self._ctx, tp)
         return given_up
 
     def _found(

@@ -21,6 +21,7 @@ from struct import Struct
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import File, Files
+from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.files import read_checked, write_checked
 from josefine_broker.host.log.index import SUMS_SUFFIX
 from josefine_broker.records.crc import Buffer, crc32c
@@ -107,6 +108,13 @@ def store_sums(files: Files, stem: str, sums: BlockSums) -> None:
     head = _HEAD.pack(sums.log_bytes, sums.log_crc, BLOCK_BYTES)
     body = array("I", sums.blocks).tobytes()
     write_checked(files, stem + SUMS_SUFFIX, KIND_SUMS, VERSION, head + body)
+
+
+def forget_sums(files: Files, last_stem: str, config: LogConfig) -> None:
+    """The last segment takes appends: if the cleaner wrote it, because the segments after it are
+    gone, the checksums of that content will not be those of what follows. Raises OSError."""
+    if config.may_have_holes:
+        files.remove(last_stem + SUMS_SUFFIX)
 
 
 def load_sums(files: Files, stem: str, log_bytes: int) -> BlockSums | None:

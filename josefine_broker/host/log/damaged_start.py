@@ -20,6 +20,7 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.log_config import LogConfig
+from josefine_broker.host.log.cleaned_sums import forget_sums
 from josefine_broker.host.log.index import INDEX_SUFFIX, load_summary
 from josefine_broker.host.log.intact_tail import find_tail
 from josefine_broker.host.log.log_state import LogState
@@ -85,6 +86,7 @@ def _recover_damaged(
             raise CorruptData(f"{directory}: {problem}")
     for segment in segments[:-1]:
         segment.close()
+    forget_sums(files, segments[-1].stem, config)
     report = tally.report(directory, segments, log_start_offset, clean_shutdown=False)
     # A hole past the mark stays one that a crash may have left, whatever is synced around it.
     state.synced.is_held = True

@@ -22,6 +22,7 @@ from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.synced_mark import SYNCED_MARK_FILE, SyncedRange
 from josefine_broker.host.log.batch_walk import walk_batches
+from josefine_broker.host.log.cleaned_sums import forget_sums
 from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, SUMS_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.intact_tail import find_tail, starts_intact
@@ -164,8 +165,7 @@ def recover(
     _refuse_missing(directory, segments, log_start_offset, tally.synced)
     for segment in tally.unsealed:
         if segment is not segments[-1]:  # it became the last one because a hole follows
-            # An unsealed segment is valid up to its end: only its index was not stored before the
-            # stop.
+            # An unsealed segment is valid up to its end: only its index was not stored.
             state.settle()
             segment.seal()
             segment.cool()
@@ -179,11 +179,11 @@ def recover(
         segments = [Segment.create(files, directory, log_start_offset)]
         if not is_new:  # otherwise a power loss may take it and leave its successor
             files.sync_directory(directory)
+    forget_sums(files, segments[-1].stem, config)
     if segments[0].base_offset > max(log_start_offset, tally.synced.start):
         tally.note(Completeness.MISSING)  # the log start is stored before its segments are removed
-        state.synced.begin_at(
-            segments[0].base_offset
-        )  # its next sync proves nothing about the lost part
+        # Its next sync proves nothing about the lost part.
+        state.synced.begin_at(segments[0].base_offset)
     return segments, tally.report(
         directory, segments, log_start_offset, clean_shutdown=clean_shutdown
     )

@@ -132,6 +132,11 @@ class SegmentRebuild:
                 # Batches overlap: one of ours only looked intact, with a damaged offset.
                 self._start_again()
                 return
+            is_older = header.leader_epoch < self._target.segment.last_leader_epoch
+            if is_older and not self._distrusts:
+                # Epochs never fall: one of ours only looked intact, with a damaged epoch.
+                self._start_again()
+                return
             if not self._fits(header):
                 raise CorruptData(
                     f"the other replica has a batch with offsets {header.base_offset} to "
@@ -147,7 +152,7 @@ class SegmentRebuild:
 
     def keep_ours(self) -> bool:
         """No replica has the next batch: use our own if at least its checksum is right."""
-        batch = self._ours()
+        batch = self._source.batch_at(self.cursor, self._fits, is_last_resort=True)
         if batch is not None:
             self._take(batch)
         return batch is not None
@@ -289,9 +294,15 @@ class _Source:
         """A batch of this size is in the copy; ours are expected after as many bytes."""
         self._position += size_bytes
 
-    def batch_at(self, offset: int, fits: Callable[[BatchHeader], bool]) -> memoryview | None:
+    def batch_at(
+        self,
+        offset: int,
+        fits: Callable[[BatchHeader], bool],
+        *,
+        is_last_resort: bool = False,
+    ) -> memoryview | None:
         """Our intact batch that continues the copy at `offset`, if there is one: where it is
-        expected, where the index has it, or anywhere near."""
+        expected, where the index has it, or anywhere near. `is_last_resort`: no replica has it."""
         batch = self._intact(self._position, fits)
         if batch is not None:
             return batch
@@ -299,7 +310,7 @@ class _Source:
             batch = self._intact(position, fits)
             # A lost sector may end within a base offset, which no checksum covers: that batch
             # belongs elsewhere, although it looks intact.
-            if batch is not None and self._is_followed(position, batch):
+            if batch is not None and self._is_followed(position, batch, may_skip=is_last_resort):
                 self._position = position
                 return batch
         return None
@@ -321,15 +332,16 @@ class _Source:
             self._position = start + data.find(bytes(batch))
         return batch
 
-    def _is_followed(self, position: int, batch: memoryview) -> bool:
-        """Whether the next batch, or the segment's end, confirms the base offset."""
+    def _is_followed(self, position: int, batch: memoryview, *, may_skip: bool) -> bool:
+        """Whether the next batch, or the segment's end, confirms the base offset. `may_skip`:
+        compaction may have removed offsets between the two, so that this proves little."""
         end_offset, after = parse_header(batch).end_offset, position + len(batch)
         following = bytes(self._read(after, 8))
         if len(following) < 8:
             return end_offset == self._end_offset
         next_offset = int.from_bytes(following, "big")
         return next_offset == end_offset or (
-            self._has_holes and end_offset < next_offset < self._end_offset
+            may_skip and self._has_holes and end_offset < next_offset < self._end_offset
         )
 
     def _candidates(self, offset: int) -> Iterator[int]:

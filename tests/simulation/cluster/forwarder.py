@@ -60,7 +60,9 @@ class Forwarder:
             self._open.pop(connection, None)
             connection.close()
             if not process.is_ended:
-                process.engine_event(lambda: on_answer(answer))
+                process.touch()
+                # Not as an event of Raft: it may end a catch-up, and so change a role.
+                process.event(lambda: on_answer(answer))
 
         question = _Question(api, heard)
         connection = process.dial(question, broker_id)

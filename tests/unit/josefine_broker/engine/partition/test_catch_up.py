@@ -20,7 +20,8 @@ def test_each_replica_is_asked_once_in_order() -> None:
     assert catch_up.choose((2, 3)) == 3
     catch_up.has_no_more(3)
     assert catch_up.choose((2, 3)) is None
-    assert catch_up.end_round(ALIVE, 0)
+    assert catch_up.end_round(ALIVE, 0) is None
+    assert catch_up.is_over
 
 
 def test_after_progress_all_are_asked_again() -> None:
@@ -43,8 +44,41 @@ def test_silent_replica_is_waited_for_while_it_is_alive(
     catch_up = asking(waits_for_all=waits_for_all)
     catch_up.silent(silent)
 
-    assert catch_up.end_round(ALIVE, 1_000) is is_over
+    assert catch_up.end_round(ALIVE, 1_000) is None
 
     assert catch_up.is_over is is_over
-    assert catch_up.retry_at_ms == 1_000 + RETRY_MS
+    assert is_over or catch_up.retry_at_ms == 1_000 + RETRY_MS
     assert catch_up.choose((silent,)) == silent, "asked again in the next round"
+
+
+def test_batches_of_the_latest_leader_epoch_are_taken_once_nobody_is_waited_for() -> None:
+    catch_up = asking()
+    catch_up.offers(2, LeaderEpoch(1))
+    catch_up.offers(3, LeaderEpoch(2))
+    catch_up.silent(1)
+
+    assert catch_up.end_round(ALIVE, 0) is None
+    assert catch_up.choose((2, 3, 1)) == 1, "the others are not asked again"
+    catch_up.has_no_more(1)
+
+    assert catch_up.end_round(ALIVE, 0) == 3
+    assert not catch_up.is_over
+
+
+def test_offer_of_a_replica_that_has_become_silent_is_void() -> None:
+    catch_up = asking()
+    catch_up.offers(3, LeaderEpoch(2))
+
+    catch_up.silent(3)
+
+    assert catch_up.end_round(ALIVE, 0) is None
+
+
+def test_operator_may_end_the_wait_for_silent_replicas() -> None:
+    catch_up = asking()
+    catch_up.offers(3, LeaderEpoch(2))
+    catch_up.silent(1)
+
+    catch_up.waits_for_nobody = True
+
+    assert catch_up.end_round(ALIVE, 0) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.replicas.replica_reads import is_answered
-from josefine_broker.records.batch import parse_header, stamp
+from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from tests.unit.josefine_broker.api.replicas import FETCH, FETCH_VERSION, Replicas
 from tests.unit.josefine_broker.api.world import batch_of
 
@@ -26,7 +27,9 @@ VALUES = [b"a", b"b", b"c", b"d"]
 class Doubted(Replicas):
     """Broker 2 lacks the end of the log; 1 and 3 have it, and 2 is elected all the same."""
 
-    def __init__(self, *, kept: int = 2, ends_in_damage: bool = False) -> None:
+    def __init__(
+        self, *, kept: int = 2, ends_in_damage: bool = False, values: Sequence[bytes] = VALUES
+    ) -> None:
         super().__init__(3)
         level = {each.name: each.max_level for each in SUPPORTED}
         self.image = replace(self.image, features=level)
@@ -35,7 +38,7 @@ class Doubted(Replicas):
         self.silent: set[int] = set()
         self.create()
         self.run()
-        for value in VALUES:
+        for value in values:
             self.produce(1, value)
             self.run()
         self.catch_ups: dict[int, CatchUps] = {}
@@ -111,10 +114,10 @@ def test_replica_that_is_alive_is_waited_for() -> None:
     cluster.silent = {1}
     cluster.go(after_ms=RETRY_MS)
 
-    assert cluster.values(2) == VALUES
     assert cluster.state() is ReplicaState.CATCHING_UP, "broker 1 may have more"
     cluster.fence(1)
     cluster.go(after_ms=RETRY_MS)
+    assert cluster.values(2) == VALUES
     assert cluster.state() is ReplicaState.LEADER
 
 
@@ -127,17 +130,86 @@ def test_replica_that_is_down_is_waited_for_where_damage_hid_the_end_of_the_log(
     assert cluster.state() is ReplicaState.CATCHING_UP
 
     Repairs(cluster.ctx[2], cluster.hosting[2].damaged, work_at_once, resume).accept_loss(TP)
+    cluster.go(after_ms=RETRY_MS)
 
+    assert cluster.values(2) == VALUES, "broker 3 has them"
     assert cluster.state() is ReplicaState.LEADER
     assert not cluster.hosted(2).ends_in_damage
+
+
+def write(cluster: Doubted, broker_id: int, value: bytes, *, offset: int, epoch: int) -> None:
+    """The broker's log ends with this record from `offset` on."""
+    log = cluster.hosted(broker_id).log
+    log.truncate_to(offset)
+    batch = bytearray(batch_of(value))
+    stamp(batch, 0, offset, epoch)
+    log.append(memoryview(batch), parse_header(batch), 0)
+
+
+def test_next_batch_is_found_where_it_does_not_fit_one_answer_with_our_last_one() -> None:
+    values = [b"a", b"b" * 600_000, b"c" * 600_000, b"d"]
+    cluster = Doubted(values=values)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == values
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_batch_of_the_later_leader_is_taken_whoever_answers_first() -> None:
+    """The earlier leader's was not committed, or the later one would have it."""
+    cluster = Doubted()
+    write(cluster, 1, b"x", offset=2, epoch=0)
+    write(cluster, 3, b"y", offset=2, epoch=1)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [b"a", b"b", b"y"]
+
+
+def test_nothing_is_taken_while_a_replica_that_is_alive_may_have_a_later_leaders_batch() -> None:
+    cluster = Doubted()
+    write(cluster, 1, b"x", offset=2, epoch=0)
+    write(cluster, 3, b"y", offset=2, epoch=1)
+    cluster.silent = {3}
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+
+    cluster.silent = set()
+    cluster.go(after_ms=RETRY_MS)
+
+    assert cluster.values(2) == [b"a", b"b", b"y"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_replica_whose_copy_of_our_last_batch_is_damaged_is_waited_for() -> None:
+    """It gets that batch from us, and has the next ones."""
+    cluster = Doubted()
+    cluster.silent = {3}
+    cluster.fence(3)
+    log: Any = cluster.hosted(1).log
+    data = cluster.files[1].names[f"{TP}/{0:020d}.log"].data
+    (_, _), (position, header), *_ = iter_batches(bytes(data))
+    data[position + header.size_bytes - 1] ^= 1
+    for segment in log._segments:
+        segment.reads.forget()
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+    assert cluster.state() is ReplicaState.CATCHING_UP
+
+    Repairs(cluster.ctx[1], cluster.hosting[1].damaged, work_at_once, resume).step()
+    cluster.go(after_ms=RETRY_MS)
+
+    assert cluster.values(2) == VALUES
+    assert cluster.state() is ReplicaState.LEADER
 
 
 def test_log_without_our_last_batch_continues_nothing() -> None:
     """Equal offsets of two leaders are no equal records."""
     cluster = Doubted()
-    batch = bytearray(batch_of(b"z"))
-    stamp(batch, 0, 2, 0)
-    cluster.hosted(2).log.append(memoryview(batch), parse_header(batch), 0)
+    write(cluster, 2, b"z", offset=2, epoch=0)
 
     cluster.lead(2, isr=(2,))
     cluster.go()

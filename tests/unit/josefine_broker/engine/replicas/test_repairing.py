@@ -365,6 +365,26 @@ def test_replica_whose_leader_lacks_the_batch_follows_and_is_cut() -> None:
     assert cluster.values(2) == [*VALUES, b"g"]
 
 
+def test_replica_whose_log_ends_within_a_batch_of_its_leader_is_cut_before_that_batch() -> None:
+    """Without the epochs of its log the leader finds no divergence, and its batch fits nowhere."""
+    cluster = unacknowledged(2)
+    data = cluster.files[2].names[LOG].data
+    data[len(data) - 1] ^= 1
+    with pytest.raises(KafkaError):
+        cluster.hosted(2).log.read(5, 1, end_offset=6)
+    cluster.hosted(2).partition.damaged()
+    cluster.hosted(2).partition.epochs.clear()
+    cluster.lead(3)
+    cluster.produce(3, b"g", b"h", acks=1)
+
+    for _ in range(3):
+        cluster.repair(2, after_ms=RETRY_MS_MAX)
+        cluster.run()
+
+    assert not cluster.hosted(2).partition.awaits_repair
+    assert cluster.values(2) == [*VALUES, b"g", b"h"]
+
+
 def test_repair_of_a_segment_that_was_cut_meanwhile_starts_again() -> None:
     """It asked for offsets that no replica had any more."""
     cluster = Damaged()

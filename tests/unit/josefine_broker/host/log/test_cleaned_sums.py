@@ -287,3 +287,20 @@ def test_only_the_blocks_that_are_damaged_are_bad() -> None:
     assert sums.first_bad(file, 10, 20) is None
     assert sums.first_bad(file, 10, BLOCK_BYTES + 1) == BLOCK_BYTES
     assert sums.why_not(len(data), sums.log_crc) == ""
+
+
+def test_cleaned_segment_that_is_appended_to_after_a_lost_file_is_not_called_damaged() -> None:
+    """The file of the newest segment is gone, so the cleaned one before it is the last again."""
+    files = MemoryFiles()
+    log = compacted(files)
+    end_offset = log.log_end_offset
+    assert SUMS in files.names
+    files.remove(log_file(f"{end_offset:020d}.log"))
+
+    log = open_log(files, replace(COMPACT, segment_bytes=10_000, segment_records=100))
+    append_keyed(log, [(b"next", b"x")])
+    log.roll()
+    log.flush()
+
+    assert log.segment_count == 2, "it was appended to"
+    assert not log.verify().problems

@@ -4,6 +4,7 @@ whatever is damaged where; and a crash at any step leaves the old segment or the
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -20,13 +21,14 @@ from tests.unit.josefine_broker.host.log.cleaning import CutFiles, Killed
 from tests.unit.josefine_broker.host.log.support import append, log_file, open_log, read_all
 
 CONFIG = LogConfig(segment_bytes=3_000, index_interval_bytes=400)
+COMPACTED = replace(CONFIG, cleanup_policy=frozenset(("compact",)))
 EPOCHS = LeaderEpochs([(0, 0), (1, 50)])
 BATCHES = 100
 
 
-def filled(files: MemoryFiles) -> PartitionLog:
+def filled(files: MemoryFiles, config: LogConfig = CONFIG) -> PartitionLog:
     """A replica: every one made like this has the same bytes."""
-    log = open_log(files, CONFIG)
+    log = open_log(files, config)
     for number in range(BATCHES):
         values = [b"%04d" % number] * (1 + number % 3)
         append(log, values, leader_epoch=int(log.log_end_offset >= 50))
@@ -50,10 +52,15 @@ def fetched(peer: PartitionLog, offset: int) -> bytes:
     return b""
 
 
-def rebuild(log: PartitionLog, files: MemoryFiles, peers: list[PartitionLog]) -> SegmentRebuild:
+def rebuild(
+    log: PartitionLog,
+    files: MemoryFiles,
+    peers: list[PartitionLog],
+    epochs: LeaderEpochs = EPOCHS,
+) -> SegmentRebuild:
     """Repair the first segment, as the engine does."""
     note(log)
-    made = RepairableLog(files, log).rebuild(0, EPOCHS)
+    made = RepairableLog(files, log).rebuild(0, epochs)
     assert made is not None
     try:
         while True:
@@ -308,13 +315,15 @@ def test_crash_at_any_step_leaves_the_old_segment_or_the_new_one(power: bool) ->
 
 
 @pytest.mark.parametrize("number", [1, 5, 20])
+@pytest.mark.parametrize("config", [CONFIG, COMPACTED], ids=["whole", "compacted"])
 def test_batch_whose_base_offset_was_lost_with_a_sector_does_not_take_another_place(
-    number: int,
+    number: int, config: LogConfig
 ) -> None:
     """Zeros up to the end of its base offset make it the batch of offset 0, with a right checksum.
-    The segment's own checksum is unknown, as after a start."""
-    files, peer = MemoryFiles(), filled(MemoryFiles())
-    log = filled(files)
+    The segment's own checksum is unknown, as after a start. That compaction may have removed what
+    is missing before the next batch is no confirmation."""
+    files, peer = MemoryFiles(), filled(MemoryFiles(), config)
+    log = filled(files, config)
     data = first_file(files)
     start = list(iter_batches(bytes(data)))[number][0]
     data[: start + 8] = bytes(start + 8)
@@ -323,3 +332,39 @@ def test_batch_whose_base_offset_was_lost_with_a_sector_does_not_take_another_pl
     rebuild(log, files, [peer])
 
     assert read_all(log) == read_all(peer)
+
+
+@pytest.mark.parametrize("epoch", [1, 8192])
+def test_copy_has_no_falling_leader_epochs_where_the_epochs_of_the_log_are_unknown(
+    epoch: int,
+) -> None:
+    """No checksum of a batch covers its leader epoch, and each replay would find the copy
+    damaged."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    peer = filled(disk)
+    log = filled(files)
+    data, (position, _) = first_file(files), spans(files)[5]
+    data[position + 12 : position + 16] = epoch.to_bytes(4, "big")
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
+
+
+def test_tail_of_an_earlier_leader_does_not_follow_a_batch_of_a_later_one() -> None:
+    """The batches before it are damaged here, and the leader has others in their place."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = open_log(files, CONFIG), open_log(disk, CONFIG)
+    for number in range(4):
+        append(log, [b"%d" % number], leader_epoch=0)
+        append(peer, [b"%d" % number], leader_epoch=0 if number < 2 else 2)
+    log.roll()
+    peer.roll()
+    position, size = spans(files)[2]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
