@@ -239,11 +239,14 @@ def test_ten_thousand_who_say_nothing_disturb_nobody(tmp_path: Path) -> None:
     """Each costs the broker a few kilobytes, and nothing once it is gone."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # The broker leaves half of its descriptors to logs. One more connection than it has room for is
+    # refused, if the others were opened within the last second.
+    count = min(10_000, hard // 2 - 500)
     limits = {"network__connections_max": 12_000, "network__connections_per_address_max": 12_000}
     with BrokerProcess(tmp_path, text__port=0, **limits) as broker, ExitStack() as idle:
         address = text_address(broker)
         before_kb, before_fds = resident_kb(broker), descriptors(broker)
-        for number in range(10_000):
+        for number in range(count):
             source = f"127.0.0.{2 + number % 8}", 0  # a peer address has so many ports
             idle.enter_context(socket.create_connection(address, TIMEOUT_S, source_address=source))
 
@@ -251,7 +254,7 @@ def test_ten_thousand_who_say_nothing_disturb_nobody(tmp_path: Path) -> None:
             assert client.say("CRTP served") == "Done"
             assert [client.say("PUBS served {}") for _ in range(100)] == ["Done"] * 100
         assert broker.get("/health")[0] == 200
-        assert resident_kb(broker) - before_kb < 10_000 * 20
+        assert resident_kb(broker) - before_kb < count * 20
 
         idle.close()
         wait_until(lambda: descriptors(broker) <= before_fds + 10, 60, "the connections' end")
