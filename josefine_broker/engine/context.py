@@ -138,6 +138,9 @@ class ClusterStanding:
     """The controller answered this process within its session. Else it has been fenced and its
     leaderships were reassigned, though it cannot know to which brokers. Written by
     `engine/cluster/enrolment.py`."""
+    session_end_ms: int = 2**62
+    """When that session ends, on the monotonic clock, unless the controller answers again: a
+    process that stood still asks the clock. Written by `engine/cluster/enrolment.py`."""
 
 
 @dataclass(slots=True, kw_only=True)

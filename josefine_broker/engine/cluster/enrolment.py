@@ -99,9 +99,13 @@ class Heartbeats:
     def is_heard(self, now_ms: int) -> bool:
         """Whether the controller has answered within the session. A session starts here when it is
         first asked for: the registration was the controller's first answer."""
+        return now_ms < self.session_end_ms(now_ms)
+
+    def session_end_ms(self, now_ms: int) -> int:
+        """When the session ends if no further answer comes."""
         if self._answered_ms is None:
             self._answered_ms = now_ms
-        return now_ms < self._answered_ms + self._session_timeout_ms
+        return self._answered_ms + self._session_timeout_ms
 
     def take_due(self, controller: int, now_ms: int) -> bool:
         """Whether one is due now, as it is to each new controller; then the next one is set."""
@@ -183,6 +187,7 @@ class Enrolment:
         self._was_registered = True
         now_ms = ctx.clock.monotonic_ms()
         ctx.cluster.is_heard = self._heartbeats.is_heard(now_ms)
+        ctx.cluster.session_end_ms = self._heartbeats.session_end_ms(now_ms)
         controller = ctx.cluster.controller_id
         if not self._heartbeats.take_due(controller, now_ms):
             return None
@@ -199,8 +204,10 @@ class Enrolment:
     def answered(self, answer: HeartbeatAnswer) -> None:
         """Handle the controller's answer."""
         if answer.known_epoch:
-            self._heartbeats.answered(self._ctx.clock.monotonic_ms())
+            now_ms = self._ctx.clock.monotonic_ms()
+            self._heartbeats.answered(now_ms)
             self._ctx.cluster.is_heard = True
+            self._ctx.cluster.session_end_ms = self._heartbeats.session_end_ms(now_ms)
         self._may_stop = answer.known_epoch and answer.may_stop
         if answer.known_epoch and self._wants_shutdown and not answer.may_stop:
             again_ms = self._ctx.clock.monotonic_ms() + RETRY_MS

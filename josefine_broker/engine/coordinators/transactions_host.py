@@ -54,11 +54,24 @@ DONE = frozenset(
 """Answers after which a marker is not sent again."""
 
 
+FINAL = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.producer_fenced,
+    }
+)
+"""Errors that end a producer."""
+
+
 class TransactionWait(Translated):
     """A request that waits for the coordinator's answer.
 
     At its deadline the client gets COORDINATOR_NOT_AVAILABLE and retries: the change itself may be
-    stored later, and the retry then finds it done.
+    stored later, and the retry then finds it done. It gets the same instead of an error that would
+    end it, if the controller may have appointed another coordinator meanwhile: this one then
+    refuses by a state that is out of date.
     """
 
     __slots__ = ()
@@ -66,7 +79,12 @@ class TransactionWait(Translated):
     def __init__(self, ctx: Context, translate: Callable[[TransactionAnswer], object]) -> None:
         deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
         late = TransactionAnswer(ErrorCode.coordinator_not_available)
-        super().__init__(ctx.parked, deadline_ms, translate, late)
+
+        def checked(answer: TransactionAnswer) -> object:
+            has_ended = ctx.clock.monotonic_ms() >= ctx.cluster.session_end_ms
+            return translate(late if has_ended and answer.error in FINAL else answer)
+
+        super().__init__(ctx.parked, deadline_ms, checked, late)
 
 
 def now_of(ctx: Context) -> Now:

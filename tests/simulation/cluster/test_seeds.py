@@ -103,6 +103,11 @@ REGRESSIONS_OF_BOTH = (217750,)
 """A classic group whose record was left by one of the consumer protocol, with partitions that
 nobody had, became one again by a member that the record named: nobody was given them."""
 
+REGRESSIONS_WITH_BOTH_STATES = 4646289, 4646315, 4646141
+"""With groups and transactions: a coordinator that stood still refused the commit of a transaction
+that its successor had begun; a damaged replica whose log ended within a batch of its leader; one
+whose epochs were lost, repaired again and again with the end of an earlier leader."""
+
 REGRESSIONS_WITH_GROUPS = (400078, 400324, 400304, 20106)
 """A member whose group went with its records told so of a commit; a producer that went on under an
 epoch that its next process had been given meanwhile; a broker that stood still while it was removed
@@ -240,6 +245,11 @@ def test_what_was_found_with_both_protocols_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize("seed", REGRESSIONS_WITH_GROUPS)
 def test_what_was_found_with_groups_stays_mended(seed: int) -> None:
     simulate(seed, forced=("groups",))
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS_WITH_BOTH_STATES)
+def test_what_was_found_with_groups_and_transactions_stays_repaired(seed: int) -> None:
+    simulate(seed, forced=("groups", "transactions"))
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS_AS_DRAWN)

@@ -91,6 +91,18 @@ def test_transaction_is_timed_out(world: World, client: Client) -> None:
     assert client.end() is ErrorCode.producer_fenced
 
 
+def test_coordinator_whose_session_has_ended_refuses_nothing_for_good(
+    world: World, client: Client
+) -> None:
+    """Cluster simulation, seed 4646289: a broker that stood still answered by what it knew before,
+    and the commit of a transaction that its successor had begun failed for ever."""
+    assert client.end() is ErrorCode.invalid_txn_state
+
+    world.ctx.cluster.session_end_ms = world.clock.monotonic_ms()
+
+    assert client.end() is ErrorCode.coordinator_not_available
+
+
 def test_what_is_not_there_does_not_join(world: World, client: Client) -> None:
     assert client.add("nowhere") is ErrorCode.unknown_topic_or_partition
     assert client.add(OFFSETS_TOPIC) is ErrorCode.topic_authorization_failed
