@@ -164,6 +164,7 @@ class Node:
         upkeep = self._start_upkeep(ctx, manager, hosting)
         ticker = self._start_ticker(ctx, hosting, upkeep)
         replicator = self._start_replicator(ctx)
+        upkeep.on_role = replicator.image_changed
         self._follow_syncs(storage, ctx, replicator, ticker)
         await engine.start(
             Hooks(

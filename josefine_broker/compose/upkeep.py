@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.compose.settings import cleaner_settings, scrub_settings
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.repairing import Repairs
@@ -60,8 +62,15 @@ class Upkeep:
             on_damage=lambda tp: self.scrub.verify_now([tp]),
         )
         self.scrub = Scrub(manager, scrubbing.submit, clock, scrub_settings(config.log))
-        self.catch_ups = CatchUps(ctx, resume)
-        self.repairs = Repairs(ctx, hosting.damaged, repairing.submit, resume)
+        self.on_role: Callable[[], None] = _nothing
+        """Called when a replica may have begun to follow without a new image: it is to copy."""
+
+        def take_role(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+            resume(ctx, tp, hosted)
+            self.on_role()
+
+        self.catch_ups = CatchUps(ctx, take_role)
+        self.repairs = Repairs(ctx, hosting.damaged, repairing.submit, take_role)
         self._healing = Healing(ctx, hosting.damaged, self.scrub, self.repairs)
 
     def duties(self) -> tuple[Duty, ...]:
@@ -69,9 +78,14 @@ class Upkeep:
         return (
             Duty("cleaner", CLEANER_CHECK_MS, self.cleaner.step),
             Duty("scrub", SCRUB_CHECK_MS, self.scrub.step),
-            Duty("repairs", REPAIR_CHECK_MS, self.repairs.step),
+            Duty("repairs", REPAIR_CHECK_MS, self._repair),
             Duty("catch_ups", REPAIR_CHECK_MS, self.catch_ups.step),
         )
+
+    def _repair(self) -> None:
+        self.repairs.step()
+        if next(iter(self.repairs), None) is not None:  # its leader may know where to cut its log
+            self.on_role()
 
     def pages(self) -> Mapping[str, Page]:
         """Pages of the admin listener."""
@@ -87,3 +101,7 @@ class Upkeep:
         for worker in self._workers:
             await worker.stop()
         self.scrub.store()
+
+
+def _nothing() -> None:
+    """No replicator yet."""
