@@ -65,6 +65,7 @@ class Upkeep:
         self.on_role: Callable[[], None] = _nothing
         """Called when a replica may have begun to follow without a new image: it is to copy."""
 
+        # The replicator looks at the image's changes alone, and a repair ends after them.
         def take_role(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
             resume(ctx, tp, hosted)
             self.on_role()

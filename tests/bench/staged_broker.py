@@ -52,7 +52,7 @@ STAGES = (
     ("admission", "josefine_broker.host.net.produce_turn", "ProduceTurn.stage"),
     ("quota", "josefine_broker.compose.routes", "is_open"),
     ("handle", "josefine_broker.host.net.produce_turn", "ProduceTurn.run"),
-    ("handle", "josefine_broker.compose.routes", "append_plain"),
+    ("handle", "josefine_broker.compose.routes", "append_groups"),
     ("handle", "josefine_broker.compose.routes", "fetch_plain"),
     ("append", "josefine_broker.host.log.log", "PartitionLog.append_plain"),
     ("append", NATIVE, "assemble"),

@@ -105,16 +105,21 @@ class CatchUps:
         elif replica is not None:
             self._read(_Question(tp, hosted, each, replica, last, is_taking=is_taking))
 
-    def _read(self, asked: _Question, *, has_ours: bool = False) -> None:
-        """Send the request. `has_ours`: the replica is known to have our last batch."""
+    def _read(self, asked: _Question, *, has_ours: bool = False, lost_ours: bool = False) -> None:
+        """Send the request. `has_ours`: the replica is known to have our last batch; `lost_ours`:
+        it is damaged there. Both are asked for the next one."""
         ctx, (tp, hosted, each, replica, last, _) = self._ctx, asked
         its_log = hosted.log
-        offset = its_log.log_end_offset if last is None or has_ours else last.base_offset
+        is_next = has_ours or lost_ours
+        offset = its_log.log_end_offset if last is None or is_next else last.base_offset
         each.retry_at_ms = None
 
         def answered(answer: FetchResponse | None) -> None:
             if ctx.hosted.catching_up.get(tp) is each and not each.is_over:
-                self._answered(asked, answer, has_ours=has_ours)
+                if lost_ours:
+                    self._answered_in_doubt(asked, answer)
+                else:
+                    self._answered(asked, answer, has_ours=has_ours)
 
         forward = ctx.ports.forward
         assert forward is not None
@@ -124,9 +129,12 @@ class CatchUps:
     def _answered(self, asked: _Question, answer: FetchResponse | None, *, has_ours: bool) -> None:
         """Note what the replica has after our log, or append it, and ask on."""
         tp, hosted, each, replica, last, is_taking = asked
-        if answer is None or not is_answered(answer) or _is_damaged_there(answer, last, has_ours):
+        if answer is None or not is_answered(answer):
             each.silent(replica)
             self._ask(tp, hosted, each)
+            return
+        if _is_damaged_there(answer, last, has_ours):
+            self._read(asked, lost_ours=True)
             return
         records = b"".join(answer.topics[0].partitions[0].records or ())
         # A batch that does not fit is damaged there: that replica may have an intact one later.
@@ -149,6 +157,18 @@ class CatchUps:
                 partition=str(tp),
                 reason=str(error),
             )
+            each.silent(replica)
+        self._ask(tp, hosted, each)
+
+    def _answered_in_doubt(self, asked: _Question, answer: FetchResponse | None) -> None:
+        """Our last batch is damaged there. If the next one is not, that replica is waited for: it
+        copies our batch, and offers what follows it. If it is, the replica cannot have it sooner
+        than we: its repair waits for a leader, and to wait for it would be a deadlock."""
+        tp, hosted, each, replica, _, _ = asked
+        is_known = answer is not None and is_answered(answer)
+        if is_known and answer is not None and not answer.topics[0].partitions[0].records:
+            each.has_no_more(replica)
+        else:
             each.silent(replica)
         self._ask(tp, hosted, each)
 

@@ -220,7 +220,7 @@ class PartitionLog:
         self._segments.add(new)
         self._segments.keep_warm(old, self._sync.sealing)
         self._schedule(self._sync.seal)
-        if self.snapshot_source is not None:
+        if self.snapshot_source is not None and not self.damage.lacks_batches:
             payload = self.snapshot_source()
             self.state.snapshots_asked += 1
             self._schedule(lambda: self._store_snapshot(new, payload))
@@ -482,7 +482,7 @@ class PartitionLog:
             if not self._sync.failure and self.log_end_offset > 0:
                 self.state.settle()
                 self.state.store_kept_epochs()
-                if snapshot is not None:
+                if snapshot is not None and not self.damage.lacks_batches:
                     self.state.store_snapshot(self.log_end_offset, snapshot)
                 for segment in [*self._sync.sealing, self._segments[-1]]:
                     segment.seal()

@@ -103,7 +103,7 @@ MUTANTS = [
     Mutant(
         breaks="a vote goes only to a candidate that is up to date",
         function=on_vote_request,
-        old="up_to_date = message.head >= core.chain.head",
+        old="up_to_date = message.head >= max(core.chain.head, core.candidacy.promised)",
         new="up_to_date = True",
         checker="leaders_are_complete",
     ),

@@ -12,7 +12,7 @@ from josefine_cli.main import run
 from pipelines.base.errors import EXIT_ENVIRONMENT
 from tests.unit.pipelines.config.test_validate import GOOD
 
-DEAD = "dead_letter: { type: delta, path: 's3://bucket/dead' }\ntrigger:"
+DEAD = "dead_letter: { type: delta, path: 'abfss://dead@lake.dfs.core.windows.net/dead' }\ntrigger:"
 
 
 @pytest.mark.parametrize(

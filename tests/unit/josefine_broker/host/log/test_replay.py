@@ -51,3 +51,17 @@ def test_log_reports_that_its_replay_was_incomplete_and_has_the_damage_repaired(
     assert not log.replay(None, lambda header, batch: None)
 
     assert log.damage.found
+
+
+def test_no_snapshot_is_stored_of_producers_that_lack_batches() -> None:
+    """Cluster simulation with decaying disks, seed 126: the roll before a repair, or a clean stop,
+    stored what a replay had passed over as if it had never been there; the next start believed it,
+    and a producer was refused its next batch."""
+    log = log_with("producer")
+    log.snapshot_source = lambda: b"without the second batch"
+    assert not log.replay(None, lambda header, batch: None)
+
+    log.roll()
+    log.close(b"without the second batch")
+
+    assert log.state.snapshot_offsets() == []
