@@ -13,7 +13,6 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.engine.replicas import catching_up
-from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log import isolated_batch, recovery
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.scrub import Scrub
