@@ -122,7 +122,7 @@ def elect_leaders(
     deadline_ms: int,
 ) -> Operation[Errors]:
     """Elect PREFERRED or UNCLEAN leaders. Only the controller does it: another broker refuses, and
-    then the metadata name the controller."""
+    then the metadata name the controller. A partition that changed meanwhile is asked for again."""
     entities = e.elect_leaders
     request = entities.ElectLeadersRequest(
         election_type=election,
@@ -134,6 +134,7 @@ def elect_leaders(
     )
     attempts = session.start(now_ms, deadline_ms, "elect leaders", unknown_is_final=True)
     call = Call(node=CONTROLLER, api_key=apis.ELECT_LEADERS, request=request)
+    outcomes: Errors = {}
     # `ask_until` does not do: the refusal does not name the controller, so every attempt has to
     # refresh the metadata first.
     while True:
@@ -141,14 +142,23 @@ def elect_leaders(
         response, now_ms = yield from ask(attempts, call)
         error = _not_elected(response)
         if error is None:
-            break
+            # Of a partition that was elected before, another election is not needed.
+            elected = {tp for tp, each in outcomes.items() if each is None}
+            outcomes = {
+                tp: None if tp in elected else _outcome(tp, each.error_code, each.error_message)
+                for topic in response.replica_election_results
+                for each in topic.partition_result
+                for tp in (TopicPartition(topic.topic, each.partition_id),)
+            }
+            error = next(filter(_has_changed, outcomes.values()), None)
+            if error is None:
+                return outcomes
         yield attempts.after(error, now_ms)
-    return {
-        tp: _outcome(tp, each.error_code, each.error_message)
-        for topic in response.replica_election_results
-        for each in topic.partition_result
-        for tp in (TopicPartition(topic.topic, each.partition_id),)
-    }
+
+
+def _has_changed(error: KafkaError | None) -> bool:
+    """Whether the partition changed while its leader was elected."""
+    return error is not None and error.code is ErrorCode.leader_not_available
 
 
 def remove_broker(

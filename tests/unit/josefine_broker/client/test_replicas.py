@@ -56,6 +56,33 @@ def test_an_election_is_asked_of_the_controller_that_newer_metadata_names() -> N
     assert refused.code is ErrorCode.preferred_leader_not_available
 
 
+def test_an_election_is_asked_for_again_where_the_partition_changed_meanwhile() -> None:
+    def answer_of(first: ErrorCode, second: ErrorCode) -> e.elect_leaders.ElectLeadersResponse:
+        parts = tuple(
+            e.elect_leaders.PartitionResult(partition_id=index, error_code=code)
+            for index, code in enumerate((first, second))
+        )
+        result = e.elect_leaders.ReplicaElectionResult(topic="t", partition_result=parts)
+        return e.elect_leaders.ElectLeadersResponse(replica_election_results=(result,))
+
+    changed, needless = ErrorCode.leader_not_available, ErrorCode.election_not_needed
+    answers = iter(
+        (
+            metadata(1),
+            answer_of(ErrorCode.none, changed),
+            metadata(1),
+            answer_of(needless, ErrorCode.none),
+        )
+    )
+    driver = Driver(lambda call: next(answers))
+
+    outcome = driver.run(
+        lambda t, d: replicas.elect_leaders(driver.session, replicas.PREFERRED, (T0, T1), t, d)
+    )
+
+    assert outcome == {T0: None, T1: None}
+
+
 def test_an_election_without_a_controller_says_what_the_broker_says() -> None:
     why = "no controller: 1 of the voters 1, 2, 3 is there"
     part = e.elect_leaders.PartitionResult(
