@@ -163,8 +163,7 @@ class Node:
         self._start_worker(ctx)
         upkeep = self._start_upkeep(ctx, manager, hosting)
         ticker = self._start_ticker(ctx, hosting, upkeep)
-        replicator = self._start_replicator(ctx)
-        upkeep.on_role = replicator.image_changed
+        replicator = self._start_replicator(ctx, upkeep)
         self._follow_syncs(storage, ctx, replicator, ticker)
         await engine.start(
             Hooks(
@@ -292,7 +291,7 @@ class Node:
         ticker.start()
         return ticker
 
-    def _start_replicator(self, ctx: Context) -> Replicator:
+    def _start_replicator(self, ctx: Context, upkeep: Upkeep) -> Replicator:
         replicator = Replicator(
             ctx,
             partial(hear, ctx),
@@ -304,6 +303,7 @@ class Node:
             self._securing.to_peers,
         )
         self._undo.push_async_callback(replicator.stop)
+        upkeep.on_role = replicator.image_changed
         forwarder = Forwarder(
             replicator.address_of, FORWARDED_CLIENT_ID, self._clock, self._securing.to_peers
         )
