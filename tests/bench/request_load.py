@@ -169,7 +169,7 @@ class Requests(Loop):
     def __init__(
         self, following: Next, round_trips: list[int], failed: asyncio.Future[str]
     ) -> None:
-        super().__init__(b"", round_trips, failed)
+        super().__init__(b"", round_trips, failed, batch_at=0)
         self.following = following
         self.produce: Callable[[], None] | None = None
         """Sends the record for which the request waits."""
