@@ -237,41 +237,44 @@ def _producers_request(cluster: ClusterMetadata, tps: Sequence[TopicPartition]) 
     )
 
 
-def _active_in(cluster: ClusterMetadata, response: Any) -> Iterable[Answer]:
+def _each_partition(
+    response: Any, made: Callable[[TopicPartition, Any], Iterable[Any]]
+) -> Iterable[Answer]:
+    """`made` of each producer of a partition, by partition."""
     for topic in response.topics:
         for part in topic.partitions:
             tp = TopicPartition(topic.name, part.partition_index)
-            found = [
-                ActiveProducer(
-                    tp=tp,
-                    producer_id=each.producer_id,
-                    producer_epoch=each.producer_epoch,
-                    last_sequence=each.last_sequence,
-                    last_ms=each.last_timestamp,
-                    is_in_transaction=each.current_txn_start_offset != NOT_OPEN,
-                )
-                for each in part.active_producers
-            ]
+            found = [one for each in part.active_producers for one in made(tp, each)]
             yield Answer(tp, part.error_code, found, part.error_message)
+
+
+def _active_in(cluster: ClusterMetadata, response: Any) -> Iterable[Answer]:
+    def made(tp: TopicPartition, each: Any) -> Iterable[ActiveProducer]:
+        yield ActiveProducer(
+            tp=tp,
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            last_sequence=each.last_sequence,
+            last_ms=each.last_timestamp,
+            is_in_transaction=each.current_txn_start_offset != NOT_OPEN,
+        )
+
+    return _each_partition(response, made)
 
 
 def _open_in(cluster: ClusterMetadata, response: Any) -> Iterable[Answer]:
-    for topic in response.topics:
-        for part in topic.partitions:
-            tp = TopicPartition(topic.name, part.partition_index)
-            found = [
-                OpenTransaction(
-                    tp=tp,
-                    producer_id=each.producer_id,
-                    producer_epoch=each.producer_epoch,
-                    coordinator_epoch=each.coordinator_epoch,
-                    first_offset=each.current_txn_start_offset,
-                    last_ms=each.last_timestamp,
-                )
-                for each in part.active_producers
-                if each.current_txn_start_offset != NOT_OPEN
-            ]
-            yield Answer(tp, part.error_code, found, part.error_message)
+    def made(tp: TopicPartition, each: Any) -> Iterable[OpenTransaction]:
+        if each.current_txn_start_offset != NOT_OPEN:
+            yield OpenTransaction(
+                tp=tp,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                coordinator_epoch=each.coordinator_epoch,
+                first_offset=each.current_txn_start_offset,
+                last_ms=each.last_timestamp,
+            )
+
+    return _each_partition(response, made)
 
 
 def hanging_transactions(

@@ -15,7 +15,7 @@ from pipelines.base.errors import PipelineError
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.formats.decode import bad_rows
 from pipelines.inspect.dependencies import Form, dependencies_of, dependencies_of_rows, form_of
-from pipelines.inspect.file_tests import Outcome, complaints_of, given_rows
+from pipelines.inspect.file_tests import Outcome, complaints_of, given_rows, outcomes_of
 from pipelines.inspect.preview import Preview, preview_over
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.model.plan import PipelinePlan, compile_plan
@@ -80,18 +80,9 @@ class Rounds:
     def tests(self, spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
         """The result of each test. Raises ConfigError for SQL that Spark refuses."""
         plan = compile_plan(pipeline)
-        return [
-            Outcome(
-                name=case.name,
-                place=case.place,
-                complaints=tuple(
-                    f"{each.node}: {complaint}"
-                    for each in case.expected
-                    for complaint in self._complaints_of(spark, plan, case, each)
-                ),
-            )
-            for case in pipeline.cases
-        ]
+        return outcomes_of(
+            pipeline, lambda case, each: self._complaints_of(spark, plan, case, each)
+        )
 
     def _complaints_of(
         self, spark: SparkSession, plan: PipelinePlan, case: Case, expected: Expectation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,13 @@ class Outcome:
 def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
     """Run every test, in file order. Raises ConfigError for SQL that `plan` refuses."""
     plan = compile_plan(pipeline)
+    return outcomes_of(pipeline, lambda case, each: complaints_of(spark, plan, case, each))
+
+
+def outcomes_of(
+    pipeline: Pipeline, complaints: Callable[[Case, Expectation], Iterable[str]]
+) -> list[Outcome]:
+    """The outcome of every test, in file order; `complaints` compares one expected node."""
     return [
         Outcome(
             name=case.name,
@@ -65,7 +72,7 @@ def run_cases(spark: SparkSession, pipeline: Pipeline) -> list[Outcome]:
             complaints=tuple(
                 f"{each.node}: {complaint}"
                 for each in case.expected
-                for complaint in complaints_of(spark, plan, case, each)
+                for complaint in complaints(case, each)
             ),
         )
         for case in pipeline.cases

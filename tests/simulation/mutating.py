@@ -4,10 +4,11 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
-__all__ = ["Breaks", "mutated"]
+__all__ = ["Breaks", "Mutant", "mutated"]
 
 
 class Breaks(Protocol):
@@ -21,6 +22,18 @@ class Breaks(Protocol):
 
     @property
     def new(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong line. `seed`: where the search starts, a run that noticed when it was last looked
+    for."""
+
+    breaks: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+    seed: int = 0
 
 
 @contextmanager

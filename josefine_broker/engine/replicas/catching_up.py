@@ -165,11 +165,10 @@ class CatchUps:
         copies our batch, and offers what follows it. If it is, the replica cannot have it sooner
         than we: its repair waits for a leader, and to wait for it would be a deadlock."""
         tp, hosted, each, replica, _, _ = asked
-        is_known = answer is not None and is_answered(answer)
-        if is_known and answer is not None and not answer.topics[0].partitions[0].records:
-            each.has_no_more(replica)
-        else:
+        if answer is None or not is_answered(answer) or answer.topics[0].partitions[0].records:
             each.silent(replica)
+        else:
+            each.has_no_more(replica)
         self._ask(tp, hosted, each)
 
     def _take(self, asked: _Question, found: memoryview) -> None:

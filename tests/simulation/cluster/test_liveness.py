@@ -3,10 +3,7 @@
 More of them: `python -m tests.simulation.cluster.run 0 --seeds 500 --liveness`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -16,23 +13,12 @@ from josefine_broker.host.log.log_sync import LogSync
 from tests.simulation.cluster.liveness import LASTING
 from tests.simulation.cluster.run import WORDS, live, simulate
 from tests.simulation.lives import live_share
-from tests.simulation.mutating import mutated
+from tests.simulation.mutating import Mutant, mutated
 
 pytestmark = pytest.mark.timeout(300)
 
 SEEDS = (1, 4, 5, 7, 8, 13, 15, 29)
 """Among them each lasting fault, and clusters of three and of five."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """One wrong line, and a seed that notices it."""
-
-    breaks: str
-    function: Callable[..., Any]
-    old: str
-    new: str
-    seed: int
 
 
 MUTANTS = [

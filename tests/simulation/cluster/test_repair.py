@@ -3,9 +3,8 @@ whole again. Whole clusters in virtual time, as in `test_seeds.py`."""
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ from tests.simulation.cluster.faults import CALM, draw_faults
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.view import PartitionFacts
 from tests.simulation.cluster.world import World
-from tests.simulation.mutating import mutated
+from tests.simulation.mutating import Mutant, mutated
 
 HEALED_WITHIN_MS = 60_000
 
@@ -260,18 +259,6 @@ def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> 
     assert decay_between_kills(number).met["log rotten"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """One wrong line of a rule of repair."""
-
-    breaks: str
-    function: Callable[..., Any]
-    old: str
-    new: str
-    seed: int = LIVES.start
-    """Where the search starts: a seed that noticed, when it was last looked for."""
-
-
 MUTANTS = (
     Mutant(
         breaks="reads deliver unverified batches",
@@ -306,12 +293,14 @@ MUTANTS = (
         function=Scrub._done,
         old="if isinstance(found, Found) and is_same:",
         new="if False:",
+        seed=LIVES.start,
     ),
     Mutant(
         breaks="an unreadable sector is a failure of the disk",
         function=is_damage,
         old="error.errno in (errno.EIO, errno.ENOENT, errno.ESTALE)",
         new="False",
+        seed=LIVES.start,
     ),
 )
 
