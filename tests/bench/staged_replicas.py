@@ -1,4 +1,4 @@
-"""The stages of a replicated record, for stages.py: three brokers, one record of 100 bytes at a time.
+"""The stages of a replicated record, for stages.py: three brokers, one record at a time.
 
 Each broker runs under staged_broker.py, and once before and once after that as it is. The lines are
 CPU microseconds per record of the leader and of a follower, the mean of both of these.
