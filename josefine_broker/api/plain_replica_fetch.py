@@ -1,7 +1,7 @@
 """A follower's plain fetch: the handler of `api/fetch.py`, without the codec around it.
 
-Rules: `wire/replica_frames.py` reads the request and writes the answer, with the codec's bytes; what
-is not plain is left to the codec. The handler decides, as for every other request.
+Rules: `wire/replica_frames.py` reads the request and writes the answer, with the codec's bytes;
+what is not plain is left to the codec. The handler decides, as for every other request.
 """
 
 from collections.abc import Callable

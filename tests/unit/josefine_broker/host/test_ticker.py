@@ -148,7 +148,7 @@ def test_what_a_turn_completes_is_answered_at_its_end() -> None:
         assert heard == [0, 1]
         ticker.stop()
 
-    on_uvloop(main())
+    on_uvloop(main)
 
 
 def test_what_a_failing_turn_completes_is_answered_too() -> None:
@@ -170,4 +170,4 @@ def test_what_a_failing_turn_completes_is_answered_too() -> None:
         assert heard == ["done"]
         ticker.stop()
 
-    on_uvloop(main())
+    on_uvloop(main)
