@@ -183,18 +183,20 @@ def _read_all_for_follower(
         else set()
     )
     names, partitions = ctx.image.topic_names, ctx.hosted.partitions
-    may_join = ctx.image.is_live(request.replica_id)
+    replica_id = request.replica_id
+    may_join = ctx.image.is_live(replica_id)
     for wanted in plan.wanted:
         name, topic_id, part = wanted
         topic = name if topic_id is None else names.get(topic_id, "")
-        tp = (topic, part.index)
+        tp = (topic, part[0])
         try:
-            hosted = partitions.get(tp) or _find(ctx, name, topic_id, part.index)
-            is_named = (topic_id, part.index) in named
-            if not is_named and _has_no_news(hosted, plan, wanted, request.replica_id):
+            hosted = partitions.get(tp) or _find(ctx, name, topic_id, part[0])
+            # A key with an id costs its hash: nothing is looked up where nothing was named.
+            is_named = bool(named) and (topic_id, part[0]) in named
+            if not is_named and _has_no_news(hosted, plan, wanted, replica_id):
                 continue
             answer, size, has_moved = read_for_follower(
-                ctx, tp, hosted, part, request.replica_id, room, got == 0,
+                ctx, tp, hosted, part, replica_id, room, got == 0,
                 is_first=is_first, may_join=may_join,
             )  # fmt: skip
         except KafkaError as error:
@@ -209,7 +211,7 @@ def _read_all_for_follower(
             is_urgent = True  # DeleteRecords waits for the follower
         got += size
         room -= size
-        results.append(Fetched(name, topic_id, answer))
+        results.append(_new(Fetched, (name, topic_id, answer)))
     if moved:
         now_ms = ctx.clock.monotonic_ms()
         for tp in moved:
@@ -352,7 +354,7 @@ def _answer(
         key = name if topic_id is None else topic_id
         topic = topics.get(key)
         if topic is None:
-            topic = topics[key] = FetchTopicResponse(name, topic_id, [])
+            topic = topics[key] = _new(FetchTopicResponse, (name, topic_id, []))
         topic.partitions.append(answer)  # type: ignore[attr-defined]
         if answer.leader is not None:
             leaders.add(answer.leader[0])
@@ -360,7 +362,7 @@ def _answer(
             ctx.hosted.traffic.sent(name, topic_id, sum(map(len, answer.records)))
     session_id = 0 if plan.session is None else plan.session.session_id
     endpoints = node_endpoints(ctx, leaders, info.listener) if leaders else ()
-    return FetchResponse(0, 0, session_id, list(topics.values()), endpoints)
+    return _new(FetchResponse, (0, 0, session_id, list(topics.values()), endpoints))
 
 
 def _visible_bytes(hosted: HostedPartition, request: FetchRequest) -> int:

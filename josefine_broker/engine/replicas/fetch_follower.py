@@ -20,6 +20,8 @@ from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.replication import UNKNOWN_OFFSET
 from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 
+_new = tuple.__new__
+
 
 def check_follower(ctx: Context, request: FetchRequest) -> None:
     """Raises KafkaError(stale_broker_epoch) when the sender's broker epoch differs from the
@@ -95,10 +97,8 @@ def read_for_follower(
         records = read_or_wait(hosted, offset, bytes_max, limit, at_least_one=at_least_one)
         size = sum(map(len, records))
     high_watermark = partition.high_watermark
-    answer = FetchPartitionResponse(
-        part.index, 0, high_watermark, high_watermark, start, None, -1, records
-    )
-    return answer, size, has_moved
+    fields = part.index, 0, high_watermark, high_watermark, start, None, -1, records, None, None
+    return _new(FetchPartitionResponse, fields), size, has_moved
 
 
 def read_or_wait(
