@@ -33,6 +33,8 @@ from josefine_broker.engine.partition.partition import DEBUG_REPLICA_ID, Partiti
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import (
     check_follower,
+    followed_with_news,
+    has_no_news,
     read_for_follower,
     read_or_wait,
 )
@@ -183,9 +185,10 @@ def _read_all_for_follower(
         else set()
     )
     names, partitions = ctx.image.topic_names, ctx.hosted.partitions
+    looks_at, changes = followed_with_news(ctx, request, plan, is_first=is_first)
     replica_id = request.replica_id
     may_join = ctx.image.is_live(replica_id)
-    for wanted in plan.wanted:
+    for wanted in looks_at:
         name, topic_id, part = wanted
         topic = name if topic_id is None else names.get(topic_id, "")
         tp = (topic, part[0])
@@ -193,8 +196,10 @@ def _read_all_for_follower(
             hosted = partitions.get(tp) or _find(ctx, name, topic_id, part[0])
             # A key with an id costs its hash: nothing is looked up where nothing was named.
             is_named = bool(named) and (topic_id, part[0]) in named
-            if not is_named and _has_no_news(hosted, plan, wanted, replica_id):
+            if not is_named and has_no_news(hosted, plan, wanted, replica_id):
+                changes.pop(tp, None)
                 continue
+            changes[tp] = None  # until it has none: an answer may have no room for it, or wait
             answer, size, has_moved = read_for_follower(
                 ctx, tp, hosted, part, replica_id, room, got == 0,
                 is_first=is_first, may_join=may_join,
@@ -203,6 +208,9 @@ def _read_all_for_follower(
             is_urgent = True
             results.append(Fetched(name, topic_id, _failed(ctx, topic, part, error)))
             continue
+        if size:  # to the end of the order, as in the session: none may starve
+            del changes[tp]
+            changes[tp] = None
         if has_moved:
             moved.append(tp)
         if answer.error_code or answer.diverging is not None:
@@ -219,18 +227,6 @@ def _read_all_for_follower(
     if ctx.hosted.isr.due:
         submit_isr_changes(ctx)
     return Round(results, got, is_urgent)
-
-
-def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, replica_id: int) -> bool:
-    """A follower that is in sync, has everything, and was informed of that, at this very epoch."""
-    partition, log, part = hosted.partition, hosted.log, wanted.partition
-    return (
-        part.fetch_offset == log.log_end_offset
-        and part.current_leader_epoch == partition.leader_epoch
-        and partition.is_leader
-        and replica_id in partition.isr
-        and plan.is_told(wanted, partition.high_watermark, log.log_start_offset)
-    )
 
 
 def _check_reader(asker: Asker, topic: str | None) -> None:

@@ -23,6 +23,7 @@ EPOCH_MAX = 2**31 - 1
 EVICTION_MS = 120_000
 """A session idle this long may be evicted (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
+NEVER_MS = -(2**62)
 NOTHING_SENT = -1
 """Before the first answer: any watermark is news."""
 
@@ -71,6 +72,8 @@ class FetchSession:
     used_ms: int
     """When its last request came, for eviction."""
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
+    looked_ms: int = NEVER_MS
+    """When a follower's request last looked at every partition for news."""
     waiting: Parked | None = None
     """The session's request that waits. The next request ends its wait, so that a follower that
     adds a partition does not wait for the end of its previous long poll."""
