@@ -127,3 +127,63 @@ def test_replicas_agree_after_any_order_of_records_elections_and_restarts(seed: 
     cluster.run()
     for broker_id in (2, 3):
         assert ends(cluster, broker_id) == ends(cluster, 1)
+
+
+def run_only(cluster: Replicas, follower: int) -> None:
+    """As `Replicas.run`, of one follower of broker 1."""
+    moved = True
+    while moved:
+        cluster.ctx[1].parked.run_completed()
+        moved = cluster.send(follower, 1)
+        for waiting in list(cluster.waiting):
+            if waiting.follower is cluster.ctx[follower]:
+                moved |= cluster.receive(waiting)
+
+
+def test_a_follower_learns_a_high_watermark_that_a_slower_one_has_moved() -> None:
+    cluster = at_rest()
+    cluster.produce(1, b"v", index=1, acks=1)
+    run_only(cluster, 2)
+    for _ in range(2):  # broker 2 has seen all that is new
+        cluster.produce(1, b"v", index=2, acks=1)
+        run_only(cluster, 2)
+    assert ("orders", 1) not in cluster.ctx[1].parked.changes_for(2)
+    assert cluster.high_watermark(2, 1) == 1
+
+    run_only(cluster, 3)
+    cluster.produce(1, b"v", index=0, acks=1)
+    run_only(cluster, 2)
+
+    assert cluster.high_watermark(2, 1) == 2
+
+
+def test_a_partition_that_was_left_out_is_looked_at_when_it_is_named_again() -> None:
+    cluster = at_rest()
+    key = (cluster.hosted(2, 3).topic_id, 3)
+    fetcher = cluster.ctx[2].hosted.fetchers.of(key)
+    assert fetcher is not None
+    fetcher.pause(key, 100)
+    cluster.run()
+    cluster.produce(1, b"v", index=3, acks=1)
+    cluster.run()
+    cluster.produce(1, b"v", index=1, acks=1)
+    cluster.run()
+    assert cluster.log_end(2, 3) == 1
+
+    cluster.advance(100)
+    cluster.run()
+
+    assert cluster.log_end(2, 3) == 2
+
+
+def test_partitions_take_turns_where_an_answer_has_room_for_one() -> None:
+    cluster = at_rest(FetchLimits(bytes_max=300, partition_bytes_max=300))
+    for _ in range(6):
+        for index in (1, 2):
+            cluster.produce(1, b"v" * 200, acks=1, index=index)
+    apart = []
+    while cluster.step():
+        apart.append(abs(cluster.log_end(2, 1) - cluster.log_end(2, 2)))
+
+    assert max(apart) <= 2  # one is a request ahead
+    assert ends(cluster, 2) == ends(cluster, 1)
