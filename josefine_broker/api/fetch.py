@@ -88,12 +88,12 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
             ctx.parked.forget(waiting)
             waiting.expire(ctx.clock.monotonic_ms())
         plan = ctx.clients.sessions.begin(request, ctx.clock.monotonic_ms(), ctx.ports.rng)
-    news = ctx.parked.follower_news
+    news = ctx.parked.followers.events
     found = _read_all(ctx, info, request, plan, is_first=True)
     missing_bytes = min(request.min_bytes, request.max_bytes) - found.got_bytes
     if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0:
         return _answer(ctx, info, plan, found.results)
-    if request.replica_id >= 0 and ctx.parked.follower_news != news:
+    if request.replica_id >= 0 and ctx.parked.followers.events != news:
         # The offsets this fetch confirmed caused an append: a marker, or a request that waited for
         # it.
         found = _read_all(ctx, info, request, plan, is_first=False)

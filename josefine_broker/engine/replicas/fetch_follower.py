@@ -46,7 +46,7 @@ def followed_with_news(
     session, now_ms = plan.session, ctx.clock.monotonic_ms()
     if session is None or not plan.incremental or not session.by_id or len(plan.wanted) < 2:
         return plan.wanted, {}
-    changes = ctx.parked.changes_for(request.replica_id)
+    changes = ctx.parked.followers.of(request.replica_id)
     is_due = now_ms - session.looked_ms >= LOOK_MS
     found: dict[PartitionKey, Wanted] = {}
     for tp in list(changes):

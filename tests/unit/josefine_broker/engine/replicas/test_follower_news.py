@@ -90,7 +90,7 @@ def test_partitions_without_news_are_not_looked_at() -> None:
     cluster.produce(1, b"v", index=1)
     cluster.run()
 
-    assert set(cluster.ctx[1].parked.changes_for(2)) <= {("orders", 1)}
+    assert set(cluster.ctx[1].parked.followers.of(2)) <= {("orders", 1)}
 
 
 def test_all_partitions_are_looked_at_from_time_to_time() -> None:
@@ -147,7 +147,7 @@ def test_a_follower_learns_a_high_watermark_that_a_slower_one_has_moved() -> Non
     for _ in range(2):  # broker 2 has seen all that is new
         cluster.produce(1, b"v", index=2, acks=1)
         run_only(cluster, 2)
-    assert ("orders", 1) not in cluster.ctx[1].parked.changes_for(2)
+    assert ("orders", 1) not in cluster.ctx[1].parked.followers.of(2)
     assert cluster.high_watermark(2, 1) == 1
 
     run_only(cluster, 3)
