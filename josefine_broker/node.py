@@ -338,7 +338,9 @@ class Node:
             forget=ctx.parked.cancel,
             on_fatal=self._failure.note,
             monotonic_ms=self._clock.monotonic_ms,
-            turn=produce_turn(ctx, self._metrics, self._tracing, self._failure.note),
+            turn=produce_turn(
+                ctx, self._metrics, self._tracing, self._failure.note, ticker.answering
+            ),
         )
         return Server(
             host,

@@ -114,6 +114,7 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
             )
         hosted.log.delete_before(deletion.offset)  # does nothing below the log start
         hosted.partition.started_at(hosted.log.log_start_offset)
+        ctx.parked.followers.note(deletion.tp)
         deletion.hosted = hosted
     except KafkaError as error:
         deletion.result = _failed(part.partition_index, error.code)

@@ -33,6 +33,8 @@ from josefine_broker.engine.partition.partition import DEBUG_REPLICA_ID, Partiti
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import (
     check_follower,
+    followed_with_news,
+    has_no_news,
     read_for_follower,
     read_or_wait,
 )
@@ -86,12 +88,12 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
             ctx.parked.forget(waiting)
             waiting.expire(ctx.clock.monotonic_ms())
         plan = ctx.clients.sessions.begin(request, ctx.clock.monotonic_ms(), ctx.ports.rng)
-    news = ctx.parked.follower_news
+    news = ctx.parked.followers.events
     found = _read_all(ctx, info, request, plan, is_first=True)
     missing_bytes = min(request.min_bytes, request.max_bytes) - found.got_bytes
     if missing_bytes <= 0 or found.is_urgent or request.max_wait_ms <= 0:
         return _answer(ctx, info, plan, found.results)
-    if request.replica_id >= 0 and ctx.parked.follower_news != news:
+    if request.replica_id >= 0 and ctx.parked.followers.events != news:
         # The offsets this fetch confirmed caused an append: a marker, or a request that waited for
         # it.
         found = _read_all(ctx, info, request, plan, is_first=False)
@@ -183,24 +185,32 @@ def _read_all_for_follower(
         else set()
     )
     names, partitions = ctx.image.topic_names, ctx.hosted.partitions
-    may_join = ctx.image.is_live(request.replica_id)
-    for wanted in plan.wanted:
+    looks_at, changes = followed_with_news(ctx, request, plan, is_first=is_first)
+    replica_id = request.replica_id
+    may_join = ctx.image.is_live(replica_id)
+    for wanted in looks_at:
         name, topic_id, part = wanted
         topic = name if topic_id is None else names.get(topic_id, "")
-        tp = (topic, part.index)
+        tp = (topic, part[0])
         try:
-            hosted = partitions.get(tp) or _find(ctx, name, topic_id, part.index)
-            is_named = (topic_id, part.index) in named
-            if not is_named and _has_no_news(hosted, plan, wanted, request.replica_id):
+            hosted = partitions.get(tp) or _find(ctx, name, topic_id, part[0])
+            # A key with an id costs its hash: nothing is looked up where nothing was named.
+            is_named = bool(named) and (topic_id, part[0]) in named
+            if not is_named and has_no_news(hosted, plan, wanted, replica_id):
+                changes.pop(tp, None)
                 continue
+            changes[tp] = None  # until it has none: an answer may have no room for it, or wait
             answer, size, has_moved = read_for_follower(
-                ctx, tp, hosted, part, request.replica_id, room, got == 0,
+                ctx, tp, hosted, part, replica_id, room, got == 0,
                 is_first=is_first, may_join=may_join,
             )  # fmt: skip
         except KafkaError as error:
             is_urgent = True
             results.append(Fetched(name, topic_id, _failed(ctx, topic, part, error)))
             continue
+        if size:  # to the end of the order, as in the session: none may starve
+            del changes[tp]
+            changes[tp] = None
         if has_moved:
             moved.append(tp)
         if answer.error_code or answer.diverging is not None:
@@ -209,7 +219,7 @@ def _read_all_for_follower(
             is_urgent = True  # DeleteRecords waits for the follower
         got += size
         room -= size
-        results.append(Fetched(name, topic_id, answer))
+        results.append(_new(Fetched, (name, topic_id, answer)))
     if moved:
         now_ms = ctx.clock.monotonic_ms()
         for tp in moved:
@@ -217,18 +227,6 @@ def _read_all_for_follower(
     if ctx.hosted.isr.due:
         submit_isr_changes(ctx)
     return Round(results, got, is_urgent)
-
-
-def _has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, replica_id: int) -> bool:
-    """A follower that is in sync, has everything, and was informed of that, at this very epoch."""
-    partition, log, part = hosted.partition, hosted.log, wanted.partition
-    return (
-        part.fetch_offset == log.log_end_offset
-        and part.current_leader_epoch == partition.leader_epoch
-        and partition.is_leader
-        and replica_id in partition.isr
-        and plan.is_told(wanted, partition.high_watermark, log.log_start_offset)
-    )
 
 
 def _check_reader(asker: Asker, topic: str | None) -> None:
@@ -352,7 +350,7 @@ def _answer(
         key = name if topic_id is None else topic_id
         topic = topics.get(key)
         if topic is None:
-            topic = topics[key] = FetchTopicResponse(name, topic_id, [])
+            topic = topics[key] = _new(FetchTopicResponse, (name, topic_id, []))
         topic.partitions.append(answer)  # type: ignore[attr-defined]
         if answer.leader is not None:
             leaders.add(answer.leader[0])
@@ -360,7 +358,7 @@ def _answer(
             ctx.hosted.traffic.sent(name, topic_id, sum(map(len, answer.records)))
     session_id = 0 if plan.session is None else plan.session.session_id
     endpoints = node_endpoints(ctx, leaders, info.listener) if leaders else ()
-    return FetchResponse(0, 0, session_id, list(topics.values()), endpoints)
+    return _new(FetchResponse, (0, 0, session_id, list(topics.values()), endpoints))
 
 
 def _visible_bytes(hosted: HostedPartition, request: FetchRequest) -> int:

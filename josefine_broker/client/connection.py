@@ -150,6 +150,25 @@ class Connection:
         self._heard = True
         return self._decode(frame)
 
+    def begin(self, api_key: int) -> tuple[int, int, str]:
+        """Version, correlation id and client id of a request that the caller encodes. Raises
+        KafkaError(unsupported_version)."""
+        assert self.state is ConnectionState.READY, self.state
+        version, correlation_id = self.version_of(api_key), self._take_id()
+        self._in_flight.append((correlation_id, api_key, version))
+        return version, correlation_id, self._client_id
+
+    def receive_frame(self, frame: memoryview) -> int:
+        """The version of the request that the frame answers: the oldest in flight, which `begin`
+        has started. The caller decodes it. Raises CorruptData; then the connection is unusable."""
+        assert self.state is ConnectionState.READY, self.state
+        self._heard = True
+        expected_id, _, version = self._in_flight.popleft()
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if correlation_id != expected_id:
+            raise CorruptData(f"response {correlation_id} in place of {expected_id}")
+        return version
+
     @property
     def is_unheard(self) -> bool:
         """Whether it may send requests without a login, and had no answer to one yet."""
@@ -170,12 +189,16 @@ class Connection:
         self.state = next_state
 
     def _encode(self, api_key: int, version: int, request: Any, wants_response: bool) -> Buffers:
-        correlation_id = self._next_id
+        correlation_id = self._take_id()
         frame = codec.encode_request(api_key, version, correlation_id, self._client_id, request)
-        self._next_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
         if wants_response:
             self._in_flight.append((correlation_id, api_key, version))
         return list(frame)
+
+    def _take_id(self) -> int:
+        taken = self._next_id
+        self._next_id = 0 if taken == CORRELATION_ID_MAX else taken + 1
+        return taken
 
     def _decode(self, frame: memoryview) -> Any:
         if not self._in_flight:

@@ -6,7 +6,8 @@ connection ends, every future in flight gets a KafkaError(network_exception) wit
 
 import asyncio
 from collections import deque
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.client.cluster import Address
@@ -23,6 +24,24 @@ from josefine_broker.client.sasl import Login
 from josefine_broker.wire.frames import TLS_HINT, FrameBuffer
 
 
+class FrameListener(Protocol):
+    """Gets the answer to a request as soon as it is here. A future's callbacks would come a turn of
+    the event loop later."""
+
+    def answered(self, version: int, frame: memoryview) -> None:
+        """The frame of the answer, in this version. May raise CorruptData or KafkaError, which ends
+        the connection."""
+        ...
+
+    def lost(self, error: KafkaError) -> None:
+        """The connection has ended without an answer."""
+        ...
+
+
+Encode = Callable[[int, int, str], list[Any]]
+"""Makes the buffers of a request of: version, correlation id, client id."""
+
+
 class ProtocolConnection(asyncio.BufferedProtocol):
     """Used by one event loop; created by `open`."""
 
@@ -30,7 +49,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self.address = address
         self._core = Connection(client_id, login)
         self._frames = FrameBuffer(RESPONSE_BYTES_MAX)
-        self._answers: deque[asyncio.Future[Any]] = deque()
+        self._answers: deque[asyncio.Future[Any] | FrameListener] = deque()
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -73,6 +92,18 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._answers.append(answer)
         return answer
 
+    def ask(self, api_key: int, encode: Encode, listener: FrameListener) -> None:
+        """Write one request that `encode` makes; `listener` gets its answer. Raises
+        KafkaError(unsupported_version)."""
+        if not self.is_usable or self._transport is None:
+            raise self._lost("closed")
+        buffers = encode(*self._core.begin(api_key))
+        self._answers.append(listener)
+        if len(buffers) == 1:
+            self._transport.write(buffers[0])
+        else:
+            self._transport.writelines(buffers)
+
     def close(self) -> None:
         self._end(self._lost("closed here"))
 
@@ -108,11 +139,19 @@ class ProtocolConnection(asyncio.BufferedProtocol):
                     self._ready.set_result(None)
             elif self._transport is not None:
                 self._transport.writelines(self._core.hello())
-        elif self.is_usable:
+        elif self.is_usable and self._answers:
+            answer = self._answers[0]
+            if not isinstance(answer, asyncio.Future):
+                version = self._core.receive_frame(frame)
+                self._answers.popleft()
+                answer.answered(version, frame)
+                return
             response = self._core.receive(frame)
-            answer = self._answers.popleft()
+            self._answers.popleft()
             if not answer.done():
                 answer.set_result(response)
+        elif self.is_usable:
+            raise CorruptData("the broker sent a response without a request")
 
     def _lost(self, reason: str) -> KafkaError:
         if not self._ready.done():
@@ -125,15 +164,20 @@ class ProtocolConnection(asyncio.BufferedProtocol):
 
     def _end(self, error: KafkaError) -> None:
         """Close once; every pending answer gets `error`."""
+        listeners: list[FrameListener] = []
         self._core.close()
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()  # retrieved: `open` may have been cancelled meanwhile
         while self._answers:
             answer = self._answers.popleft()
-            if not answer.done():
+            if not isinstance(answer, asyncio.Future):
+                listeners.append(answer)
+            elif not answer.done():
                 answer.set_exception(error)
                 answer.exception()
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+        for each in listeners:
+            each.lost(error)

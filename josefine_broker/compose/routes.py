@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
+from josefine_broker.api.plain_replica_fetch import fetch_for_follower
 from josefine_broker.api.produce import refuse_late
 from josefine_broker.api.table import SERVED
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
+from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
-from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.metrics import ApiStats, Metrics
 from josefine_broker.host.net.dispatch import (
     Buffers,
     Dispatcher,
@@ -48,11 +51,17 @@ def routes(ctx: Context, metrics: Metrics) -> dict[int, Route]:
 
 
 def produce_turn(
-    ctx: Context, metrics: Metrics, tracing: Tracing, on_fatal: Callable[[BaseException], None]
+    ctx: Context,
+    metrics: Metrics,
+    tracing: Tracing,
+    on_fatal: Callable[[BaseException], None],
+    answering: Callable[[Callable[[], None]], None],
 ) -> ProduceTurn | None:
-    """On the loop. None where the extension is missing, or each request may be traced."""
+    """On the loop; `answering` is the ticker's. None where the extension is missing, or each
+    request may be traced."""
     if compiled is None or tracing.dispatcher is not Dispatcher:
         return None
+    loop = asyncio.get_running_loop()
     return ProduceTurn(
         compiled,
         partial(append_groups, ctx, compiled),
@@ -60,7 +69,7 @@ def produce_turn(
         LateAnswers(partial(refuse_late, ctx), ctx.parked.cancel, metrics.api(APIS[PRODUCE].name)),
         metrics.connections,
         on_fatal,
-        asyncio.get_running_loop().call_soon,
+        lambda work: loop.call_soon(answering, work),
     )
 
 
@@ -68,14 +77,33 @@ def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str
     """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
     request may be traced."""
     plain, stats = plain_fetch.compiled, metrics.api(APIS[FETCH].name)
+    _, handler, refuse = SERVED[FETCH]
+    handle = _bind(ctx, handler)
     if plain is None or tracing.dispatcher is not Dispatcher:
         return {}
 
     def serve(frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         answer = fetch_plain(ctx, plain, frame, peer)
+        if answer is None:
+            found = fetch_for_follower(ctx, frame, partial(_handled, handle, refuse, stats, peer))
+            if found is None:
+                return None
+            header, served = found
+            return Waiting(served, header, stats) if isinstance(served, Parked) else served
         return Waiting(answer, answer.header, stats) if isinstance(answer, WaitingPlain) else answer
 
     return {"shortcut": (serve, stats)}
+
+
+def _handled(
+    handle: Any, refuse: Any, stats: ApiStats, peer: Peer, header: RequestHeader, request: Any
+) -> Any:
+    """The handler's answer or refusal, as the dispatcher would count it."""
+    try:
+        return handle(header, peer, request)
+    except KafkaError as error:
+        stats.errors += 1
+        return refuse(request, error)
 
 
 def _bind(ctx: Context, handler: Handler) -> Callable[[RequestHeader, Peer, Any], Any]:

@@ -2,11 +2,12 @@
 turns for the parked requests that are completed.
 
 The parked timer is set for the earliest deadline only, so an idle broker does not wake up. A
-completed request is answered in the loop's next turn, together with all others completed in this
-one: never by the code that completed it, because an answer makes a connection serve its next
-request. A failed periodic duty is logged and runs again; `Fatal` goes to the node, which stops. A
-duty may be an iterator over a long task, with places where other work may run: it is suspended
-there once it has used `STEP_MS`, and continued a moment later.
+completed request is answered at the end of the turn's work (`answering`), or in the loop's next
+turn, together with all others completed in this one: never by the code that completed it, because
+an answer makes a connection serve its next request. A failed periodic duty is logged and runs
+again; `Fatal` goes to the node, which stops. A duty may be an iterator over a long task, with
+places where other work may run: it is suspended there once it has used `STEP_MS`, and continued a
+moment later.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Ticker:
         self._alarm = Alarm(clock, self._expire)
         self._duty_timers: dict[str, asyncio.TimerHandle] = {}
         self._running = False
+        self._is_held = False
         self.late_seconds = 0.0
         """Total lateness of duties: it measures how long work waits for the thread."""
         self.wakes = 0
@@ -86,8 +88,19 @@ class Ticker:
         if set_for_ms is None or deadline_ms < set_for_ms:
             self._alarm.set(deadline_ms)
 
+    def answering(self, work: Callable[[], None]) -> None:
+        """Do the work of a turn of the loop, and answer at its end what it has completed: nothing
+        else is in progress then, so the next turn is not needed."""
+        self._is_held = True
+        try:
+            work()
+        finally:
+            self._is_held = False
+            if self._parked.has_completed and self._running:
+                self._answer()
+
     def _answer_soon(self) -> None:
-        if self._running:
+        if self._running and not self._is_held:
             asyncio.get_running_loop().call_soon(self._answer)
 
     def _answer(self) -> None:

@@ -71,6 +71,36 @@ STAGES = (
     ("park", "josefine_broker.engine.purgatory.purgatory", "ParkedRequests.park"),
     ("complete", "josefine_broker.engine.purgatory.purgatory", "ParkedRequests.run_completed"),
     ("encode", "josefine_broker.host.net.dispatch", "Dispatcher.finish"),
+    # Replication, the leader: a follower's waiting fetch is answered, and its next one read.
+    (
+        "wake followers",
+        "josefine_broker.engine.purgatory.purgatory",
+        "ParkedRequests.wake_follower",
+    ),
+    ("progress", "josefine_broker.engine.partition.partition", "Partition.follower_fetched"),
+    ("read for follower", "josefine_broker.api.fetch", "read_for_follower"),
+    ("session", "josefine_broker.engine.partition.fetch_session", "FetchSessions.begin"),
+    ("session", "josefine_broker.api.fetch", "select_answers"),
+    ("complete", "josefine_broker.host.net.late_answers", "LateGroup._answer"),
+    ("encode", "josefine_broker.api.plain_replica_fetch", "encode_replica_response"),
+    ("parse", "josefine_broker.api.plain_replica_fetch", "decode_replica_request"),
+    # Replication, the follower.
+    ("read", "josefine_broker.client.io_asyncio_protocol", "ProtocolConnection.get_buffer"),
+    ("link", "josefine_broker.client.io_asyncio_protocol", "ProtocolConnection.buffer_updated"),
+    ("link", "josefine_broker.host.peers.replicator", "_Link.answered"),
+    ("link", "josefine_broker.host.peers.replicator", "_Link.pump"),
+    ("timer", "josefine_broker.host.alarm", "Alarm.set"),
+    ("parse", "josefine_broker.wire.codec", "decode_response"),
+    ("parse", "josefine_broker.host.peers.replicator", "decode_replica_response"),
+    ("follow", "josefine_broker.node", "hear"),
+    ("append copies", "josefine_broker.engine.replicas.following", "append_fetched"),
+    ("append", "josefine_broker.host.log.log", "PartitionLog.append_copies"),
+    ("watermark", "josefine_broker.engine.partition.partition", "Partition.copied"),
+    ("next request", "josefine_broker.engine.partition.replica_fetch", "ReplicaFetcher.request"),
+    ("encode", "josefine_broker.wire.codec", "encode_request"),
+    ("encode", "josefine_broker.host.peers.replicator", "encode_replica_request"),
+    ("write", "josefine_broker.client.io_asyncio_protocol", "ProtocolConnection.send"),
+    ("write", "josefine_broker.client.io_asyncio_protocol", "ProtocolConnection.ask"),
 )
 
 Function = Callable[..., Any]

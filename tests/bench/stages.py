@@ -5,6 +5,9 @@ KIND is `produce` (the default: one record of 100 bytes, acks=1) or one of reque
 which gives the CPU time of a request; with a clock reading at each stage (staged_broker.py), which
 gives its parts; and as it is again. What no stage accounts for is the event loop's, and the
 kernel's for it: wait, receive, send; for `commit` also the thread's that syncs.
+
+`replicate` is one record of 100 bytes at a time with acks=all (staged_replicas.py): three brokers,
+the stages of the leader and those of a follower, and the round trip.
 """
 
 import json
@@ -13,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 
@@ -23,7 +27,8 @@ from tests.support.broker import BrokerProcess
 
 CONNECTIONS = 50
 PRODUCE = "produce"
-KINDS = (PRODUCE, *OTHER_REQUESTS)
+REPLICATE = "replicate"
+KINDS = (PRODUCE, *OTHER_REQUESTS, REPLICATE)
 
 
 def load(broker: Running, kind: str) -> tuple[int, float]:
@@ -91,6 +96,10 @@ def main(kinds: Sequence[str] = ()) -> None:
             f"name some of {', '.join(KINDS)}"
         )
     for kind in kinds or (PRODUCE,):
+        if kind == REPLICATE:
+            # It needs three brokers, and this module for its lines.
+            import_module("tests.bench.staged_replicas").main()
+            continue
         with tempfile.TemporaryDirectory(prefix="josefine-stages-") as scratch:
             root = Path(scratch)
             before = plain(root / "before", kind)

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import signal
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -50,9 +51,12 @@ class Cluster:
         *,
         timings: dict[str, Any] = DEFAULT_TIMINGS,
         start: bool = True,
+        prefix: Callable[[int], tuple[str, ...]] = lambda _: (),
         **overrides: Any,
     ) -> None:
+        """`prefix`: what the process of a broker is to run under."""
         self.directory = Path(directory)
+        self._prefix = prefix
         self.overrides = {**timings, **overrides}
         self.voters = tuple(range(1, brokers + 1))
         self.brokers: dict[int, BrokerProcess] = {}
@@ -228,7 +232,8 @@ class Cluster:
             **raft,
             **self.overrides,
         }
-        return BrokerProcess(self.directory / f"broker-{id_}", start=False, **settings)
+        directory, prefix = self.directory / f"broker-{id_}", self._prefix(id_)
+        return BrokerProcess(directory, start=False, prefix=prefix, **settings)
 
     def _port_was_taken(self) -> bool:
         return any("address already in use" in each.output.lower() for each in self._all())

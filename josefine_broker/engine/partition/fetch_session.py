@@ -23,6 +23,7 @@ EPOCH_MAX = 2**31 - 1
 EVICTION_MS = 120_000
 """A session idle this long may be evicted (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
+NEVER_MS = -(2**62)
 NOTHING_SENT = -1
 """Before the first answer: any watermark is news."""
 
@@ -71,6 +72,8 @@ class FetchSession:
     used_ms: int
     """When its last request came, for eviction."""
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
+    looked_ms: int = NEVER_MS
+    """When a follower's request last looked at every partition for news."""
     waiting: Parked | None = None
     """The session's request that waits. The next request ends its wait, so that a follower that
     adds a partition does not wait for the end of its previous long poll."""
@@ -81,13 +84,18 @@ class FetchSession:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         self.used_ms = now_ms
 
-    def want(self, wanted: Wanted) -> None:
-        """Add or change a partition, as a consumer asks."""
-        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
+    def want(self, wanted: Wanted, *, is_follower: bool = False) -> None:
+        """Add or change a partition, as a reader asks. Only an answer renews a follower's knowledge
+        of the high watermark, and it may have thrown the last one away."""
+        name, topic_id, part = wanted
+        key = (name if topic_id is None else topic_id, part[0])
         cached = self.partitions.get(key)
-        self.partitions[key] = (
-            Cached(wanted) if cached is None else _new(Cached, (wanted, *cached[1:]))
-        )
+        if cached is None:
+            self.partitions[key] = Cached(wanted)
+            return
+        _, high_watermark, log_start_offset = cached
+        sent = NOTHING_SENT if is_follower else high_watermark
+        self.partitions[key] = _new(Cached, (wanted, sent, log_start_offset))
 
     def note_sent(
         self, wanted: Wanted, high_watermark: int, log_start_offset: int, *, with_records: bool
@@ -128,15 +136,15 @@ class FetchPlan(NamedTuple):
         """What the session remembers; None in a full request, which repeats everything."""
         if not self.incremental or self.session is None:
             return None
-        key = _key(wanted.name, wanted.topic_id, wanted.partition.index)
-        return self.session.partitions.get(key)
+        name, topic_id, part = wanted
+        return self.session.partitions.get((name if topic_id is None else topic_id, part[0]))
 
 
 def wanted_of(request: FetchRequest) -> Sequence[Wanted]:
     """Every partition of a request, once. If one is named twice, its last occurrence counts, in the
     position of the first (as in Kafka's FetchRequest.fetchData)."""
     wanted = [
-        Wanted(name, topic_id, partition)
+        _new(Wanted, (name, topic_id, partition))
         for name, topic_id, partitions in request.topics
         for partition in partitions
     ]
@@ -237,20 +245,16 @@ class FetchSessions:
 
     def _update(self, session: FetchSession, request: FetchRequest) -> None:
         """Add, change and forget partitions as the request asks."""
-        by_id = {topic.topic_id is not None for topic in request.topics}
-        by_id |= {topic.topic_id is not None for topic in request.forgotten}
-        if session.partitions and by_id - {session.by_id}:
-            raise KafkaError(
-                ErrorCode.fetch_session_topic_id_error, "topics by id and by name in one session"
-            )
+        if session.partitions:
+            for _, topic_id, _ in (*request.topics, *request.forgotten):
+                if (topic_id is not None) is not session.by_id:
+                    raise KafkaError(
+                        ErrorCode.fetch_session_topic_id_error,
+                        "topics by id and by name in one session",
+                    )
+        is_follower = request.replica_id >= 0
         for each in wanted_of(request):
-            session.want(each)
-            # Only an answer renews a follower's knowledge of the high watermark, and it may have
-            # thrown the last one away.
-            if request.replica_id >= 0:
-                key = _key(each.name, each.topic_id, each.partition.index)
-                cached = session.partitions[key]
-                session.partitions[key] = cached._replace(high_watermark=NOTHING_SENT)
+            session.want(each, is_follower=is_follower)
         for name, topic_id, indexes in request.forgotten:
             for index in indexes:
                 session.partitions.pop(_key(name, topic_id, index), None)
@@ -280,10 +284,9 @@ def select_answers(plan: FetchPlan, results: Sequence[Fetched]) -> Sequence[Fetc
         if answer.error_code:  # an error is sent each time, and so is the first answer after it
             session.partitions[key] = Cached(cached.wanted)
         elif news:
-            session.partitions[key] = Cached(
-                cached.wanted, answer.high_watermark, answer.log_start_offset
-            )
-        if answer.records:
+            sent = cached.wanted, answer.high_watermark, answer.log_start_offset
+            session.partitions[key] = _new(Cached, sent)
+        if answer.records and len(session.partitions) > 1:
             # To the end of the order: an answer of limited size has the others first next time.
             session.partitions[key] = session.partitions.pop(key)
         if news or not plan.incremental:

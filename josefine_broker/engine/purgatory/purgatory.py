@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
 from josefine_broker.base.errors import Fatal
+from josefine_broker.engine.purgatory.follower_news import FollowerNews
 
 PartitionKey = tuple[str, int]
 """Topic and index: the plain tuple that the data path has anyway."""
@@ -110,7 +111,7 @@ class ParkedRequests:
 
     __slots__ = (
         "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_partition",
-        "_is_answering", "_is_looking", "_news", "_sequence", "_waiting", "follower_news",
+        "_is_answering", "_is_looking", "_news", "_sequence", "_waiting", "followers",
         "on_completed",
     )  # fmt: skip
 
@@ -124,9 +125,7 @@ class ParkedRequests:
         self._deadlines: list[tuple[int, int, Parked]] = []
         self._waiting: set[Parked] = set()
         self._sequence = 0
-        self.follower_news = 0
-        """How many events followers had, whether their fetch was waiting or not: a fetch that is
-        being read must not miss one."""
+        self.followers = FollowerNews()
         self._news: deque[_News] = deque()
         """Events that were caused while earlier ones were handled."""
         self._is_looking = False
@@ -175,13 +174,14 @@ class ParkedRequests:
 
     def wake(self, partition: PartitionKey, now_ms: int) -> None:
         """Check every request that waits for this partition."""
+        self.followers.note(partition)
         waiting = self._for_partition.get(partition)
         if waiting:
             self._look(waiting, partition, now_ms)
 
     def wake_follower(self, broker_id: int, now_ms: int) -> None:
         """Check the waiting fetch of this follower: one of its partitions has an event."""
-        self.follower_news += 1
+        self.followers.events += 1
         waiting = self._for_follower.get(broker_id)
         if waiting:
             self._look(waiting, None, now_ms)

@@ -16,9 +16,14 @@ from collections.abc import Sequence
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.partition.fetch_session import FetchPlan, PartitionKey, Wanted
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.replication import UNKNOWN_OFFSET
 from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
+
+LOOK_MS = 500
+"""How often all partitions of a session are looked at."""
+_new = tuple.__new__
 
 
 def check_follower(ctx: Context, request: FetchRequest) -> None:
@@ -31,6 +36,50 @@ def check_follower(ctx: Context, request: FetchRequest) -> None:
             ErrorCode.stale_broker_epoch,
             f"broker {request.replica_id} has epoch {request.replica_epoch}, expected {known}",
         )
+
+
+def followed_with_news(
+    ctx: Context, request: FetchRequest, plan: FetchPlan, *, is_first: bool
+) -> tuple[Sequence[Wanted], dict[tuple[str, int], None]]:
+    """The partitions of a follower's request to look at, and where to note those that may have news
+    at its next look. All of them from time to time: that finds what no event has noted."""
+    session, now_ms = plan.session, ctx.clock.monotonic_ms()
+    if session is None or not plan.incremental or not session.by_id or len(plan.wanted) < 2:
+        return plan.wanted, {}
+    changes = ctx.parked.followers.of(request.replica_id)
+    is_due = now_ms - session.looked_ms >= LOOK_MS
+    found: dict[PartitionKey, Wanted] = {}
+    for tp in list(changes):
+        hosted = ctx.hosted.partitions.get(tp)
+        key = None if hosted is None else (hosted.topic_id, tp[1])
+        cached = None if key is None else session.partitions.get(key)
+        if key is None or cached is None:
+            del changes[tp]
+            is_due |= key is None  # its id is not known any more: a look at all finds its error
+        else:
+            found[key] = cached.wanted
+    if is_due:
+        session.looked_ms = now_ms
+        return plan.wanted, changes
+    for _, topic_id, parts in request.topics if is_first else ():
+        for part in parts:
+            assert topic_id is not None, "a session by id"
+            key = (topic_id, part[0])
+            if key in session.partitions:  # it may be forgotten by the same request
+                found[key] = session.partitions[key].wanted
+    return tuple(found.values()), changes
+
+
+def has_no_news(hosted: HostedPartition, plan: FetchPlan, wanted: Wanted, replica_id: int) -> bool:
+    """A follower that is in sync, has everything, and was informed of that, at this very epoch."""
+    partition, log, part = hosted.partition, hosted.log, wanted.partition
+    return (
+        part.fetch_offset == log.log_end_offset
+        and part.current_leader_epoch == partition.leader_epoch
+        and partition.is_leader
+        and replica_id in partition.isr
+        and plan.is_told(wanted, partition.high_watermark, log.log_start_offset)
+    )
 
 
 def read_for_follower(
@@ -95,10 +144,8 @@ def read_for_follower(
         records = read_or_wait(hosted, offset, bytes_max, limit, at_least_one=at_least_one)
         size = sum(map(len, records))
     high_watermark = partition.high_watermark
-    answer = FetchPartitionResponse(
-        part.index, 0, high_watermark, high_watermark, start, None, -1, records
-    )
-    return answer, size, has_moved
+    fields = part.index, 0, high_watermark, high_watermark, start, None, -1, records, None, None
+    return _new(FetchPartitionResponse, fields), size, has_moved
 
 
 def read_or_wait(

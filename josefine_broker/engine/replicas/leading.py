@@ -137,6 +137,7 @@ def note_appended(
     assert followers is not None
     now_ms = ctx.clock.monotonic_ms()
     followers.appended(base_offset, now_ms)
+    ctx.parked.followers.note(tp)
     if partition.advance_high_watermark(hosted.log.durable_end_offset):
         ctx.parked.wake(tp, now_ms)
     return partition.replicas

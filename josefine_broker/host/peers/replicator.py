@@ -2,8 +2,9 @@
 has partitions copied here. Decides nothing.
 
 Rules: everything runs on the event loop, driven by events: an answer, a change of the image, a
-timer; nothing polls. A connection that ends, or is silent for too long, is replaced after a
-back-off with jitter, at the address that the image has then.
+timer; nothing polls. An answer is handled, and the next request sent, in the turn of the loop that
+has read it: acks=all waits for both. A connection that ends, or is silent for too long, is replaced
+after a back-off with jitter, at the address that the image has then.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.lasting import Lasting
@@ -28,7 +28,10 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetchers,
 )
 from josefine_broker.host.alarm import Alarm
-from josefine_broker.wire.fetch import FetchResponse
+from josefine_broker.wire.codec import decode_response, encode_request
+from josefine_broker.wire.fetch import FetchRequest, FetchResponse
+from josefine_broker.wire.primitives import Buffer
+from josefine_broker.wire.replica_frames import decode_replica_response, encode_replica_request
 
 FETCH = 1
 CONNECT_TIMEOUT_MS = 3_000
@@ -145,6 +148,35 @@ class Replicator:
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
 
+class _Asked:
+    """One request under way; see `FrameListener`. Without a Struct for its bytes, the codec's."""
+
+    __slots__ = ("_connection", "_link", "_number", "_request")
+
+    def __init__(
+        self, link: _Link, connection: ProtocolConnection, number: int, request: FetchRequest
+    ) -> None:
+        self._link = link
+        self._connection = connection
+        self._number = number
+        self._request = request
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+        request = self._request
+        frame = encode_replica_request(version, correlation_id, client_id, request)
+        if frame is not None:
+            return [frame]
+        return encode_request(FETCH, version, correlation_id, client_id, request)
+
+    def answered(self, version: int, frame: memoryview) -> None:
+        found = decode_replica_response(version, frame)
+        _, response = found or decode_response(FETCH, version, frame)
+        self._link.answered(self._connection, self._number, response)
+
+    def lost(self, error: KafkaError) -> None:
+        self._link.ended(self._connection, error)
+
+
 class _Link:
     """The connection to one leader."""
 
@@ -190,29 +222,35 @@ class _Link:
         try:
             while fetcher.wants_request(now_ms):
                 number, request = fetcher.request(now_ms, self._owner.ctx.broker_epoch)
-                answer = self._connection.send(FETCH, request)
-                assert answer is not None
-                answer.add_done_callback(partial(self._answered, number))
+                asked = _Asked(self, self._connection, number, request)
+                self._connection.ask(FETCH, asked.encode, asked)
         except KafkaError as error:
             self._lost(str(error))
             return
         due_ms = self._heard_ms + self._owner.answer_timeout_ms + 1
         wake_ms = fetcher.wake_at_ms()
-        self._alarm.set(due_ms if wake_ms is None else min(due_ms, wake_ms))
+        if wake_ms is not None and wake_ms < due_ms:
+            due_ms = wake_ms
+        # An alarm that rings too early looks again: cheaper than to set a timer for each answer.
+        if self._alarm.at_ms is None or due_ms < self._alarm.at_ms:
+            self._alarm.set(due_ms)
 
-    def _answered(self, number: int, future: asyncio.Future[Any]) -> None:
-        if self._stopped or future.cancelled():
-            return
-        error = future.exception()
-        if error is not None:
-            if self._connection is not None and not self._connection.is_usable:
-                self._lost(str(error))
+    def ended(self, connection: ProtocolConnection, error: KafkaError) -> None:
+        """The connection is gone, with a request that has no answer."""
+        if connection is self._connection and not self._stopped:
+            self._lost(str(error))
+
+    def answered(
+        self, connection: ProtocolConnection, number: int, response: FetchResponse
+    ) -> None:
+        """Handle the answer to request `number`, and send the next one."""
+        if connection is not self._connection or self._stopped:
             return
         self._heard_ms = self._owner.clock.monotonic_ms()
         self._backoff_ms = BACKOFF_MIN_MS
         self._trouble.end(self._heard_ms, "follows again")
         try:
-            self._owner.hear(self._fetcher, number, future.result())
+            self._owner.hear(self._fetcher, number, response)
         except Fatal as fatal:
             if self._owner.on_fatal is None:
                 raise

@@ -372,6 +372,8 @@ COUNTED = (
     "plain request",
     "plain request waited for replicas",
     "plain request refused after its append",
+    "plain fetch of a follower",
+    "plain answer to a follower",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from josefine_broker.engine.partition.replica_fetch import ReplicaFetcher
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.wire.codec import decode_response, encode_request
+from josefine_broker.wire.replica_frames import decode_replica_response, encode_replica_request
 from tests.simulation.cluster.network import Connection
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ __all__ = ["Link"]
 
 FETCH = 1
 VERSION = 18
+CLIENT_ID = "replica"
 ANSWER_SLACK_MS = 700
 """An answer may come this much later than the wait that was asked for; else the connection is
 given up."""
@@ -53,7 +55,10 @@ class Link:
             return
         while fetcher.wants_request(now_ms):
             number, request = fetcher.request(now_ms, process.ctx.broker_epoch)
-            self._connection.send(b"".join(encode_request(FETCH, VERSION, number, None, request)))
+            frame = encode_replica_request(VERSION, number, CLIENT_ID, request)
+            if frame is None:
+                frame = b"".join(encode_request(FETCH, VERSION, number, CLIENT_ID, request))
+            self._connection.send(frame)
         due_ms = self._heard_ms + timeout_ms + 1
         wake_ms = fetcher.wake_at_ms()
         self._arm(due_ms if wake_ms is None else min(due_ms, max(wake_ms, now_ms + 1)))
@@ -62,7 +67,10 @@ class Link:
         if connection is not self._connection:
             return
         process = self._process
-        number, response = decode_response(FETCH, VERSION, memoryview(bytearray(frame))[4:])
+        view = memoryview(bytearray(frame))[4:]
+        found = decode_replica_response(VERSION, view)
+        number, response = found or decode_response(FETCH, VERSION, view)
+        process.world.met["plain answer to a follower"] += found is not None
         self._heard_ms = process.clock.monotonic_ms()
         self._backoff_ms = BACKOFF_MIN_MS
         process.touches_links = True

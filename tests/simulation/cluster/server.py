@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from josefine_broker.api.plain_replica_fetch import fetch_for_follower
 from josefine_broker.api.produce import refuse_late
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
-from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.purgatory.purgatory import Encoded, Hangup, Parked
 from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
 from josefine_broker.records.plain_produce import PlainRequest, compiled
@@ -98,7 +99,13 @@ class Server:
         header = parse_request_header(view)
         answer = self._serve_plain(view)
         if answer is None:
-            answer = self._serve_by_table(header, view)
+            found = fetch_for_follower(self._process.ctx, view, self._handle)
+            self._process.world.met["plain fetch of a follower"] += found is not None
+            answer = None if found is None else found[1]
+        if isinstance(answer, list):
+            answer = b"".join(answer)
+        if answer is None:
+            answer = self._handle(header, decode_request(header, view))
         if answer is None:
             return
         slot = _Slot(header, answer)
@@ -133,8 +140,8 @@ class Server:
         self._process.world.met["plain request refused after its append"] += 1
         return refuse_late(self._process.ctx, request, outcome.error, LISTENER)
 
-    def _serve_by_table(self, header: RequestHeader, view: memoryview) -> Any:
-        request = decode_request(header, view)
+    def _handle(self, header: RequestHeader, request: Any) -> Any:
+        """The answer of the table's handler."""
         api = SERVED[header.api_key]
         info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
         assert not self._is_serving, "a request is served from within another one"
@@ -163,6 +170,8 @@ class Server:
             is_last = isinstance(answer, Hangup)
             if is_last:
                 answer = answer.answer
+            if isinstance(answer, Encoded):
+                answer = b"".join(answer.buffers)
             if isinstance(answer, bytes):
                 connection.reply(answer)
             elif answer is not None:

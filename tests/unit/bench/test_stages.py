@@ -56,6 +56,6 @@ def test_the_rest_is_what_no_stage_accounts_for() -> None:
 
 
 def test_an_unknown_kind_of_request_is_refused_with_the_known_ones() -> None:
-    assert set(KINDS) == set(stages.KINDS) - {stages.PRODUCE}
+    assert set(KINDS) == set(stages.KINDS) - {stages.PRODUCE, stages.REPLICATE}
     with pytest.raises(SystemExit, match="unknown kind of request 'fetsh'; name some of produce"):
         stages.main(["fetch", "fetsh"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.engine.purgatory.purgatory import ParkedRequests
+from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.ticker import STEP_MS, Duty, Ticker
 from tests.unit.josefine_broker.host.net.test_connection import on_uvloop
@@ -117,3 +117,57 @@ def test_a_step_that_fails_ends_its_round_and_the_duty_runs_again(
     with caplog.at_level(logging.ERROR):
         on_uvloop(scenario)
     assert {record.getMessage() for record in caplog.records} == {"duty failed"}
+
+
+class _Answered(Parked):
+    """Completed by the test."""
+
+    __slots__ = ()
+
+    def expire(self, now_ms: int) -> None:
+        self.complete("late")
+
+
+def test_what_a_turn_completes_is_answered_at_its_end() -> None:
+    async def main() -> None:
+        parked, heard = ParkedRequests(), list[object]()
+        ticker = Ticker(RealClock(), parked, (), heard.append)
+        ticker.start()
+        waiting = [_Answered(2**60), _Answered(2**60)]
+        for each in waiting:
+            parked.park(each)
+            each.on_done = lambda done: heard.append(done.response)
+
+        def work() -> None:
+            for number, each in enumerate(waiting):
+                each.complete(number)
+            assert heard == []  # it may still be in the middle of a change
+
+        ticker.answering(work)
+
+        assert heard == [0, 1]
+        ticker.stop()
+
+    on_uvloop(main)
+
+
+def test_what_a_failing_turn_completes_is_answered_too() -> None:
+    async def main() -> None:
+        parked, heard = ParkedRequests(), list[object]()
+        ticker = Ticker(RealClock(), parked, (), heard.append)
+        ticker.start()
+        waiting = _Answered(2**60)
+        parked.park(waiting)
+        waiting.on_done = lambda done: heard.append(done.response)
+
+        def work() -> None:
+            waiting.complete("done")
+            raise ValueError("the rest of the turn")
+
+        with pytest.raises(ValueError, match="the rest"):
+            ticker.answering(work)
+
+        assert heard == ["done"]
+        ticker.stop()
+
+    on_uvloop(main)

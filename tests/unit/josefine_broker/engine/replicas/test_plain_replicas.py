@@ -213,11 +213,11 @@ def test_followers_are_woken_once_and_get_the_batches_of_all_partitions() -> Non
     for index in (0, 1):
         cluster.produce(1, b"first", acks=1, index=index)
     cluster.run()
-    news = cluster.ctx[1].parked.follower_news
+    news = cluster.ctx[1].parked.followers.events
 
     together(cluster, 1, plain(1, acks=1), plain(2, acks=1, index=1), plain(3, acks=1))
 
-    assert cluster.ctx[1].parked.follower_news == news + 2
+    assert cluster.ctx[1].parked.followers.events == news + 2
     cluster.receive(cluster.waiting[0])
     follower = 2 if cluster.log_end(2) > 1 else 3
     assert [cluster.log_end(follower, index) for index in (0, 1)] == [3, 2]
