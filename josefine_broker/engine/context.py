@@ -18,6 +18,7 @@ from josefine_broker.engine.groups.coordinator import GroupCoordinator
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
+from josefine_broker.engine.metadata.named_leaders import NamedLeaders
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposals
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -187,6 +188,7 @@ class ClientState:
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     validations: ValidationQueue = field(default_factory=ValidationQueue)
+    named_leaders: NamedLeaders = field(default_factory=NamedLeaders)
     authorizer: Authorizer | None = None
     """None: access control is off."""
     listeners_apart: frozenset[str] = frozenset()
