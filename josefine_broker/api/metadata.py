@@ -4,7 +4,7 @@ All topics (null), none (empty), by name, by id (KIP-516, since v10). A missing 
 the client allows it and the broker is configured to; the answer then waits for the block, so that
 the client need not retry. An answer that would name a leader which this broker has just lost waits
 too, for a moment: the next one is about to be elected. So does the answer to a client that asks
-again and would be given the same leaders: its connection to one may have ended before ours did.
+long after it connected: its connection to a leader may have ended before ours did.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from josefine_broker.engine.metadata.image import (
     PartitionEntry,
     TopicEntry,
 )
-from josefine_broker.engine.metadata.named_leaders import Leaders
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
@@ -40,10 +39,13 @@ LOST_LEADER_WAIT_MS = 500
 """A leader that was lost no longer ago than this is not named yet. After kill -9 the next one is
 elected within 20 to 100 ms, or 0.5 s if the controller is gone too and votes split (measured).
 librdkafka asks at once, and given the dead leader it asks again only after up to a second."""
-REPEATED_WAIT_MS = 50
-"""How long a repeated answer waits for a change. A killed broker's connections end one after the
-other, within some milliseconds on a quiet machine: librdkafka asked 1 ms after it had lost its own,
-and was given the dead leader, in three of eight kills."""
+STARTED_MS = 1_000
+"""A client that starts asks several times within a second after it connected. Later it asks when it
+has lost a leader, or by a timer of minutes."""
+LATER_WAIT_MS = 50
+"""How long the answer to a client that is connected for longer waits for a change. The connections
+of a killed broker end one after the other, within milliseconds on a quiet machine: librdkafka asks
+1 ms after it lost its own, and was given the dead leader, in one of four kills (measured)."""
 NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 """Topics that are never created by a client's request."""
 
@@ -68,24 +70,30 @@ def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> objec
     return answer_when_settled(ctx, list(proposals.values()), deadline_ms, build)
 
 
+Leaders = tuple[tuple[str, int, int, int], ...]
+"""(topic, index, leader, leader epoch) of the partitions in an answer."""
+
+
 def _wait_of(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> _AwaitLeaders | None:
     """The wait for leaders that may change at once; None: the answer is given now."""
     if len(ctx.image.brokers) < 2:
         return None
-    now_ms, leaders = ctx.clock.monotonic_ms(), _leaders(ctx, request)
-    is_repeated = ctx.clients.named_leaders.is_repeated(info.client_address, leaders, now_ms)
     lost_at_ms = _lost_at_ms(ctx, request)
     if lost_at_ms is not None:
         return _AwaitLeaders(ctx, info, request, lost_at_ms + LOST_LEADER_WAIT_MS, None)
+    now_ms = ctx.clock.monotonic_ms()
+    if info.connected_ms is None or now_ms < info.connected_ms + STARTED_MS:
+        return None
+    leaders = _leaders(ctx, request)
     # Our own partitions are no reason to wait: we know that we lead them.
-    if is_repeated and any(leader not in (NO_LEADER, ctx.broker_id) for _, _, leader, _ in leaders):
-        return _AwaitLeaders(ctx, info, request, now_ms + REPEATED_WAIT_MS, leaders)
+    if any(leader not in (NO_LEADER, ctx.broker_id) for _, _, leader, _ in leaders):
+        return _AwaitLeaders(ctx, info, request, now_ms + LATER_WAIT_MS, leaders)
     return None
 
 
 class _AwaitLeaders(Parked):
-    """A request whose answer would name a lost leader, or the same leaders again: answered once it
-    does not, or in time."""
+    """A request whose answer would name a leader that is lost, or may be: answered once it does
+    not, or in time."""
 
     __slots__ = ("_ctx", "_info", "_request", "_same")
 
@@ -99,7 +107,7 @@ class _AwaitLeaders(Parked):
         deadline_ms: int,
         same: Leaders | None,
     ) -> None:
-        """`same`: the leaders that were named before, and of which none is known to be lost."""
+        """`same`: the leaders that it would name, while none of them is known to be lost."""
         super().__init__(deadline_ms)
         self._ctx = ctx
         self._info = info

@@ -18,7 +18,6 @@ from josefine_broker.engine.groups.coordinator import GroupCoordinator
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
-from josefine_broker.engine.metadata.named_leaders import NamedLeaders
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposals
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -41,6 +40,8 @@ class RequestInfo(NamedTuple):
     principal: str
     client_address: str
     listener: str
+    connected_ms: int | None = None
+    """When its client connected, on the monotonic clock; None: that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +189,6 @@ class ClientState:
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     validations: ValidationQueue = field(default_factory=ValidationQueue)
-    named_leaders: NamedLeaders = field(default_factory=NamedLeaders)
     authorizer: Authorizer | None = None
     """None: access control is off."""
     listeners_apart: frozenset[str] = frozenset()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.api.metadata import LOST_LEADER_WAIT_MS, REPEATED_WAIT_MS
-from josefine_broker.engine.metadata.named_leaders import SETTLED_MS
+from josefine_broker.api.metadata import LATER_WAIT_MS, LOST_LEADER_WAIT_MS, STARTED_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import metadata
 from tests.unit.josefine_broker.api.replicas import Replicas
@@ -26,12 +25,12 @@ def three_replicas() -> Replicas:
 
 
 def ask(
-    cluster: Replicas, *topics: str, broker_id: int = SURVIVOR, client: str = "127.0.0.1:5"
+    cluster: Replicas, *topics: str, broker_id: int = SURVIVOR, connected_ms: int | None = None
 ) -> Any:
     """Of these topics; of all of them when none is named."""
     named = tuple(metadata.MetadataRequestTopic(name=each) for each in topics) or None
     request = metadata.MetadataRequest(topics=named, allow_auto_topic_creation=False)
-    return cluster.ask(broker_id, METADATA, request, client=client)
+    return cluster.ask(broker_id, METADATA, request, connected_ms=connected_ms)
 
 
 def leader_in(answer: Any) -> int:
@@ -126,40 +125,39 @@ def test_answer_without_the_lost_leader_does_not_wait(three_replicas: Replicas) 
     assert not isinstance(ask(three_replicas, "missing"), Parked)
 
 
-def ask_again(cluster: Replicas, *topics: str, broker_id: int = SURVIVOR) -> Any:
-    """The answer to a client that was given the same leaders long before."""
-    assert not isinstance(ask(cluster, *topics, broker_id=broker_id), Parked)
-    cluster.advance(SETTLED_MS)
-    return ask(cluster, *topics, broker_id=broker_id)
+def ask_later(cluster: Replicas, *topics: str, broker_id: int = SURVIVOR) -> Any:
+    """By a client that connected long before."""
+    connected_ms = cluster.clock.elapsed_ms - STARTED_MS
+    return ask(cluster, *topics, broker_id=broker_id, connected_ms=connected_ms)
 
 
 def test_client_that_loses_a_leader_first_is_given_the_next_one(three_replicas: Replicas) -> None:
     """A killed broker's connections end one after the other: librdkafka asks a survivor whose own
     connection still seems to be there."""
-    answer = ask_again(three_replicas, "orders")
+    answer = ask_later(three_replicas, "orders")
     assert not answer.done
 
     three_replicas.kill(KILLED, fenced=False)
-    three_replicas.advance(REPEATED_WAIT_MS)
+    three_replicas.advance(LATER_WAIT_MS)
     assert not answer.done
     three_replicas.fence_and_lead(KILLED, NEXT, isr=(2, 3))
 
     assert leader_in(answer) == NEXT
 
 
-def test_repeated_answer_ends_its_wait_with_a_change_of_leaders(three_replicas: Replicas) -> None:
-    answer = ask_again(three_replicas, "orders")
+def test_later_answer_ends_its_wait_with_a_change_of_leaders(three_replicas: Replicas) -> None:
+    answer = ask_later(three_replicas, "orders")
 
     three_replicas.fence_and_lead(KILLED, NEXT, isr=(2, 3))
 
     assert leader_in(answer) == NEXT
 
 
-def test_repeated_answer_is_given_after_a_moment_if_nothing_changes(
+def test_later_answer_is_given_after_a_moment_if_nothing_changes(
     three_replicas: Replicas,
 ) -> None:
-    answer = ask_again(three_replicas, "orders")
-    three_replicas.advance(REPEATED_WAIT_MS - 1)
+    answer = ask_later(three_replicas, "orders")
+    three_replicas.advance(LATER_WAIT_MS - 1)
     assert not answer.done
 
     three_replicas.advance(1)
@@ -167,10 +165,10 @@ def test_repeated_answer_is_given_after_a_moment_if_nothing_changes(
     assert leader_in(answer) == KILLED
 
 
-def test_wait_for_a_leader_lost_during_a_repeated_answer_is_bounded(
+def test_wait_for_a_leader_lost_during_a_later_answer_is_bounded(
     three_replicas: Replicas,
 ) -> None:
-    answer = ask_again(three_replicas, "orders")
+    answer = ask_later(three_replicas, "orders")
     three_replicas.kill(KILLED, fenced=False)
 
     three_replicas.advance(LOST_LEADER_WAIT_MS - 1)
@@ -180,8 +178,8 @@ def test_wait_for_a_leader_lost_during_a_repeated_answer_is_bounded(
     assert leader_in(answer) == KILLED
 
 
-def test_stopping_broker_gives_a_repeated_answer_at_once(three_replicas: Replicas) -> None:
-    answer = ask_again(three_replicas, "orders")
+def test_stopping_broker_gives_a_later_answer_at_once(three_replicas: Replicas) -> None:
+    answer = ask_later(three_replicas, "orders")
     three_replicas.kill(KILLED, fenced=False)
     ctx = three_replicas.ctx[SURVIVOR]
 
@@ -191,15 +189,12 @@ def test_stopping_broker_gives_a_repeated_answer_at_once(three_replicas: Replica
     assert leader_in(answer) == KILLED
 
 
-def test_client_that_starts_or_connects_anew_is_answered_at_once(three_replicas: Replicas) -> None:
-    assert not isinstance(ask(three_replicas, "orders"), Parked)
-    three_replicas.advance(SETTLED_MS - 1)
-    assert not isinstance(ask(three_replicas, "orders"), Parked)
-    three_replicas.advance(1)
+def test_client_that_starts_is_answered_at_once(three_replicas: Replicas) -> None:
+    connected_ms = three_replicas.clock.elapsed_ms - STARTED_MS + 1
 
-    assert not isinstance(ask(three_replicas, "orders", client="127.0.0.1:6"), Parked)
+    assert not isinstance(ask(three_replicas, "orders", connected_ms=connected_ms), Parked)
 
 
-def test_leader_itself_is_not_asked_twice(three_replicas: Replicas) -> None:
+def test_leader_itself_answers_at_once(three_replicas: Replicas) -> None:
     """A broker knows that it leads."""
-    assert not isinstance(ask_again(three_replicas, "orders", broker_id=KILLED), Parked)
+    assert not isinstance(ask_later(three_replicas, "orders", broker_id=KILLED), Parked)
