@@ -3,10 +3,13 @@
 All topics (null), none (empty), by name, by id (KIP-516, since v10). A missing topic is created if
 the client allows it and the broker is configured to; the answer then waits for the block, so that
 the client need not retry. An answer that would name a leader which this broker has just lost waits
-too, for a moment: the next one is about to be elected.
+too, for a moment: the next one is about to be elected. So does the answer to a client that asks
+long after it connected: its connection to a leader may have ended before ours did.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterator
 from uuid import UUID
 
 from josefine_broker.api.shared.topics import (
@@ -23,6 +26,7 @@ from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
+    NO_LEADER,
     PartitionEntry,
     TopicEntry,
 )
@@ -35,6 +39,13 @@ LOST_LEADER_WAIT_MS = 500
 """A leader that was lost no longer ago than this is not named yet. After kill -9 the next one is
 elected within 20 to 100 ms, or 0.5 s if the controller is gone too and votes split (measured).
 librdkafka asks at once, and given the dead leader it asks again only after up to a second."""
+STARTED_MS = 1_000
+"""A client that starts asks several times within a second after it connected. Later it asks when it
+has lost a leader, or by a timer of minutes."""
+LATER_WAIT_MS = 50
+"""How long the answer to a client that is connected for longer waits for a change. The connections
+of a killed broker end one after the other, within milliseconds on a quiet machine: librdkafka asks
+1 ms after it lost its own, and was given the dead leader, in one of four kills (measured)."""
 NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 """Topics that are never created by a client's request."""
 
@@ -51,37 +62,99 @@ def handle(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> objec
                 refused[name] = proposal.error
         return _answer(ctx, info, request, refused)
 
-    lost_at_ms = _lost_at_ms(ctx, request)
-    if lost_at_ms is not None and not proposals:
-        waiting = _AwaitLeaders(ctx, info, request, lost_at_ms + LOST_LEADER_WAIT_MS)
-        ctx.parked.park(waiting, brokers=True)
-        return waiting
+    if not proposals:
+        waiting = _wait_of(ctx, info, request)
+        if waiting is not None:
+            ctx.parked.park(waiting, brokers=True)
+            return waiting
     return answer_when_settled(ctx, list(proposals.values()), deadline_ms, build)
 
 
-class _AwaitLeaders(Parked):
-    """A request whose answer would name a lost leader: answered once it does not, or in time."""
+Leaders = tuple[tuple[str, int, int, int], ...]
+"""(topic, index, leader, leader epoch) of the partitions in an answer."""
 
-    __slots__ = ("_ctx", "_info", "_request")
+
+def _wait_of(ctx: Context, info: RequestInfo, request: e.MetadataRequest) -> _AwaitLeaders | None:
+    """The wait for leaders that may change at once; None: the answer is given now."""
+    if len(ctx.image.brokers) < 2:
+        return None
+    lost_at_ms = _lost_at_ms(ctx, request)
+    if lost_at_ms is not None:
+        return _AwaitLeaders(ctx, info, request, lost_at_ms + LOST_LEADER_WAIT_MS, None)
+    now_ms = ctx.clock.monotonic_ms()
+    if info.connected_ms is None or now_ms < info.connected_ms + STARTED_MS:
+        return None
+    leaders = _leaders(ctx, request)
+    # Our own partitions are no reason to wait: we know that we lead them.
+    if any(leader not in (NO_LEADER, ctx.broker_id) for _, _, leader, _ in leaders):
+        return _AwaitLeaders(ctx, info, request, now_ms + LATER_WAIT_MS, leaders)
+    return None
+
+
+class _AwaitLeaders(Parked):
+    """A request whose answer would name a leader that is lost, or may be: answered once it does
+    not, or in time."""
+
+    __slots__ = ("_ctx", "_info", "_request", "_same")
 
     is_cut_short = True
 
     def __init__(
-        self, ctx: Context, info: RequestInfo, request: e.MetadataRequest, deadline_ms: int
+        self,
+        ctx: Context,
+        info: RequestInfo,
+        request: e.MetadataRequest,
+        deadline_ms: int,
+        same: Leaders | None,
     ) -> None:
+        """`same`: the leaders that it would name, while none of them is known to be lost."""
         super().__init__(deadline_ms)
         self._ctx = ctx
         self._info = info
         self._request = request
+        self._same = same
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         if _lost_at_ms(self._ctx, self._request) is not None:
             return False
-        self.expire(now_ms)
+        if self._same is not None and self._same == _leaders(self._ctx, self._request):
+            return False
+        self._answer()
         return True
 
     def expire(self, now_ms: int) -> None:
+        lost_at_ms = _lost_at_ms(self._ctx, self._request)
+        # One was lost meanwhile: from then on it is waited for as usual. A broker that stops calls
+        # this before the deadline, and gets an answer.
+        if self._same is not None and lost_at_ms is not None and now_ms >= self.deadline_ms:
+            self._same = None
+            self.deadline_ms = lost_at_ms + LOST_LEADER_WAIT_MS
+            self._ctx.parked.park(self, brokers=True)
+            return
+        self._answer()
+
+    def _answer(self) -> None:
         self.complete(_answer(self._ctx, self._info, self._request, {}))
+
+
+def _topics_of(ctx: Context, request: e.MetadataRequest) -> Iterator[tuple[str, TopicEntry]]:
+    """Name and entry of the topics that the answer describes."""
+    image = ctx.image
+    if request.topics is None:
+        yield from image.topics.items()
+        return
+    for each in request.topics:
+        name = ctx.topic_name(each.name, each.topic_id)
+        if name is not None and name in image.topics:
+            yield name, image.topics[name]
+
+
+def _leaders(ctx: Context, request: e.MetadataRequest) -> Leaders:
+    return tuple(
+        (name, index, entry.leader, entry.leader_epoch)
+        for name, topic in _topics_of(ctx, request)
+        for index, entry in enumerate(topic.partitions)
+    )
 
 
 def _lost_at_ms(ctx: Context, request: e.MetadataRequest) -> int | None:
@@ -91,12 +164,7 @@ def _lost_at_ms(ctx: Context, request: e.MetadataRequest) -> int | None:
     lost = fetchers.lost_leaders(ctx.clock.monotonic_ms() - LOST_LEADER_WAIT_MS)
     if not lost:
         return None
-    image = ctx.image
-    topics: Iterable[TopicEntry | None] = image.topics.values()
-    if request.topics is not None:
-        names = (ctx.topic_name(each.name, each.topic_id) for each in request.topics)
-        topics = (None if name is None else image.topics.get(name) for name in names)
-    leaders = {entry.leader for topic in topics if topic for entry in topic.partitions}
+    leaders = {entry.leader for _, topic in _topics_of(ctx, request) for entry in topic.partitions}
     times = (fetchers.by_leader[each].lost_at_ms for each in leaders & lost)
     return max((each for each in times if each is not None), default=None)
 

@@ -109,7 +109,8 @@ def _handled(
 def _bind(ctx: Context, handler: Handler) -> Callable[[RequestHeader, Peer, Any], Any]:
     def handle(header: RequestHeader, peer: Peer, body: Any) -> Any:
         # Like RequestInfo(...), whose generated constructor costs twice as much.
-        info = _new(RequestInfo, (header, peer.principal, peer.address, peer.listener))
+        envelope = header, peer.principal, peer.address, peer.listener, peer.connected_ms
+        info = _new(RequestInfo, envelope)
         return handler(ctx, info, body)
 
     return handle

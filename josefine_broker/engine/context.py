@@ -40,6 +40,8 @@ class RequestInfo(NamedTuple):
     principal: str
     client_address: str
     listener: str
+    connected_ms: int | None = None
+    """When its client connected, on the monotonic clock; None: that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

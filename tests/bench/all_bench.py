@@ -109,6 +109,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def write(found: Sequence[CaseResult], root: Path) -> None:
     """The page and its plots, of these results alone; the page names the plots relative to it."""
+    root.mkdir(parents=True, exist_ok=True)  # nothing may have been measured yet
     try:
         plots.draw_all(found, root / PUBLISHED)
     except ImportError:

@@ -223,6 +223,10 @@ async def fetch_once(wire: Wire, topic: str) -> None:
     check(ErrorCode(answer.topics[0].partitions[0].error_code))
 
 
+NOT_YET = (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator)
+"""A single broker answers this only until its coordinator serves."""
+
+
 async def find_coordinator(wire: Wire, group: str) -> None:
     """Until there is one: the first makes the topic of the offsets."""
     request = e.find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
@@ -234,10 +238,11 @@ async def find_coordinator(wire: Wire, group: str) -> None:
 
 
 async def until_loaded(wire: Wire, request: Any) -> None:
-    """Until the coordinator has read what it had, and takes this commit."""
+    """Until the coordinator of this group has its partition and has read it, and takes this
+    commit: partitions of the offsets' topic get their leaders one after the other."""
     while True:
         answer = await wire.ask(apis.OFFSET_COMMIT, request)
-        if answer.topics[0].partitions[0].error_code is not ErrorCode.coordinator_load_in_progress:
+        if answer.topics[0].partitions[0].error_code not in NOT_YET:
             check_commit(answer)
             return
         await asyncio.sleep(0.05)

@@ -119,7 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         peername = transport.get_extra_info("peername")
         address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
         principal = shown_name(transport) or self._nameless
-        self.peer = Peer(listener=self._listener, address=address, principal=principal)
+        now_ms, on = self._host.monotonic_ms(), self._listener
+        self.peer = Peer(listener=on, address=address, principal=principal, connected_ms=now_ms)
         if not self._on_open(self):
             self._closed = True
             self._transport.abort()

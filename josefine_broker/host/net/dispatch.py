@@ -53,6 +53,8 @@ class Peer:
     listener: str
     address: str
     principal: str = ANONYMOUS
+    connected_ms: int | None = None
+    """On the monotonic clock."""
 
     @property
     def host(self) -> str:

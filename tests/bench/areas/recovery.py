@@ -45,8 +45,21 @@ def measure(start: Start, directory: Path, *, gigabytes: float) -> Iterator[Samp
 
 def serves_after_kill(served: Served, topic: str, partition: int) -> float:
     """Seconds from the start of the killed process until a record is acknowledged."""
-    ((number, broker),) = served.brokers.items()
+    ((number, _),) = served.brokers.items()
     served.kill(number)
+    return serves(served, topic, partition)
+
+
+def serves_after_stop(served: Served, topic: str, partition: int) -> float:
+    """The same after a clean stop."""
+    (broker,) = served.brokers.values()
+    broker.stop()
+    return serves(served, topic, partition)
+
+
+def serves(served: Served, topic: str, partition: int) -> float:
+    """Start the process that has ended."""
+    (broker,) = served.brokers.values()
     began = time.perf_counter()
     broker.spawn()
     acknowledged: list[float] = []

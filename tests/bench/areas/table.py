@@ -2,6 +2,7 @@
 
 from tests.bench.areas import (
     acks,
+    big_logs,
     catch_up,
     connections,
     failover,
@@ -33,6 +34,7 @@ AREAS: dict[str, Area] = {
         connections.AREA,
         partitions.AREA,
         recovery.AREA,
+        big_logs.AREA,
         failover.AREA,
         catch_up.AREA,
         spark.AREA,

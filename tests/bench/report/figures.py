@@ -71,6 +71,11 @@ FIGURES: tuple[Figure, ...] = (
         x_title="GB of log", measures=("back after kill -9",), unit="s", y_title="seconds",
     ),
     Figure(
+        name="big-logs", area="big_logs", title="Starts against the size of a log",
+        x_title="GB of log", measures=("back after a clean stop", "back after kill -9"), unit="s",
+        y_title="seconds",
+    ),
+    Figure(
         name="pipelines", area="pipelines", title="A pipeline's whole run against rows",
         x_title="rows", measures=("time",), unit="s", y_title="seconds",
     ),

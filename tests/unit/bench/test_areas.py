@@ -1,7 +1,7 @@
 """The engine that measures areas: rounds, the order of sides, what is continued; its clients."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -127,6 +127,23 @@ def test_quick_run_writes_its_page_and_plots_into_its_folder_and_publishes_nothi
     assert "| row | rate | 2 MB/s |" in (folder / "BENCHMARKS.md").read_text()
     assert len((folder / "records.jsonl").read_text().splitlines()) == 2
     assert sorted(path for path in repository.rglob("*") if path.is_file()) == [notes]
+
+
+def test_quick_run_in_which_every_area_fails_still_ends_with_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Path, __: Options) -> AbstractContextManager[Opened]:
+        raise RuntimeError("the broker ended")
+
+    cases = area_of([], {"josefine": "j"}).cases
+    area = Area(name="bad", title="", peer="", settings="", open=broken, cases=cases)
+    monkeypatch.setattr(all_bench, "AREAS", {"bad": area})
+    monkeypatch.setattr(all_bench.signal, "signal", lambda *_: None)
+    folder = tmp_path / "results"
+
+    all_bench.main(["--quick", "--results", str(folder)])
+
+    assert "**Not measured yet**: `bad`" in (folder / "BENCHMARKS.md").read_text()
 
 
 def test_latency_percentiles_are_microseconds_of_sorted_seconds() -> None:

@@ -331,12 +331,13 @@ class Replicas:
         request: Any,
         version: int | None = None,
         listener: str = LISTENER,
+        connected_ms: int | None = None,
     ) -> Any:
         api = SERVED[api_key]
         header = RequestHeader(
             api_key, api.spec.max_version if version is None else version, 1, "t", 0
         )
-        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", listener)
+        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", listener, connected_ms)
         try:
             return api.handle(self.ctx[broker_id], info, request)
         except KafkaError as error:

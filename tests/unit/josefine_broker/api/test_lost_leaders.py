@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.api.metadata import LOST_LEADER_WAIT_MS
+from josefine_broker.api.metadata import LATER_WAIT_MS, LOST_LEADER_WAIT_MS, STARTED_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import metadata
 from tests.unit.josefine_broker.api.replicas import Replicas
@@ -24,11 +24,13 @@ def three_replicas() -> Replicas:
     return cluster
 
 
-def ask(cluster: Replicas, *topics: str, broker_id: int = SURVIVOR) -> Any:
+def ask(
+    cluster: Replicas, *topics: str, broker_id: int = SURVIVOR, connected_ms: int | None = None
+) -> Any:
     """Of these topics; of all of them when none is named."""
     named = tuple(metadata.MetadataRequestTopic(name=each) for each in topics) or None
     request = metadata.MetadataRequest(topics=named, allow_auto_topic_creation=False)
-    return cluster.ask(broker_id, METADATA, request)
+    return cluster.ask(broker_id, METADATA, request, connected_ms=connected_ms)
 
 
 def leader_in(answer: Any) -> int:
@@ -121,3 +123,78 @@ def test_answer_without_the_lost_leader_does_not_wait(three_replicas: Replicas) 
 
     assert not isinstance(ask(three_replicas, "others"), Parked)
     assert not isinstance(ask(three_replicas, "missing"), Parked)
+
+
+def ask_later(cluster: Replicas, *topics: str, broker_id: int = SURVIVOR) -> Any:
+    """By a client that connected long before."""
+    connected_ms = cluster.clock.elapsed_ms - STARTED_MS
+    return ask(cluster, *topics, broker_id=broker_id, connected_ms=connected_ms)
+
+
+def test_client_that_loses_a_leader_first_is_given_the_next_one(three_replicas: Replicas) -> None:
+    """A killed broker's connections end one after the other: librdkafka asks a survivor whose own
+    connection still seems to be there."""
+    answer = ask_later(three_replicas, "orders")
+    assert not answer.done
+
+    three_replicas.kill(KILLED, fenced=False)
+    three_replicas.advance(LATER_WAIT_MS)
+    assert not answer.done
+    three_replicas.fence_and_lead(KILLED, NEXT, isr=(2, 3))
+
+    assert leader_in(answer) == NEXT
+
+
+def test_later_answer_ends_its_wait_with_a_change_of_leaders(three_replicas: Replicas) -> None:
+    answer = ask_later(three_replicas, "orders")
+
+    three_replicas.fence_and_lead(KILLED, NEXT, isr=(2, 3))
+
+    assert leader_in(answer) == NEXT
+
+
+def test_later_answer_is_given_after_a_moment_if_nothing_changes(
+    three_replicas: Replicas,
+) -> None:
+    answer = ask_later(three_replicas, "orders")
+    three_replicas.advance(LATER_WAIT_MS - 1)
+    assert not answer.done
+
+    three_replicas.advance(1)
+
+    assert leader_in(answer) == KILLED
+
+
+def test_wait_for_a_leader_lost_during_a_later_answer_is_bounded(
+    three_replicas: Replicas,
+) -> None:
+    answer = ask_later(three_replicas, "orders")
+    three_replicas.kill(KILLED, fenced=False)
+
+    three_replicas.advance(LOST_LEADER_WAIT_MS - 1)
+    assert not answer.done
+    three_replicas.advance(1)
+
+    assert leader_in(answer) == KILLED
+
+
+def test_stopping_broker_gives_a_later_answer_at_once(three_replicas: Replicas) -> None:
+    answer = ask_later(three_replicas, "orders")
+    three_replicas.kill(KILLED, fenced=False)
+    ctx = three_replicas.ctx[SURVIVOR]
+
+    ctx.parked.forget(answer)
+    answer.expire(ctx.clock.monotonic_ms())
+
+    assert leader_in(answer) == KILLED
+
+
+def test_client_that_starts_is_answered_at_once(three_replicas: Replicas) -> None:
+    connected_ms = three_replicas.clock.elapsed_ms - STARTED_MS + 1
+
+    assert not isinstance(ask(three_replicas, "orders", connected_ms=connected_ms), Parked)
+
+
+def test_leader_itself_answers_at_once(three_replicas: Replicas) -> None:
+    """A broker knows that it leads."""
+    assert not isinstance(ask_later(three_replicas, "orders", broker_id=KILLED), Parked)
