@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.base.errors import Problem
+from pipelines.config.output_paths import in_s3
 from pipelines.model.pipeline import Pipeline
-from pipelines.storage.s3 import ENDPOINT, PATH_STYLE, PREFIX, is_s3
+from pipelines.storage.s3 import ENDPOINT, PATH_STYLE, PREFIX
 
 SINGLE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
 MANY_DRIVERS = "io.delta.storage.S3DynamoDBLogStore"
@@ -21,10 +22,10 @@ def store_notices(pipeline: Pipeline) -> Iterator[Problem]:
     given = {*pipeline.conf, *pipeline.conf_places}
     first = next(iter(pipeline.sinks.values())).place
     paths = (*(sink.path for sink in pipeline.sinks.values()), pipeline.dead_letter_path)
-    tables = [path for path in paths if path and is_s3(path)]
+    tables = [path for path in paths if path and in_s3(path)]
     if tables:
         yield from _log_store(pipeline, tables[0], given)
-    if not tables and not is_s3(pipeline.checkpoint):
+    if not tables and not in_s3(pipeline.checkpoint):
         return
     place = pipeline.conf_places.get(ENDPOINT, first)
     if (
