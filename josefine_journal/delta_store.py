@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -27,7 +26,9 @@ from josefine_journal import store_files
 from josefine_journal.errors import Overtaken, StoreError, TopicWidened
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch
+from josefine_journal.store_commit import commit
 from josefine_journal.store_ends import NO_ROWS, StoredEnd
+from josefine_journal.store_place import Place, Stamp, options_of, place_of, stamp_of
 from josefine_journal.store_rows import SCHEMA, SCHEMA_VERSION, table_of
 from josefine_journal.store_snapshot import (
     DeltaSnapshot,
@@ -54,7 +55,7 @@ class _Seen:
     """The table at one version."""
 
     version: int
-    stamp: tuple[int, int, int] | None = None
+    stamp: Stamp | None = None
     """File stamp of the version's log entry: it shows that the table was replaced by another."""
     files: dict[int, tuple[PartFile, ...]] = field(default_factory=dict)
     ends: dict[int, list[StoredEnd]] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class DeltaStore:
 
     def __init__(
         self,
-        root: Path,
+        root: Place | str,
         topic: str,
         topic_id: UUID | None,
         *,
@@ -78,7 +79,7 @@ class DeltaStore:
         """Opens nothing. `partition_count` is the topic's; the table must have been written with
         the same (None: not checked). `at` is called with the name of each step of a commit."""
         self.topic = topic
-        self.path = root.absolute() / topic
+        self.path = place_of(root).absolute() / topic
         self._topic_id = "" if topic_id is None else str(topic_id)
         self._partition_count = partition_count
         self._clock_ms = clock_ms
@@ -220,21 +221,17 @@ class DeltaStore:
             self._seen = _Seen(version=version, stamp=stamp, files=files, ends=ends_of(listed))
         return self._table
 
-    def _stamp(self, version: int) -> tuple[int, int, int] | None:
+    def _stamp(self, version: int) -> Stamp | None:
         """File stamp of a log entry; None: it does not exist."""
-        try:
-            found = self._entry(version).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return stamp_of(self._entry(version))
 
-    def _entry(self, version: int) -> Path:
+    def _entry(self, version: int) -> Place:
         """Path of a log entry: to look for the file is cheaper than to ask delta-rs."""
         return self.path / "_delta_log" / f"{version:020}.json"
 
     def _opened(self) -> DeltaTable | None:
         try:
-            table = DeltaTable(self.path)
+            table = DeltaTable(str(self.path), storage_options=options_of(self.path))
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
@@ -367,8 +364,9 @@ class DeltaStore:
         self.at("before_create")
         try:
             DeltaTable.create(
-                self.path,
+                str(self.path),
                 Schema.from_arrow(SCHEMA),
+                storage_options=options_of(self.path),
                 partition_by=["partition"],
                 configuration=properties,
                 raise_if_key_not_exists=False,
@@ -433,12 +431,8 @@ class DeltaStore:
         actions: Sequence[AddAction | RemoveAction],
         transactions: list[Transaction],
     ) -> None:
-        properties = CommitProperties(app_transactions=transactions)
         try:
-            table.create_write_transaction(
-                list(actions), "append", Schema.from_arrow(SCHEMA), ["partition"],
-                commit_properties=properties,
-            )  # fmt: skip
+            commit(table, actions, transactions, schema=SCHEMA, partition_by=["partition"])
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:

@@ -64,7 +64,7 @@ class Journals:
         *,
         origin: str | None = None,
         version: str | None = None,
-        store: Path | Store | None = None,
+        store: Path | str | Store | None = None,
         log: Log | None = None,
         kept_bytes_max: int = KEPT_BYTES_MAX,
         head_cache_bytes_max: int = BYTES_MAX,
@@ -75,10 +75,10 @@ class Journals:
         readers: Readers | None = None,
     ) -> None:
         """Opens nothing; the caller closes the client. `store`: the folder of a Delta store
-        (docs/reference/journal.md); `log`: replaces the client; `head_cache_bytes_max` 0: none;
-        `calls`: counts the calls; `unique_seq_nrs`: two different events of one number in the store
-        are an error, without it the first one is read; `readers`: read the topic instead of the
-        client."""
+        or its URI in S3 (docs/reference/journal.md); `log`: replaces the client;
+        `head_cache_bytes_max` 0: none; `calls`: counts the calls; `unique_seq_nrs`: two different
+        events of one number in the store are an error, without it the first one is read; `readers`:
+        read the topic instead of the client."""
         assert client is not None or log is not None
         self.topic: Log = log or TopicLog(client, topic, readers)  # type: ignore[arg-type]
         self._store = store
@@ -99,7 +99,7 @@ class Journals:
     async def store(self) -> Store | None:
         """The store of the current topic. Raises KafkaError for a topic that does not exist."""
         count = await self.topic.partition_count()  # this request also returns the topic's id
-        if not isinstance(self._store, Path):
+        if not isinstance(self._store, Path | str):
             return self._store
         opened = self.topic.topic_id, count
         if self._opened is None or self._opened[0] != opened:

@@ -10,13 +10,12 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -26,6 +25,8 @@ from josefine_journal.entity_snapshots import Row, Saved, least
 from josefine_journal.errors import Overtaken, StoreError
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.merging import chosen
+from josefine_journal.store_commit import commit
+from josefine_journal.store_place import ObjectPlace, Place, options_of, place_of
 from josefine_journal.store_snapshot import PartFile
 
 FOLDER = "snapshots~"
@@ -51,10 +52,10 @@ class SnapshotTable:
     """The table of one topic. Thread-safe. Raises StoreError, OSError."""
 
     def __init__(
-        self, root: Path, topic: str, *, at: Callable[[str], None] = nothing_fails
+        self, root: Place | str, topic: str, *, at: Callable[[str], None] = nothing_fails
     ) -> None:
         """Opens nothing. `at` is called with the name of each step of a commit."""
-        self.path = root.absolute() / FOLDER / topic
+        self.path = place_of(root).absolute() / FOLDER / topic
         self.at = at
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
@@ -95,7 +96,7 @@ class SnapshotTable:
     def _read(self, file: PartFile, key: str) -> pa.Table:
         path = self.path / file.path
         try:
-            return pq.read_table(path, filters=[("key", "=", key)], partitioning=None)
+            return _rows(path, filters=[("key", "=", key)])
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"file {path} of snapshots cannot be read: {error}") from error
 
@@ -128,7 +129,7 @@ class SnapshotTable:
                 return
             number = (table.transaction_version("merges") or 0) + 1
             self.at("before_merge")
-            tables = [pq.read_table(self.path / each.path, partitioning=None) for each in old]
+            tables = [_rows(self.path / each.path) for each in old]
             rows = [_row(row) for each in tables for row in each.to_pylist()]
             kept = least(rows, is_whole=len(old) == len(files))
             time_ms = min(each.first_offset for each in old)
@@ -160,11 +161,11 @@ class SnapshotTable:
             raise self._broken(error) from error
         return self._table
 
-    def _entry(self, version: int) -> Path:
+    def _entry(self, version: int) -> Place:
         return self.path / "_delta_log" / f"{version:020}.json"
 
     def _opened(self) -> DeltaTable:
-        table = DeltaTable(self.path)
+        table = DeltaTable(str(self.path), storage_options=options_of(self.path))
         version = table.metadata().configuration.get(VERSION_KEY, "")
         if not version.isdigit():
             raise StoreError(f"{self.path} is a Delta table, but not a table of snapshots")
@@ -179,8 +180,9 @@ class SnapshotTable:
         self.at("before_create")
         try:
             DeltaTable.create(
-                self.path,
+                str(self.path),
                 Schema.from_arrow(SCHEMA),
+                storage_options=options_of(self.path),
                 configuration={VERSION_KEY: str(VERSION)},
                 raise_if_key_not_exists=False,
             )
@@ -199,10 +201,7 @@ class SnapshotTable:
         transactions: Sequence[Transaction],
     ) -> None:
         try:
-            table.create_write_transaction(
-                list(actions), "append", Schema.from_arrow(SCHEMA), [],
-                commit_properties=CommitProperties(app_transactions=list(transactions)),
-            )  # fmt: skip
+            commit(table, actions, transactions, schema=SCHEMA)
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:
@@ -210,6 +209,13 @@ class SnapshotTable:
 
     def _broken(self, error: Exception) -> StoreError:
         return StoreError(f"snapshots {self.path}: {error}")
+
+
+def _rows(path: Place, filters: Any = None) -> pa.Table:
+    """Raises OSError, and pyarrow.ArrowInvalid for a file that is not Parquet."""
+    if isinstance(path, ObjectPlace):
+        return pq.read_table(path.key, filters=filters, partitioning=None, filesystem=path.system)
+    return pq.read_table(path, filters=filters, partitioning=None)
 
 
 def _files(table: DeltaTable) -> list[PartFile]:

@@ -7,7 +7,6 @@ snapshots, and a recovery reads events from the loaded snapshot's `seq_nr + 1` o
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 from uuid import uuid4
 
 from josefine_journal.entity_snapshots import (
@@ -26,6 +25,7 @@ from josefine_journal.errors import JournalError
 from josefine_journal.events import JsonObject, Payload, SeqNr
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.snapshot_table import SnapshotTable
+from josefine_journal.store_place import Place
 
 VACUUM_MS = 3_600_000
 VACUUM_HOURS = 24
@@ -37,7 +37,7 @@ class BlockingSnapshots:
 
     def __init__(
         self,
-        root: Path,
+        root: Place | str,
         topic: str,
         *,
         kept_max: int = KEPT_MAX,

@@ -8,6 +8,7 @@ of a row group are in the file's footer, which is read once.
 import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +16,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from josefine_journal.store_place import ObjectPlace, Place
+
 GROUP_ROWS_MAX = 2_048
 GROUP_BYTES_MAX = 1024 * 1024
 """Size of a row group: the least that is read of a file for one journal."""
 _REPEATED = ["kind", "payload_type", "origin", "version"]
 
 
-def write(path: Path, rows: pa.Table) -> int:
+def write(path: Place, rows: pa.Table) -> int:
     """Write a new file; returns its size in bytes. Raises OSError."""
+    if isinstance(path, ObjectPlace):
+        buffer = BytesIO()
+        _write(buffer, rows)
+        path.write_bytes(buffer.getbuffer())
+        return buffer.tell()
     path.parent.mkdir(parents=True, exist_ok=True)
-    per_group = max(1, int(rows.num_rows * GROUP_BYTES_MAX / max(1, rows.nbytes)))
     with path.open("xb") as file:
-        pq.write_table(
-            rows,
-            file,
-            row_group_size=min(GROUP_ROWS_MAX, per_group),
-            compression="zstd",
-            use_dictionary=_REPEATED,
-        )
+        _write(file, rows)
         file.flush()
         os.fsync(file.fileno())
         size = file.tell()
     for folder in (path.parent, path.parent.parent):
         _sync_folder(folder)
     return size
+
+
+def _write(file: Any, rows: pa.Table) -> None:
+    per_group = max(1, int(rows.num_rows * GROUP_BYTES_MAX / max(1, rows.nbytes)))
+    pq.write_table(
+        rows,
+        file,
+        row_group_size=min(GROUP_ROWS_MAX, per_group),
+        compression="zstd",
+        use_dictionary=_REPEATED,
+    )
 
 
 def _sync_folder(folder: Path) -> None:
@@ -52,9 +64,12 @@ def _sync_folder(folder: Path) -> None:
 class StoreFile:
     """An open file, for one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         """Raises OSError, and pyarrow.ArrowInvalid for a file that is not Parquet."""
-        self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+        if isinstance(path, ObjectPlace):
+            self._file = pq.ParquetFile(path.opened(), pre_buffer=True)
+        else:
+            self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
         footer = self._file.metadata
         names = self._file.schema_arrow.names
         groups = [footer.row_group(n) for n in range(footer.num_row_groups)]

@@ -9,7 +9,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from josefine_journal.records import ActionRecord
 from josefine_journal.reduction import Last
 from josefine_journal.store_ends import StoredEnd, stored_end
 from josefine_journal.store_files import StoreFile, appends_of
+from josefine_journal.store_place import Place
 from josefine_journal.store_rows import APPEND, DELETE, OUTLINE_COLUMNS, PURGE, records_of, upgraded
 
 FILES_OPEN_MAX = 256
@@ -51,11 +51,11 @@ class OpenFiles:
 
     def __init__(self, files_max: int = FILES_OPEN_MAX) -> None:
         self._files_max = files_max
-        self._open: OrderedDict[Path, StoreFile] = OrderedDict()
+        self._open: OrderedDict[Place, StoreFile] = OrderedDict()
         self.lock = threading.RLock()
         """Only one thread at a time reads a file."""
 
-    def get(self, path: Path) -> StoreFile:
+    def get(self, path: Place) -> StoreFile:
         """Raises StoreError."""
         file = self._open.get(path)
         if file is None:
@@ -76,7 +76,7 @@ class DeltaSnapshot:
         self,
         *,
         topic: str,
-        path: Path,
+        path: Place,
         ends: Mapping[int, StoredEnd | None],
         files: Mapping[int, Sequence[PartFile]],
         open_files: OpenFiles,

@@ -1,7 +1,7 @@
 """Pipelines on the page: the graph, sinks, checks and dead letters of the files of `--pipeline`.
 
 It is queried while the page is open, as in `josefine pipeline status`: tables' logs and checkpoints
-on this machine, and the brokers of each file. The answer contains no secret of a file.
+on this machine and in S3, and the brokers of each file. The answer contains no secret of a file.
 """
 
 from __future__ import annotations
@@ -88,17 +88,16 @@ def _row(pipeline: Pipeline, status: SinkStatus) -> Json:
 
 def _commits(pipeline: Pipeline, status: SinkStatus) -> tuple[int | None, LogEntry | None]:
     """(the median time between the newest commits in milliseconds, the newest commit)."""
-    from pipelines.config.output_paths import local_folder
     from pipelines.exactly_once.other_chains import ChainName
+    from pipelines.inspect.writable_folders import table_folder
     from pipelines.sinks.delta_log import DeltaLogReader
-    from pipelines.storage.files import FolderFiles
 
     path = pipeline.sinks[status.sink].path
-    folder = local_folder(path) if path else None
+    folder = table_folder(pipeline, path, os.environ) if path else None
     if folder is None or status.version is None:
         return None, None
     name = ChainName(pipeline=pipeline.name, sink=status.sink)
-    own = list(islice(DeltaLogReader(FolderFiles(), str(folder), name.app_id).own(), COMMITS))
+    own = list(islice(DeltaLogReader(folder.files, folder.path, name.app_id).own(), COMMITS))
     times = [each.at_ms for each in own if each.at_ms is not None]
     steps = [later - earlier for later, earlier in pairwise(times)]
     return (round(median(steps)) if steps else None), next(iter(own), None)

@@ -253,7 +253,7 @@ app.add_typer(snapshots.app, name="snapshot")
 @contextlib.contextmanager
 def _journal(
     bootstrap: str | None,
-    store: Path | None,
+    store: str | None,
     topic: str,
     journal_id: str,
     doing: str,

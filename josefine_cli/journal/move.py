@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -73,7 +72,7 @@ def move(
 async def _move(
     where: str,
     topic: str,
-    root: Path | None,
+    root: str | None,
     count_before: int | None,
     at: Callable[[str], None],
 ) -> Moved:

@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,19 +23,19 @@ from josefine_cli.journal.spark import session
 from josefine_cli.kafka.config_pairs import parse_configs
 from josefine_journal.failpoints import armed
 
-STORE_HELP = "The folder of the journals' store."
+STORE_HELP = "The folder of the journals' store, or s3://BUCKET/FOLDER."
 Store = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--store", envvar="JOSEFINE_JOURNAL_STORE", help=STORE_HELP, metavar="DIRECTORY"),
 ]
 TheStore = Annotated[
-    Path,
+    str,
     typer.Option("--store", envvar="JOSEFINE_JOURNAL_STORE", help=STORE_HELP, metavar="DIRECTORY"),
 ]
 
 
-def check_store(store: Path | None) -> Path | None:
-    """The same path. Raises UserError if the packages that read a store are missing."""
+def check_store(store: str | None) -> str | None:
+    """The same path or URI. Raises UserError if the packages that read a store are missing."""
     if store is not None:
         need("the store of journals", "deltalake", "pyarrow")
     return store
@@ -95,6 +94,7 @@ def replicate(
     josefine journal replicate accounts --store data/journals
     """
     _refuse_mixtures(topic, prefix, partitions, spark_conf, once=once, spark=spark)
+    _refuse_shared_uri(store, prefix, spark=spark)
     asked = Asked(
         store=check_store(store) or store,
         partitions=None if partitions is None else _numbers(partitions),
@@ -130,6 +130,22 @@ def _refuse_mixtures(
         raise UsageError("--spark replicates one whole topic: no --prefix and no --partitions")
     if spark_conf and not spark:
         raise UsageError("--spark-conf needs --spark")
+
+
+def _refuse_shared_uri(store: str, prefix: str | None, *, spark: bool) -> None:
+    """Raises UsageError for what needs a file system."""
+    if "://" not in store:
+        return
+    if prefix is not None:
+        raise UsageError(
+            f"--prefix shares topics by file locks, which {store} does not have: "
+            "name one TOPIC per replicator, or a folder of this machine as --store"
+        )
+    if spark:
+        raise UsageError(
+            f"--spark writes into a folder that driver and tasks share, not into {store}: "
+            "leave --spark out, or name such a folder as --store"
+        )
 
 
 def _carry(

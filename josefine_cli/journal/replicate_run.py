@@ -39,7 +39,7 @@ STOP_S_MAX = 10.0
 class Asked:
     """The options of `replicate`, except for the topics."""
 
-    store: Path
+    store: str
     partitions: Sequence[int] | None
     once: bool
     interval_ms: int
@@ -87,7 +87,7 @@ async def replicate_all(bootstrap: str, prefix: str, asked: Asked) -> int | None
                 metrics.failed(topic)
 
         sharing = Sharing(
-            Leases(asked.store), topics=topics, opened=opened, tell_failed=tell_failed
+            Leases(Path(asked.store)), topics=topics, opened=opened, tell_failed=tell_failed
         )
         number = await _until_signal(sharing.run(), sharing.stop)
         for telling in tellings:
@@ -142,7 +142,7 @@ async def _opened(
         from pipelines.journal.spark_rounds import SparkReplicator
 
         options |= {"bootstrap": bootstrap, "options": spark_options(os.environ)}
-        replicator = SparkReplicator(asked.spark, log, store, asked.store, **options)
+        replicator = SparkReplicator(asked.spark, log, store, Path(asked.store), **options)
     telling = Telling(topic, replicator, asked.as_json)
 
     def tell_round(found: Any) -> None:

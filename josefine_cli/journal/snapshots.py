@@ -134,12 +134,12 @@ def delete(
     print(f"deleted {plural(count, 'snapshot')} of {journal_id}")
 
 
-def forget(store: Path, topic: str, journal_id: str) -> None:
+def forget(store: str, topic: str, journal_id: str) -> None:
     """Delete all snapshots of a purged journal."""
     _snapshots(store, topic).delete(journal_id)
 
 
-def _snapshots(store: Path, topic: str, keep: int = 10) -> BlockingSnapshots:
+def _snapshots(store: str, topic: str, keep: int = 10) -> BlockingSnapshots:
     from josefine_journal.snapshots import BlockingSnapshots
 
     return BlockingSnapshots(store, topic, kept_max=keep)

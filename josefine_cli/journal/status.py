@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,7 +50,7 @@ def status(
 
 
 async def _status(
-    where: str, topic: str, store: Path
+    where: str, topic: str, store: str
 ) -> tuple[list[dict[str, Any]], Mapping[int, tuple[int, int]]]:
     from josefine_journal.delta_store import DeltaStore
     from josefine_journal.lost_ranges import lost_ranges
@@ -131,7 +130,7 @@ def tagged(
                 print(f"{key}  {as_line(record)}")
 
 
-def _stored(topic: str, root: Path) -> Iterator[tuple[DeltaSnapshot, int]]:
+def _stored(topic: str, root: str) -> Iterator[tuple[DeltaSnapshot, int]]:
     """Each partition of the store. Raises UserError if there is no store."""
     from josefine_journal.delta_store import DeltaStore
 

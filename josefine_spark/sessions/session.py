@@ -36,7 +36,7 @@ from josefine_spark.sessions.registration import (
     register,
 )
 from josefine_spark.sessions.spark_launcher import quick_launcher
-from josefine_spark.sessions.store_packages import store_conf
+from josefine_spark.sessions.store_packages import JARS, store_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,8 @@ def session(
     """Return the running Spark session, or start one with Delta and `format("josefine")`.
 
     `master` defaults to `local[*]` unless `conf` or spark-submit names one. `paths`: what the job
-    reads and writes; for one in S3, the package of S3A is added. Raises SessionError.
+    reads and writes; for one in an object store, the package of its file system is added. Raises
+    SessionError.
     """
     prepare_environment()
     try:
@@ -341,7 +342,9 @@ def _store_conf(paths: Sequence[str], settings: Mapping[str, str]) -> dict[str, 
     folders = [home / "jars" for home in _spark_homes()]
     if os.environ.get("JOSEFINE_SPARK_JARS"):
         folders.append(Path(os.environ["JOSEFINE_SPARK_JARS"]).expanduser())
-    there = any(next(folder.glob("hadoop-aws*.jar"), None) for folder in folders)
+    there = [
+        jar for jar in JARS if any(next(folder.glob(f"{jar}*.jar"), None) for folder in folders)
+    ]
     return store_conf(paths, settings, hadoop_version(), on_classpath=there)
 
 

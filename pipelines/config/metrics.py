@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
-from pipelines.config.output_paths import folder, local_folder
+from pipelines.config.output_paths import folder, in_s3, local_folder
 from pipelines.config.section import Reader
 
 
@@ -45,13 +45,18 @@ def _prometheus(reader: Reader) -> HostPort | None:
 
 
 def _table(reader: Reader) -> str | None:
-    """A local folder: the table is written without Spark, and only Spark resolves catalog names."""
+    """A local folder or one in S3: the table is written without Spark, which alone resolves names
+    of a catalog."""
     text = reader.text("table") if reader.has("table") else None
     if text is None:
         return None
-    local = local_folder(folder(text))
+    given = folder(text)
+    if in_s3(given):
+        return given
+    local = local_folder(given)
     if "/" not in text or local is None:
-        where = "in a catalog" if local else "on another machine"
-        message = f"expected a folder of this machine such as /data/progress; `{text}` is {where}"
+        where = "in a catalog" if local else "in another kind of store"
+        message = "expected a folder such as /data/progress or s3a://BUCKET/progress; "
+        message += f"`{text}` is {where}"
         reader.wrong_at("table", message)
     return local

@@ -28,6 +28,7 @@ class _Table:
     path: str
 
 
+S3_SCHEMES = ("s3", "s3a")
 NO_HOME = "`~` is not expanded: expected a path, such as ${HOME}/lake"
 
 
@@ -39,6 +40,11 @@ def folder(path: str) -> str:
 def local_folder(path: str) -> str | None:
     """The folder on this machine; None for a remote URI."""
     return None if "://" in path and not path.startswith("file:") else _comparable(path)
+
+
+def in_s3(path: str) -> bool:
+    """Whether a path is a URI of S3, in the scheme of AWS's tools or of Hadoop's."""
+    return path.partition("://")[0] in S3_SCHEMES and "://" in path
 
 
 def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipelines.base.errors import SetupError
+from pipelines.config.output_paths import in_s3
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.targets import target_of
 from pipelines.storage.files import FolderFiles
 from pipelines.storage.folders import Folders, TableFolder
-from pipelines.storage.s3 import is_s3
 
 METRICS = "metrics.table"
 """A folder whose failure does not stop a run."""
@@ -48,7 +48,7 @@ def refuse_unwritable(pipeline: Pipeline, env: Mapping[str, str]) -> None:
 def folders(pipeline: Pipeline, env: Mapping[str, str]) -> Iterator[Folder]:
     """Every folder that a run writes; the local ones are inspected."""
     for key, path, is_table in _named(pipeline):
-        local = path if key == METRICS else local_path(pipeline, path, env)
+        local = _local(path, True) if key == METRICS else local_path(pipeline, path, env)
         below = ["_delta_log"] if is_table else _of_checkpoint(pipeline, key)
         places = [local, *(os.path.join(local, each) for each in below)] if local else []
         cause = next(filter(None, map(_cause, places)), "")
@@ -64,7 +64,7 @@ def local_path(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> str | N
 def table_folder(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> TableFolder | None:
     """A path of the file, on this machine or in S3; None if only Spark reaches it. Raises
     StorageError."""
-    if is_s3(path):
+    if in_s3(path):
         return Folders(pipeline.conf, env).open(path)
     local = local_path(pipeline, path, env)
     return None if local is None else TableFolder(path=local, files=FolderFiles())

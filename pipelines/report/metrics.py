@@ -6,8 +6,9 @@ scrape never fails the run.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -33,6 +34,7 @@ from pipelines.model.retry_policy import Retry
 from pipelines.report.events import BatchDone, Both, Reporter
 from pipelines.report.metric_table import METRICS
 from pipelines.report.progress_table import ProgressTable
+from pipelines.storage.folders import Folders
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 """Buckets in seconds: a batch takes at least a few tenths, and minutes with a large MERGE."""
@@ -183,9 +185,21 @@ def told(pipeline: Pipeline, reporter: Reporter) -> Iterator[Reporter]:
             reporter = Both(reporter, metrics)
         if pipeline.metrics_table is not None:
             path, secrets = pipeline.metrics_table, pipeline.secrets
-            table = ProgressTable(pipeline.name, path, shown, secrets=secrets)
+            options = _storage_options(pipeline, path)
+            table = ProgressTable(pipeline.name, path, shown, secrets=secrets, options=options)
             reporter = Both(reporter, stack.enter_context(table))
         yield reporter
+
+
+def _storage_options(pipeline: Pipeline, path: str) -> Mapping[str, str]:
+    """For delta-rs; empty on this machine. Raises SetupError."""
+    folder = Folders(pipeline.conf, os.environ).open(path)
+    if folder is None:
+        raise SetupError(
+            f"metrics.table: {path}: its provider of credentials is one that only Spark has; "
+            "name a folder of this machine"
+        )
+    return folder.options
 
 
 def _family(name: str) -> GaugeMetricFamily:

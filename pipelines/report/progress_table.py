@@ -1,5 +1,5 @@
 """Writer of the metric table (`metrics.table`): one row per finished batch, in a Delta table on the
-driver's machine.
+driver's machine or in S3.
 
 Rules: it must not delay a batch or end a run. A thread of its own writes several rows at once with
 delta-rs, so without a Spark job. Rows that cannot be written are dropped, with one warning per run.
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from josefine_broker.base.install_commands import install_command
 from josefine_spark.base.topic_offsets import ByPartition
@@ -39,6 +39,13 @@ FILES_HOURS = 168
 PROPERTIES = {"delta.logRetentionDuration": "interval 7 days"}
 
 
+class _At(NamedTuple):
+    """Where the table is, and the storage options of delta-rs."""
+
+    path: str
+    options: dict[str, str]
+
+
 class ProgressTable:
     """The reporter of one run, and the thread that writes. Mutable: pending rows, and the functions
     that return the end offsets of each sink's topics."""
@@ -52,9 +59,11 @@ class ProgressTable:
         now_s: Callable[[], float] = time.time,
         gather_s: float = GATHER_S,
         secrets: frozenset[str] = frozenset(),
+        options: Mapping[str, str] | None = None,
     ) -> None:
-        """`shown` is notified if rows cannot be written; `secrets` are masked."""
-        self.path = path
+        """`shown` is notified if rows cannot be written; `secrets` are masked; `options`: the
+        storage options of delta-rs."""
+        self._at = _At(path, dict(options or {}))
         self._pipeline, self._shown, self._now_s = pipeline, shown, now_s
         self._gather_s, self._secrets = gather_s, secrets
         self._changed = threading.Condition()
@@ -64,6 +73,10 @@ class ProgressTable:
         self._latest: dict[str, Callable[[], ByPartition]] = {}
         # A daemon: a hanging disk must not keep the process alive.
         self._thread = threading.Thread(target=self._work, name="metrics.table", daemon=True)
+
+    @property
+    def path(self) -> str:
+        return self._at.path
 
     def __enter__(self) -> ProgressTable:
         """Raises SetupError if delta-rs is not installed."""
@@ -125,7 +138,7 @@ class ProgressTable:
     def _work(self) -> None:
         while rows := self._next():
             try:
-                version = _append(self.path, rows)
+                version = _append(*self._at, rows)
             except Exception as error:
                 # Delta-rs, Arrow and file systems raise many types; the run continues.
                 self._failed(f"{counted(len(rows), 'row')} not written: {first_line(error)}")
@@ -143,7 +156,7 @@ class ProgressTable:
 
     def _upkeep(self) -> None:
         try:
-            _clean(self.path, first_day_kept(self._now_s()))
+            _clean(*self._at, first_day_kept(self._now_s()))
         except Exception as error:
             # Most likely a conflict with another run's commit; the next cleanup comes soon.
             self._failed(f"old rows stay: {first_line(error)}")
@@ -163,7 +176,7 @@ class ProgressTable:
             return None
 
 
-def _append(path: str, rows: list[dict[str, Any]]) -> int:
+def _append(path: str, options: dict[str, str], rows: list[dict[str, Any]]) -> int:
     """Append these rows in one commit; returns the version. Creates the table if necessary."""
     import pyarrow as pa
     from deltalake import DeltaTable, write_deltalake
@@ -171,10 +184,10 @@ def _append(path: str, rows: list[dict[str, Any]]) -> int:
 
     schema = _schema()
     made = pa.Table.from_pylist(rows, schema=schema)
-    if not DeltaTable.is_deltatable(path):
-        _make(path, schema)
+    if _opened(path, options) is None:
+        _make(path, schema, options)
     for attempt in range(1, APPENDS_MAX + 1):
-        table = DeltaTable(path)
+        table = DeltaTable(path, storage_options=options)
         try:
             write_deltalake(table, made, mode="append")
             break
@@ -184,23 +197,42 @@ def _append(path: str, rows: list[dict[str, Any]]) -> int:
     return table.version()
 
 
-def _make(path: str, schema: Any) -> None:
+def _opened(path: str, options: dict[str, str]) -> Any:
+    """The table; None if there is none. `DeltaTable.is_deltatable` would stop every other thread
+    until a store answers, because it keeps Python's lock."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return DeltaTable(path, storage_options=options)
+    except TableNotFoundError:
+        return None
+
+
+def _make(path: str, schema: Any, options: dict[str, str]) -> None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    Path(path).mkdir(parents=True, exist_ok=True)
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)
     try:
-        DeltaTable.create(path, schema, partition_by=["day"], configuration=dict(PROPERTIES))
+        DeltaTable.create(
+            path,
+            schema,
+            partition_by=["day"],
+            configuration=dict(PROPERTIES),
+            storage_options=options,
+        )
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):  # otherwise another run was faster
+        if _opened(path, options) is None:  # otherwise another run was faster
             raise
 
 
-def _clean(path: str, first_day: str) -> None:
+def _clean(path: str, options: dict[str, str], first_day: str) -> None:
     from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError
 
-    table = DeltaTable(path)
+    table = DeltaTable(path, storage_options=options)
     try:
         table.delete(f"day < '{first_day}'")
         table.optimize.compact()

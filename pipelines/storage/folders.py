@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from josefine_broker.base.install_commands import not_installed
-from pipelines.config.output_paths import local_folder
+from pipelines.config.output_paths import in_s3, local_folder
 from pipelines.storage.files import Files, FolderFiles, ObjectFiles
 from pipelines.storage.s3 import (
     ATTEMPTS_MAX,
@@ -16,7 +16,6 @@ from pipelines.storage.s3 import (
     StorageError,
     arrow_arguments,
     delta_options,
-    is_s3,
     s3_location,
     why_failed,
 )
@@ -72,7 +71,7 @@ class Folders:
 
     def open(self, path: str) -> TableFolder | None:
         """A folder of this machine or in S3; None if only Spark reaches it. Raises StorageError."""
-        if not is_s3(path):
+        if not in_s3(path):
             return open_local(path)
         at = s3_location(path, self._conf, self._env)
         if at is None:

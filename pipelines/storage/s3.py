@@ -15,14 +15,13 @@ from urllib.parse import urlsplit
 
 from pipelines.base.errors import SetupError
 
-SCHEMES = ("s3", "s3a")
 PREFIX = "spark.hadoop.fs.s3a."
 ENDPOINT = f"{PREFIX}endpoint"
 PATH_STYLE = f"{PREFIX}path.style.access"
 
 CONNECT_TIMEOUT_S = 3
-ATTEMPTS_MAX = 2
-"""A person waits: two attempts, because a store may drop one connection, and no more."""
+ATTEMPTS_MAX = 4
+"""A person waits: a store drops connections and refuses for a moment (503 SlowDown), not longer."""
 
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _USUAL = (
@@ -68,11 +67,6 @@ class S3Location:
     def where(self) -> str:
         """The store in messages."""
         return self.endpoint or "AWS"
-
-
-def is_s3(path: str) -> bool:
-    """Whether a path is a URI of S3, in the scheme of AWS's tools or of Hadoop's."""
-    return path.partition("://")[0] in SCHEMES and "://" in path
 
 
 def s3_location(path: str, conf: Mapping[str, str], env: Mapping[str, str]) -> S3Location | None:
@@ -152,6 +146,10 @@ def delta_options(at: S3Location) -> dict[str, str]:
 
 
 _CAUSES = (
+    (
+        r"AWS Error SLOW_DOWN|SlowDown|HTTP status 503",
+        "{where} asks for fewer requests (503 SlowDown); wait and repeat the command",
+    ),
     (
         r"AWS Error NETWORK_CONNECTION",
         "{where} does not answer; correct `{endpoint}` or start the store",

@@ -58,6 +58,16 @@ def test_a_store_of_its_own_needs_the_style_of_its_addresses(lake):
     assert notices(SETTLED, f"{S3A}endpoint: s3.eu-west-1.amazonaws.com") == []
 
 
+def test_a_table_in_azure_needs_settings_of_its_user():
+    lake = "'abfss://c@a.dfs.core.windows.net/lake'"
+
+    (found,) = notices(lake=lake)
+
+    assert "no setting `spark.hadoop.fs.azure.*` names the user of this store" in found
+    key = "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net"
+    assert notices(f"{key}: '${{secret:env:GONE}}'", lake=lake) == []
+
+
 def test_half_a_key_is_named_and_a_secret_by_reference_is_there():
     (found,) = notices(SETTLED, f"{S3A}access.key: A")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.config.output_paths import in_s3
 from pipelines.storage.s3 import (
     S3Location,
     StorageError,
     arrow_arguments,
     delta_options,
-    is_s3,
     s3_location,
     why_failed,
 )
@@ -33,9 +33,9 @@ def test_a_path_is_a_bucket_and_a_key_without_double_slashes():
     at = location()
 
     assert (at.uri, at.bucket, at.key) == ("s3a://lake/a/b", "lake", "a/b")
-    assert is_s3("s3://b/x")
-    assert not is_s3("/s3a")
-    assert not is_s3("abfss://c@a/x")
+    assert in_s3("s3://b/x")
+    assert not in_s3("/s3a")
+    assert not in_s3("abfss://c@a/x")
 
 
 def test_keys_of_the_file_come_before_those_of_the_environment():
