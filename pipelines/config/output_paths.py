@@ -120,7 +120,7 @@ def _checkpoint_problems(
     checkpoint = _comparable(pipeline.checkpoint)
     if "/~/" in f"{checkpoint}/":
         yield Problem(place=place, path=path, message=NO_HOME)
-    # A value of a record could name the folder, and its rows would lie among the checkpoint's files.
+    # A value of a record could name the folder; its rows would lie among the checkpoint's files.
     for each in pipeline.sinks.values():
         if each.family is not None and each.family.may_make(checkpoint):
             yield Problem(place=place, path=path, message=_could_be(each.name))
