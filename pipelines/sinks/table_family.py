@@ -25,6 +25,7 @@ from pipelines.exactly_once.family_chain import (
     decide_for_table,
     due_names,
     why_not_continued,
+    with_held,
 )
 from pipelines.exactly_once.offset_chain import Commit, Skip, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, begins
@@ -361,7 +362,10 @@ class ManyTables:
     def describe(self, name: ChainName, open_folder: OpenFolder = open_local) -> Seen | None:
         """Reads the registry's log."""
         registry = replace(self.sink, path=self._of.registry, family=None, type="delta")
-        return DeltaTarget(registry).describe(name, open_folder)
+        seen = DeltaTarget(registry).describe(name, open_folder)
+        if seen is None or not isinstance(seen.tip, Tip):
+            return seen
+        return replace(seen, tip=with_held(seen.tip))
 
     def folders(self) -> Iterator[tuple[str, str]]:
         """The folder of the registry, next to the tables."""
