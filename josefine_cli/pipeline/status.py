@@ -21,7 +21,7 @@ from pipelines.base.variables import hidden
 from pipelines.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pipelines.inspect.status import SinkStatus
+    from pipelines.inspect.status import SinkStatus, TableStatus
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,7 +56,7 @@ def status(
     else:
         print(hidden("\n".join(_lines(pipeline.name, found)), pipeline.secrets))
     # The exit status is for monitoring: unknown counts as bad, because silence is not health.
-    if any(each.stops or each.unknown or each.failed for each in found):
+    if any(each.stops or each.unknown or each.failed or _held(each) for each in found):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -98,6 +98,10 @@ def _look(pipeline: Pipeline) -> list[SinkStatus]:
     return status_of(pipeline, look_at_once)
 
 
+def _held(sink: SinkStatus) -> list[TableStatus]:
+    return [table for table in sink.tables if table.held]
+
+
 def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
     from josefine_cli.base.output import iso_time
 
@@ -109,6 +113,9 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
         if each.version is not None:
             when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
             lines.append(f"    last commit: version {each.version}{when}")
+        if each.tables:
+            lines.append(f"    {counted(len(each.tables), 'table')}, {len(_held(each))} held")
+        lines += [f"    table {table.name} is held: {table.held}" for table in _held(each)]
         if each.failed:
             when = "" if each.failed_ms is None else f" ({iso_time(each.failed_ms)})"
             lines.append(f"    it failed{when}: {each.failed}")

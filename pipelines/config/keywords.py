@@ -193,7 +193,14 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "inputs": Word(
             expected="a list with one source or transform", kind=Kind.TEXTS, required=True
         ),
-        "path": Word(expected="the folder of the Delta table", kind=Kind.TEXT),
+        "path": Word(
+            expected="the folder of the Delta table, or of several: lake/{topic} has one for each "
+            "topic, lake/{country} one for each value of that column",
+            kind=Kind.TEXT,
+        ),
+        "max_tables": Word(
+            expected="how many tables a `path` such as lake/{topic} may make", kind=Kind.COUNT
+        ),
         "table": Word(
             expected="the name of the Delta table in Spark's catalog; of type iceberg the "
             "table's namespace and name, such as shop.orders",

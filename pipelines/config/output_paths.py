@@ -59,6 +59,7 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
                 yield problem
                 break
         before.append(table)
+        yield from _in_families(pipeline, table)
     folders = {table.where: table for table in reversed(before) if table.is_folder}
     yield from _checkpoint_problems(pipeline, tree, list(folders.values())[::-1])
 
@@ -101,6 +102,21 @@ def _between(table: _Table, other: _Table) -> Problem | None:
     return Problem(place=table.place, path=table.path, message=message) if message else None
 
 
+def _in_families(pipeline: Pipeline, table: _Table) -> Iterator[Problem]:
+    """A record names the tables of a template, so no other folder may be among them."""
+    for name, sink in pipeline.sinks.items():
+        is_own = table.path.startswith(f"sinks.{name}.")
+        if sink.family is not None and not is_own and sink.family.may_make(table.where):
+            yield Problem(place=table.place, path=table.path, message=_could_be(name))
+
+
+def _could_be(sink: str) -> str:
+    return (
+        f"a table of sink `{sink}` could be there, by the value of a record: expected another "
+        "folder, or one whose name starts with `_`"
+    )
+
+
 def _checkpoint_problems(
     pipeline: Pipeline, tree: Table, tables: list[_Table]
 ) -> Iterator[Problem]:
@@ -110,6 +126,10 @@ def _checkpoint_problems(
     checkpoint = _comparable(pipeline.checkpoint)
     if "/~/" in f"{checkpoint}/":
         yield Problem(place=place, path=path, message=NO_HOME)
+    # A value of a record could name the folder; its rows would lie among the checkpoint's files.
+    for each in pipeline.sinks.values():
+        if each.family is not None and each.family.may_make(checkpoint):
+            yield Problem(place=place, path=path, message=_could_be(each.name))
     own = {_comparable(pipeline.checkpoint_of(name)): name for name in pipeline.sinks}
     own |= {_comparable(pipeline.old_checkpoint_of(name)): name for name in pipeline.sinks}
     for table in tables:

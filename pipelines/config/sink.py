@@ -15,6 +15,7 @@ from pipelines.config.loader import Scalar
 from pipelines.config.output_paths import folder
 from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.spelling import nearest_word
+from pipelines.config.table_family import family_in
 from pipelines.config.topic import target_of
 from pipelines.config.units import batches
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
@@ -29,6 +30,7 @@ from pipelines.model.pipeline import (
     Unavailable,
 )
 from pipelines.model.schema_evolution import Evolution
+from pipelines.model.table_family import FAMILY
 
 CLUSTERING_MAX = 4
 _FUNCTIONS = ("count", "sum", "min", "max")
@@ -75,12 +77,16 @@ def sink_of(name: str, reader: Reader) -> Sink:
             "delivery", "a table has each row once: expected exactly_once, or no `delivery`"
         )
     path = reader.text("path")
+    path = folder(path) if path else None
+    family = family_in(reader, path, mode)
     on_error = reader.choice("on_error")
     return Sink(
         name=name,
         place=reader.table.place,
         input=inputs[0] if inputs else "",
-        path=folder(path) if path else None,
+        type=FAMILY if family else kind,
+        path=path,
+        family=family,
         table=reader.text("table"),
         keys=keys,
         aggregates=_aggregates(reader, keys) if mode is Mode.MERGE else (),

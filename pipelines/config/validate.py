@@ -31,6 +31,7 @@ from pipelines.config.sink import sink_of
 from pipelines.config.source import group_problems, source_of
 from pipelines.config.spelling import nearest_word
 from pipelines.config.start_stop import stop_problems
+from pipelines.config.table_family import with_families
 from pipelines.config.tests import cases_of
 from pipelines.config.topic import topic_problems, with_brokers
 from pipelines.config.unavailable import with_unavailable
@@ -162,6 +163,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     problems.extend(path_problems(pipeline, tree))
     pipeline = with_positions(pipeline, problems)
     pipeline = with_unavailable(pipeline, problems)
+    pipeline = with_families(pipeline, problems)
     problems.extend(on_error_problems(pipeline))
     return replace(pipeline, cases=cases_of(top, pipeline))
 

@@ -15,11 +15,13 @@ from pipelines.base.errors import PipelineError
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import (
     Checkpoint,
+    Trust,
     Unreadable,
     dead_letters_gone,
     reconcile,
 )
 from pipelines.exactly_once.data_loss import losses, standing
+from pipelines.exactly_once.family_chain import is_held
 from pipelines.exactly_once.legacy_checkpoint import Owner, whose
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import ChainName, begins
@@ -159,7 +161,9 @@ def _judged(
     tip: Tip | Unreadable | None,
     topics: Topics | None,
 ) -> Stop | None:
-    outcome = reconcile(checkpoint, tip, assigned=source.assigned)
+    # With held tables a run starts from the tables (`settle_start`).
+    trust = Trust.TABLE if is_held(tip) else Trust.NEITHER
+    outcome = reconcile(checkpoint, tip, trust, assigned=source.assigned)
     if isinstance(outcome, Stop) or topics is None:
         return outcome if isinstance(outcome, Stop) else None
     ids = topics.latest.topic_ids

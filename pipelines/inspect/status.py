@@ -9,15 +9,38 @@ from typing import Any
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.base.plurals import counted
 from pipelines.exactly_once.checkpoint_start import Unreadable
+from pipelines.exactly_once.family_chain import family_said
 from pipelines.exactly_once.offset_chain import Tip, Verdict
 from pipelines.exactly_once.verdict_messages import Losing, dead_letters_gone, stopped_at_start
 from pipelines.inspect.sink_status import Sides, all_sides
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.model.plan import SinkPlan, compile_plan
+from pipelines.model.table_family import name_of
 from pipelines.run.failure_notes import FailureNote, noted
 from pipelines.sources.josefine import Topics
 
 RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """One table of a family. `number`: the transaction version of its last commit; `held`: why it
+    is not written, "" if it is; `lag`: in the sink's unit, None if unknown or by a column."""
+
+    name: str
+    path: str
+    number: int
+    held: str = ""
+    lag: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "path": self.path,
+            "transaction": self.number,
+            "held": self.held,
+            "lag": self.lag,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +65,8 @@ class SinkStatus:
     settles: str = ""
     unread: ByPartition = field(default_factory=dict)
     """The first offset that it lacks, in the partitions where it lags."""
+    tables: tuple[TableStatus, ...] = ()
+    """With a template in `path`: its tables."""
 
     @property
     def in_short(self) -> str:
@@ -75,6 +100,7 @@ class SinkStatus:
             "committed_ms": self.committed_ms,
             "failed": self.failed,
             "failed_ms": self.failed_ms,
+            **({"tables": [each.to_json() for each in self.tables]} if self.tables else {}),
         }
 
 
@@ -143,6 +169,31 @@ def _sink_status(sides: Sides, failure: FailureNote | None, unit: str, settles: 
         failed_ms=failure.at_ms if failure else None,
         settles=settles,
         unread={} if topics is None or isinstance(tip, Unreadable) else _unread(topics, ends),
+        tables=_tables(sides),
+    )
+
+
+def _tables(sides: Sides) -> tuple[TableStatus, ...]:
+    """By the registry's last commit alone: a thousand tables' logs are not read."""
+    of, tip, topics = sides.sink.family, sides.tip, sides.topics
+    if of is None or not isinstance(tip, Tip):
+        return ()
+    found, lags = family_said(tip.said), dict[str, int]()
+    if of.by_topic and topics is not None:
+        for partition, end in topics.latest.ends.items():
+            name, first = name_of(partition.topic), topics.earliest.get(partition, 0)
+            if name is not None:
+                lag = max(0, end - tip.reached.ends.get(partition, first))
+                lags[name] = lags.get(name, 0) + lag
+    return tuple(
+        TableStatus(
+            name=name,
+            path=of.path_of(name),
+            number=number,
+            held=found.held.get(name, ""),
+            lag=lags.get(name),
+        )
+        for name, number in sorted(found.tables.items())
     )
 
 

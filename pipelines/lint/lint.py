@@ -38,8 +38,10 @@ from pipelines.model.pipeline import (
     Sink,
     Source,
 )
+from pipelines.model.table_family import why_no_place
 from pipelines.model.watermark import Watermark
-from pipelines.transforms.checks import why_no_letters, why_not_steady
+from pipelines.transforms.checks import RECORD, why_no_letters, why_not_steady
+from pipelines.transforms.checks import record_columns as record_place
 from pipelines.transforms.join_bounds import why_unbounded
 from pipelines.transforms.scd2 import OWN
 from pipelines.transforms.upsert import MARK
@@ -177,6 +179,11 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
     if own:
         message = f"`{sink.input}` has a column `{own[0]}`, which is the sink's own"
         yield _problem(sink.place, path, f"{message}: leave it out there")
+    if sink.family is not None and sink.family.by_topic and not columns.is_open:
+        # Where the name is a column, the check of the names reports it.
+        there = record_place(columns.names)
+        if missing := [word for word in RECORD if word not in there]:
+            yield _problem(sink.place, f"{path}.path", why_no_place(sink.input, missing))
     yield from _cluster_problems(sink, columns)
     table = _columns_of_table(sink, columns)
     for condition in sink.constraints.values():

@@ -20,6 +20,7 @@ from pipelines.model.maintenance import Upkeep
 from pipelines.model.parameters import Value, bound
 from pipelines.model.retry_policy import Restart
 from pipelines.model.schema_evolution import Evolution
+from pipelines.model.table_family import TableFamily
 from pipelines.model.test_case import Case, Record
 from pipelines.model.topic import SinkTopic
 from pipelines.model.watermark import Watermark
@@ -362,6 +363,8 @@ class Sink:
     type: str = "delta"
     """The key of a row of `targets.table.TARGETS`."""
     topic: SinkTopic | None = None
+    family: TableFamily | None = None
+    """The template of `path`, with the type `table_family.FAMILY`."""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     """The settings of another type, which only its target reads."""
     keys: tuple[str, ...]

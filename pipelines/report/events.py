@@ -41,6 +41,8 @@ class BatchDone:
     version: int | None = None
     starts: ByPartition = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Tables of a family that lack rows, with the reason."""
 
 
 class Reporter(Protocol):

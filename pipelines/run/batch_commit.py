@@ -172,6 +172,7 @@ class BatchCommit:
             copies=copies,
             skipped=skipped,
             version=made.version if made else None,
+            held=made.held if made else {},
             starts=_starts(self.batch),
             parts=parts,
         )

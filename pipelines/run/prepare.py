@@ -15,6 +15,7 @@ from pipelines.dead_letters.left_out import own_chain
 from pipelines.dead_letters.store import DeltaLetters, DeltaSinkLetters
 from pipelines.dead_letters.writer import SinkLetters
 from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
@@ -32,7 +33,7 @@ from pipelines.run.settle_start import OfSource, Settling
 from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import change_columns, ensure_table
-from pipelines.sinks.target import LetterChain, SinkTarget, TargetRun
+from pipelines.sinks.target import LetterChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
 from pipelines.spark.files import HadoopFiles
@@ -97,8 +98,7 @@ def prepare(
     target = target_of(sink)
     facts = _facts(of, target, wants, pipeline.dead_letters)
     link = _link(run, sink.name, of.source, {**facts, STATE: seen.state} if seen.state else facts)
-    losses = target.loss_table(pipeline)
-    target_run = TargetRun(session=lambda: run.spark, link=link, losses=losses, on_retry=on_retry)
+    target_run = _target_run(run, link, target.loss_table(pipeline), on_retry)
     opened = target.prepare(target_run, seen.stored, seen.topics.latest.topic_ids.values())
     lettered = _lettered(run, of, seen, on_retry)
     own_letters = _own_letters(run, of, seen, on_retry)
@@ -107,7 +107,7 @@ def prepare(
         run.plan,
         of,
         opened,
-        losses,
+        target_run.losses,
         [*lettered.values()],
         files_of(pipeline.checkpoint_of(sink.name)),
         files_of(pipeline.old_checkpoint_of(sink.name)),
@@ -173,6 +173,18 @@ def _look(run: RunContext, of: SinkPlan) -> _Seen:
 def _link(run: RunContext, name: str, source: Source, facts: Mapping[str, Any]) -> Link:
     said = {**facts, JUDGED_BY: judgement(run.plan.sources[source.name])}
     return Link(pipeline=run.plan.pipeline.name, sink=name, run=run.run_id, facts=said)
+
+
+def _target_run(
+    run: RunContext, link: Link, losses: TableAt, on_retry: Callable[[int, Retry], None]
+) -> TargetRun:
+    return TargetRun(
+        session=lambda: run.spark,
+        link=link,
+        losses=losses,
+        trusts_tables=run.wishes.trust is Trust.TABLE,
+        on_retry=on_retry,
+    )
 
 
 def _lettered(

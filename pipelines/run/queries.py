@@ -3,14 +3,17 @@ the reason of an end."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from pipelines.base.errors import PipelineError, RunError
+from pipelines.base.plurals import counted
 from pipelines.exactly_once.verdict_messages import clear_reason
-from pipelines.model.pipeline import Pipeline
+from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.report.events import Reporter
 from pipelines.run.sink_handle import SinkHandle
+
+HELD_SHOWN_MAX = 20
 
 
 class FailedError(Exception):
@@ -57,6 +60,20 @@ def why_ended(handle: SinkHandle) -> Exception | None:
     # A batch that started after the stop request is replayed by the next run: no failure.
     is_well = handle.error is None and "InterruptedBatchError" in str(failure)
     return None if is_well else failure
+
+
+def held_tables(sink: Sink, held: Mapping[str, str]) -> RunError | None:
+    """The failure of a family of which tables are held; None if none is."""
+    if not held:
+        return None
+    lines = [f"  `{name}`: {why}" for name, why in sorted(held.items())[:HELD_SHOWN_MAX]]
+    if len(held) > len(lines):
+        lines.append(f"  and {len(held) - len(lines)} more")
+    first = (
+        f"sink `{sink.name}`: {counted(len(held), 'table')} of {sink.told} cannot be written; the "
+        "others have all rows. Fix the cause and run again: the next run writes the missing rows"
+    )
+    return RunError("\n".join([first, *lines]))
 
 
 def stop_all(handles: Collection[SinkHandle]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from pipelines.run.consumer_group_offsets import Advice
 from pipelines.run.failure_notes import forget, note
 from pipelines.run.options import NO_WISHES, Wishes
 from pipelines.run.prepare import RunContext, prepare
-from pipelines.run.queries import FailedError, start, stop_all, why_ended
+from pipelines.run.queries import FailedError, held_tables, start, stop_all, why_ended
 from pipelines.run.sink_handle import SinkHandle
 from pipelines.run.sink_lifecycle import After, SinkLives, after, together
 from pipelines.sources.josefine import SourceKind
@@ -102,6 +103,9 @@ class _Run:
         self.well: set[str] = set()
         """Sinks with a new batch since their last start."""
         self.handles: dict[str, SinkHandle] = {}
+        # Of the last report: a table that is held now was well in an earlier batch.
+        self.held: dict[str, Mapping[str, str]] = {}
+        """Sink → the tables of its family that are held since its last start, with the reason."""
 
     @property
     def pipeline(self) -> Pipeline:
@@ -195,6 +199,7 @@ class _Run:
     def _begin(self, name: str) -> None:
         self.lives.begin(name, time.monotonic())
         self.well.discard(name)
+        self.held.pop(name, None)
         forget(self.pipeline, name)
         handle = self.handles[name]
         try:
@@ -232,9 +237,10 @@ class _Run:
                 self._begin_again(name)
 
     def _ended(self, handle: SinkHandle) -> Exception | None:
-        failure = why_ended(handle)
+        name = handle.plan.name
+        failure = why_ended(handle) or held_tables(handle.plan.sink, self.held.get(name, {}))
         handle.rests()
-        self.tally.totals[handle.plan.name].late += handle.late_rows()
+        self.tally.totals[name].late += handle.late_rows()
         return failure
 
     def _failed(self, handle: SinkHandle, failure: Exception) -> None:
@@ -321,4 +327,9 @@ class _Run:
             self.well.add(done.sink)
             self.lives.well(done.sink)
         self.reporter.batch(done)
+        for table in done.held.keys() - self.held.get(done.sink, {}).keys():
+            line = f"table `{table}` is held, the others continue: {done.held[table]}"
+            self.reporter.warned(done.sink, hidden(line, self.pipeline.secrets))
+        if done.held:
+            self.held[done.sink] = done.held
         self.tally.judge(done)

@@ -8,7 +8,7 @@ offsets of the last commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.base.finding import Finding
@@ -55,20 +55,23 @@ def table_by_checkpoint(pipeline: Pipeline, sink: Sink) -> TableAt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRun:
     """What opens a target. `session` is called only if Spark is needed. `losses`: the table of lost
-    offset ranges."""
+    offset ranges. `trusts_tables`: with `--trust table`."""
 
     session: Callable[[], SparkSession]
     link: Link
     losses: TableAt
+    trusts_tables: bool = False
     on_retry: Callable[[int, Retry], None] = lambda batch_id, retry: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A commit: the number of rows that it wrote, changed or deleted, and its version."""
+    """A commit: the number of rows that it wrote, changed or deleted, and its version. `held`: the
+    tables of a family that lack rows of it, with the reason."""
 
     rows: int
     version: int
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

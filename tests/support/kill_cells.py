@@ -45,7 +45,8 @@ BATCH = (
 UPKEEP = ("after_upkeep",)
 START = ("after_set_aside", "mid_loss:1", "mid_loss:2", "mid_loss:3")
 REPLAY = ("mid_replay:0", "mid_replay:1")
-PLACES = (*BATCH, *UPKEEP, *START, *REPLAY)
+TABLES = ("mid_tables:1",)
+PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *REPLAY)
 """As JOSEFINE_FAIL says them. `mid_replay:1`: the first sink has its rows; more sinks are more of
 the same."""
 
@@ -65,6 +66,7 @@ class Cell(NamedTuple):
 
 
 IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
+    (MODES, TABLES): "only a `path` with several tables comes there: test_table_family.py dies it",
     (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
     (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",
     (("iceberg",), UPKEEP): "the file's words refuse `optimize` and `vacuum` of an Iceberg table",

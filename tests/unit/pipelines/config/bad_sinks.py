@@ -24,7 +24,7 @@ SINK = "  lake: { type: delta, inputs: [clean], path: /lake, mode: append }\n"
 VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 
 SINK_WORDS = (
-    "type, inputs, path, table, catalog, topic, bootstrap, security, key, "
+    "type, inputs, path, max_tables, table, catalog, topic, bootstrap, security, key, "
     "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, unavailable, placeholder, "
     "on_error, deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
 )

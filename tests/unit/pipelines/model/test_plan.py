@@ -18,7 +18,7 @@ from tests.unit.pipelines.exactly_once.test_watermarks import JOINED, WINDOWS
 PIPELINES = Path(__file__).resolve().parents[4] / "pipelines"
 READ_A_FILE = {
     "config/change_positions.py", "config/checks.py", "config/lookup.py", "config/topic.py",
-    "config/on_error.py",
+    "config/on_error.py", "config/table_family.py",
     "config/unavailable.py", "config/validate.py", "config/watermark.py",
     "inspect/graph.py", "inspect/sdp.py", "lint/lint.py", "lint/warnings.py",
 }  # fmt: skip

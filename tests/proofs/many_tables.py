@@ -1,0 +1,189 @@
+"""A long proof: one sink fills a table for each topic, exactly once, at the price of one table.
+
+`python -m tests.proofs.many_tables [--small] [--seed N] [--folder FOLDER]`
+
+One broker has 200 topics with 10,000 records each. A pipeline with `path: tables/{topic}` is killed
+20 times at random moments while it writes, with all of its processes; the checkpoint is deleted
+after half of the kills. Then an undisturbed run reads the rest. Each table must have each record
+once, as a reader that is not Spark finds it. After that the same records are read twice without a
+kill, into a family of tables and into one table: the ratio of their times, and the largest resident
+memory of the driver with its JVM. `--small`: 8 topics, 200 records each, 2 kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from deltalake import DeltaTable
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.admin import NewTopic
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.records.builder import Record, build_batch
+from tests.proofs.pipelines_under_faults import kill
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+BATCH = 1_000
+RATIO_MAX, MEMORY_MAX_GB = 1.5, 4.0
+
+FILE = """
+version: 1
+name: proof
+spark:
+  master: "local[2]"
+  conf: { spark.sql.shuffle.partitions: 2, spark.driver.memory: 2g }
+  checkpoint: ${LAB}/checkpoints/%(name)s
+sources:
+  events:
+    type: josefine
+    bootstrap: ${BOOTSTRAP}
+    pattern: "t-.*"
+    limit: { rows: %(rows)d }
+    decode: { value: { format: json, schema: "id INT, k STRING", on_error: fail } }
+transforms:
+  rows: { inputs: [events], sql: "select value.*, topic, partition, offset from events" }
+sinks:
+  out: { type: delta, inputs: [rows], path: "${LAB}/%(path)s", mode: append }
+trigger: { available_now: true }
+"""
+
+
+class Proof:
+    """One broker, its topics, and the pipelines over them."""
+
+    def __init__(self, folder: Path, bootstrap: str, seed: int, topics: int, records: int) -> None:
+        self.folder, self.bootstrap = folder, bootstrap
+        self.random = Random(seed)
+        self.topics = [f"t-{n}" for n in range(topics)]
+        self.records = records
+        self.peak_gb = 0.0
+
+    def produce(self) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        with BlockingClient(self.bootstrap) as client:
+            client.create_topics([NewTopic(topic, 1) for topic in self.topics])
+            for start in range(0, self.records, BATCH):
+                ids = range(start, min(start + BATCH, self.records))
+                values = [json.dumps({"id": n, "k": f"k{n % 7}"}).encode() for n in ids]
+                batch = build_batch([Record(None, value, (), now_ms) for value in values])
+                for topic in self.topics:
+                    client.produce({TopicPartition(topic, 0): batch})
+
+    def file(self, name: str, path: str, rows: int) -> Path:
+        file = self.folder / f"{name}.yaml"
+        file.write_text(FILE % {"name": name, "path": path, "rows": rows})
+        return file
+
+    def start(self, file: Path) -> subprocess.Popen[str]:
+        own = {"LAB": str(self.folder), "BOOTSTRAP": self.bootstrap, "PYTHONPATH": str(ROOT)}
+        log = (self.folder / "runs.log").open("a")
+        return subprocess.Popen(
+            [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(file), "--json"],
+            env={**os.environ, **own}, cwd=self.folder, text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+
+    def killed(self, file: Path) -> None:
+        """A run that dies at a random moment after its first commit."""
+        before, process = self.marks(), self.start(file)
+        try:
+            wait_until(lambda: self.marks() > before or process.poll() is not None, 300, "work")
+            # The random moment is the fault itself.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=self.random.uniform(0, 6))
+        finally:
+            kill(process)
+        if self.random.random() < 0.5:
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+
+    def timed(self, file: Path) -> float:
+        """An undisturbed run; its seconds."""
+        begun_s, process = time.monotonic(), self.start(file)
+        try:
+            while process.poll() is None:
+                self.peak_gb = max(self.peak_gb, resident_gb(process.pid))
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=0.5)
+        finally:
+            kill(process)
+        assert process.returncode == 0, f"exit {process.returncode}, see {self.folder}/runs.log"
+        return time.monotonic() - begun_s
+
+    def marks(self) -> int:
+        return sum(1 for _ in self.folder.glob("tables/*/_delta_log/*.json"))
+
+    def differences(self, folder: str) -> list[str]:
+        """The tables that do not have each record once."""
+        wrong, wanted = [], list(range(self.records))
+        for topic in self.topics:
+            found = DeltaTable(str(self.folder / folder / topic)).to_pyarrow_table(columns=["id"])
+            ids = sorted(found["id"].to_pylist())
+            if ids != wanted:
+                lost, doubled = len({*wanted} - {*ids}), len(ids) - len({*ids})
+                wrong.append(f"{topic}: {lost} lost, {doubled} doubled")
+        return wrong
+
+
+def resident_gb(group: int) -> float:
+    """The resident memory of a process group: the driver, its JVM and its workers."""
+    pages = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[2]) == group:
+                pages += int(stat.with_name("statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
+
+
+def prove(folder: Path, seed: int, topics: int, records: int, kills: int) -> int:
+    with BrokerProcess(folder / "broker") as broker:
+        proof = Proof(folder, broker.bootstrap, seed, topics, records)
+        proof.produce()
+        rows = max(topics, topics * records // max(2, kills // 2))
+        many = proof.file("killed", "tables/{topic}", rows)
+        for number in range(kills):
+            proof.killed(many)
+            print(f"kill {number + 1}: {proof.marks()} commits", flush=True)
+        proof.timed(many)
+        wrong = proof.differences("tables")
+        every = topics * records
+        proof.peak_gb = 0.0
+        many_s = proof.timed(proof.file("many", "again/{topic}", every))
+        peak_gb = proof.peak_gb
+        one_s = proof.timed(proof.file("one", "one", every))
+        wrong += proof.differences("again")
+    ratio = many_s / one_s
+    print(
+        f"{'NOT EXACT: ' + '; '.join(wrong[:5]) if wrong else 'exact'}: {topics} topics, "
+        f"{records} records each, {kills} kills, seed {seed}; {many_s:.1f} s into {topics} tables, "
+        f"{one_s:.1f} s into one: {ratio:.2f} times (at most {RATIO_MAX}); driver {peak_gb:.1f} GB "
+        f"(at most {MEMORY_MAX_GB:.0f})"
+    )
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--folder", type=Path, help="default: a new temporary folder")
+    asked = parser.parse_args()
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="josefine-many-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    topics, records, kills = (8, 200, 2) if asked.small else (200, 10_000, 20)
+    return prove(folder, asked.seed, topics, records, kills)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
