@@ -116,9 +116,11 @@ class TableWriter:
             ) from error
         if isinstance(sides.dead, Tip):
             self._in_letters = sides.dead.reached.ends
-        if trust:
-            # Otherwise the group's offsets would refuse the next start once more.
-            world.commit_offsets(ready.positions)
+        known = {p: at for p, at in ready.positions.items() if ready.tip is not None}
+        if known != sides.committed or trust:
+            # A crash came between both commits, or the group's offsets would refuse the next start
+            # once more.
+            world.commit_offsets(known or ready.positions)
         self._looked_ms = world.clock_ms()
         return TableState(table, topic.id, ready)
 
