@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Annotated
 
 import typer
 
-from josefine_cli.base.errors import UsageError, UserError
+from josefine_broker.base.durations import FORMS, duration_ms
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_cli.base.client_config import configured_security
+from josefine_cli.base.errors import EXIT_SIGNAL, UsageError, UserError
 from josefine_cli.base.extras import need
-from josefine_cli.base.output import connect, note, print_json
+from josefine_cli.base.output import checked_addresses, connect, note, print_json, print_table
 from josefine_cli.base.signals import StopSignals
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.kafka.completed import topic_names
@@ -46,6 +50,13 @@ def run(
             metavar="neither|table",
         ),
     ] = "neither",
+    session_timeout: Annotated[
+        str,
+        typer.Option(
+            "--session-timeout",
+            help=f"Another process takes over a dead one's tables after this time: {FORMS}.",
+        ),
+    ] = "10s",
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,8 +78,45 @@ def run(
     from josefine_lake.writer import failpoints
 
     failpoints.arm(os.environ)
-    where = bootstrap_of(bootstrap)
-    _once(where, topics or [], trusts=trust == "table", as_json=as_json)
+    where = checked_addresses(bootstrap_of(bootstrap))
+    if once:
+        _once(where, topics or [], trusts=trust == "table", as_json=as_json)
+    else:
+        _always(where, topics or [], _time_ms(session_timeout))
+
+
+def _time_ms(text: str) -> int:
+    found = duration_ms(text)
+    if not found:
+        raise UsageError(f"--session-timeout {text}: expected a time such as {FORMS}")
+    return found
+
+
+def _always(where: str, topics: list[str], session_timeout_ms: int) -> None:
+    """Until Ctrl-C or SIGTERM."""
+    import select
+    import threading
+
+    from josefine_lake.writer.process import Process, Wanted
+
+    ended = threading.Event()
+    with StopSignals() as signals:
+
+        def wait() -> None:
+            select.select([signals.descriptor], [], [])
+            ended.set()
+
+        threading.Thread(target=wait, daemon=True).start()
+        wanted = Wanted(topics=tuple(topics), env=os.environ, session_timeout_ms=session_timeout_ms)
+        security = configured_security(os.environ, where)
+
+        def open_client() -> BlockingClient:
+            # No notes about waits: a writer waits for records most of its time.
+            return BlockingClient(where, client_id="josefine-tables", security=security)
+
+        Process(wanted, open_client, note).run(ended)
+    if signals.number == signal.SIGINT:  # SIGTERM is a service manager's stop: success
+        raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 
 
 def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None:
@@ -100,3 +148,34 @@ def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None
                 print(f"{done.table.topic}: {done.rows} rows into {done.table.location}")
     if stops:
         raise UserError(f"{stops} of {len(found.tables) + len(found.wrong)} tables stopped")
+
+
+@app.command()
+def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+    """Show each table: its lag in offsets, files, bytes, and why it is stopped.
+
+    Reads tables, topics and the group's offsets; no writer has to run.
+    """
+    need("the tables of topics", *PACKAGES)
+    from josefine_lake.writer.discovery import discover
+    from josefine_lake.writer.status import status as look
+
+    with connect(bootstrap_of(bootstrap)) as client:
+        found = discover(client, topics or [])
+        states = list(look(client, found.tables, os.environ))
+    if as_json:
+        print_json([each.to_json() for each in states])
+        return
+    print_table(
+        ("topic", "table", "format", "lag", "files", "bytes", "state"),
+        [
+            (s.table.topic, s.table.location, s.table.format.value,
+             "?" if s.lag is None else s.lag, s.files, s.bytes, "stopped" if s.stopped else "ok")
+            for s in states
+        ],
+    )  # fmt: skip
+    for each in states:
+        if each.stopped:
+            print(each.stopped)
+    for topic, what in found.wrong.items():
+        print(f"topic `{topic}`: {what}")

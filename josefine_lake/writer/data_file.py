@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipelines.storage.folders import TableFolder
 
 GROUP_ROWS = 131_072
-GROUP_BYTES = 16 << 20
+GROUP_BYTES = 8 << 20
 """Arrow bytes that wait for a row group. A reader skips whole row groups, a writer holds one."""
 STATISTIC_CHARS_MAX = 64
 COLUMNS_MAX = 32

@@ -21,9 +21,9 @@ from josefine_spark.base.topic_offsets import ByPartition
 from josefine_spark.read.offsets import Bounds
 
 READ_COMMITTED = 1
-PARTITION_BYTES_MAX = 4 << 20
+PARTITION_BYTES_MAX = 2 << 20
 """Bytes of one partition in a fetch: some are read at a time, and each is decoded at once."""
-FETCH_BYTES_MAX = 8 << 20
+FETCH_BYTES_MAX = 4 << 20
 NO_END = 2**63 - 1
 
 

@@ -13,8 +13,9 @@ from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer,
 from josefine_lake.config.leases import GROUP
 from tests.support.cli import COMMAND, Done, environment, josefine
 from tests.support.fixtures import broker_fixture
+from tests.support.waiting import wait_until
 
-broker = broker_fixture(scope="module")
+broker = broker_fixture(group__initial_rebalance_delay_ms=0, group__min_session_timeout_ms=500)
 
 SCHEMA = "id BIGINT, name STRING, amount DECIMAL(10,2), tags ARRAY<STRING>"
 
@@ -117,3 +118,100 @@ def test_a_record_that_does_not_decode_is_a_dead_letter_once(
     assert [(row["offset"], row["stage"]) for row in rows(dead)] == [
         (1, "decode"), (2, "decode"), (4, "decode"),
     ]  # fmt: skip
+
+
+def test_writers_share_the_tables_and_one_takes_over_those_of_one_that_was_killed(
+    broker: Any, tmp_path: Path
+) -> None:
+    topics = [f"shared{number}" for number in range(4)]
+    for topic in topics:
+        lake = str(tmp_path / topic)
+        made(broker, topic, partitions=3, location=lake, target__lag__ms="100")
+    words = [
+        *COMMAND,
+        "tables",
+        "run",
+        "--session-timeout",
+        "1s",
+        *(w for topic in topics for w in ("-t", topic)),
+    ]
+    writers = [subprocess.Popen(words, env=environment(broker.bootstrap)) for _ in range(2)]
+
+    def have(count: int) -> bool:
+        return all(
+            (tmp_path / t / "_delta_log").exists() and len(rows(tmp_path / t)) == count
+            for t in topics
+        )
+
+    try:
+        for topic in topics:
+            sent(broker, topic, [b"a", b"b"], partition=1)
+        wait_until(lambda: have(2), 60, what="rows of all tables")
+        writers[0].kill()
+        for topic in topics:
+            sent(broker, topic, [b"c"], partition=2)
+        wait_until(lambda: have(3), 60, what="rows of the killed writer's tables")
+        writers[1].terminate()
+        assert writers[1].wait(30) == 0
+    finally:
+        for each in writers:
+            each.kill()
+            each.wait()
+
+    assert all(sorted(r["value"] for r in rows(tmp_path / t)) == [b"a", b"b", b"c"] for t in topics)
+    runs = {each["run"] for topic in topics for each in said(tmp_path / topic)}
+    assert len(runs) > 1
+
+
+def test_a_table_with_a_poisoned_record_stops_alone(broker: Any, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    how = {"format": "json", "schema": "id INT", "dead__letter": "fail", "target__lag__ms": "100"}
+    made(broker, "healthy", location=str(good), **how)
+    made(broker, "poisoned", location=str(bad), **how)
+    sent(broker, "poisoned", [{"id": 1}, b"poison"])
+    words = [*COMMAND, "tables", "run", "-t", "healthy", "-t", "poisoned"]
+    writer = subprocess.Popen(
+        words, env=environment(broker.bootstrap), stderr=subprocess.PIPE, text=True
+    )
+
+    try:
+        assert writer.stderr is not None
+        first = writer.stderr.readline()
+        sent(broker, "healthy", [{"id": 1}])
+        wait_until(
+            lambda: (good / "_delta_log").exists() and rows(good) != [], 30, what="a healthy row"
+        )
+    finally:
+        writer.kill()
+        writer.communicate()
+
+    assert "poisoned-0 offset 1: not JSON" in first
+    assert rows(bad) == []
+
+
+def test_status_shows_lag_and_the_verdict_of_a_restored_table(broker: Any, tmp_path: Path) -> None:
+    lake = tmp_path / "watched"
+    made(broker, "watched", location=str(lake))
+
+    def state() -> dict[str, Any]:
+        found = tables(broker, "status", "--topic", "watched", "--json")
+        assert found.code == 0, found.err
+        return dict(json.loads(found.out)[0])
+
+    sent(broker, "watched", [b"a"])
+    before = state()
+    assert tables(broker, "run", "--topic", "watched", "--once").code == 0
+    sent(broker, "watched", [b"b", b"c"])
+    assert tables(broker, "run", "--topic", "watched", "--once").code == 0
+    after = state()
+    DeltaTable(str(lake)).restore(1)
+    restored = tables(broker, "run", "--topic", "watched", "--once")
+    trusted = tables(broker, "run", "--topic", "watched", "--once", "--trust", "table")
+
+    assert (before["lag"], before["files"], before["stopped"]) == (1, 0, "")
+    assert (after["lag"], after["files"], after["stopped"]) == (0, 2, "")
+    assert restored.code == 1
+    assert "the table has less than" in restored.err
+    assert "--trust table" in restored.err
+    assert trusted.code == 0, trusted.err
+    assert [row["value"] for row in rows(lake)] == [b"a", b"b", b"c"]
