@@ -100,4 +100,12 @@ DISTRIBUTIONS = (
             "protobuf": ("protobuf",),
         },
     ),
+    # Its own: who runs pipelines in Spark needs no table writer. The chain of both is pipelines'.
+    Distribution(
+        name="josefine-lake",
+        summary="Table topics: Delta tables of Kafka topics, without a JVM",
+        sources=("josefine_lake",),
+        ours=("josefine-client[arrow]", "josefine-pipelines"),
+        needs=JOURNAL,
+    ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "raft", "josefine_broker", "josefine_arrow", "josefine_spark", "josefine_journal",
-    "josefine_cli", "pyspark_josefine", "pipelines",
+    "josefine_cli", "josefine_lake", "pyspark_josefine", "pipelines",
 )  # fmt: skip
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TEST_FILES = sorted(

@@ -30,6 +30,13 @@ from josefine_broker.engine.metadata.config_texts import ConfigType as ConfigTyp
 from josefine_broker.engine.metadata.image import WAS_COMPACTED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED, Inert
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.engine.metadata.table_configs import (
+    LATER,
+    TABLE_KEYS,
+    TableKey,
+    TableSettings,
+    contradiction,
+)
 from josefine_broker.records.codecs import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
 
 HOUR_MS = 3600 * 1000
@@ -64,6 +71,7 @@ class TopicSettings:
     """How far a timestamp may be in the past (KIP-937); the default is no limit."""
     timestamp_after_max_ms: int = HOUR_MS
     """How far a timestamp may be in the future (KIP-937; the default is Kafka 4's)."""
+    table: TableSettings = field(default_factory=TableSettings)
     inert: Mapping[str, str] = field(default_factory=_nothing)
     """The configs that were set on the topic and have no effect."""
 
@@ -150,6 +158,24 @@ def _in_settings(
         check=check,
         show=lambda settings: printed(getattr(settings, attribute)),
         store=lambda settings, value: replace(settings, **{attribute: value}),
+    )
+
+
+def _table_key(key: TableKey) -> ConfigKey:
+    """A config of a table topic, in TableSettings."""
+
+    def store(settings: TopicSettings, value: Value) -> TopicSettings:
+        changed: dict[str, Any] = {key.attribute: value}
+        return replace(settings, table=replace(settings.table, **changed))
+
+    return ConfigKey(
+        name=key.name,
+        broker_name="",
+        type=key.type,
+        meaning=key.meaning,
+        check=key.check,
+        show=lambda settings: printed(getattr(settings.table, key.attribute)),
+        store=store,
     )
 
 
@@ -284,7 +310,11 @@ _ACTING: tuple[ConfigKey, ...] = (
         "Whether a replica out of sync may lead where no other is left: records are lost."),
 )
 # fmt: on
-TOPIC_CONFIGS = tuple(sorted([*_ACTING, *map(_inert_key, INERT)], key=lambda key: key.name))
+_OF_TABLES = map(_table_key, TABLE_KEYS)
+TOPIC_CONFIGS = tuple(
+    sorted([*_ACTING, *_OF_TABLES, *map(_inert_key, INERT)], key=lambda key: key.name)
+)
+_REFUSED = {**REFUSED, **LATER}
 _INTERNAL_SEGMENT_BYTES = ConfigKey(
     name="internal.segment.bytes",
     broker_name="",
@@ -309,8 +339,8 @@ def check_config(name: str, value: str | None) -> None:
     if value is None:
         raise KafkaError(ErrorCode.invalid_config, f"'{name}' has no value")
     key = _KEYS.get(name)
-    if name in REFUSED:
-        raise KafkaError(ErrorCode.invalid_config, f"'{name}' is not served: {REFUSED[name]}")
+    if name in _REFUSED:
+        raise KafkaError(ErrorCode.invalid_config, f"'{name}' is not served: {_REFUSED[name]}")
     if key is None:
         near = get_close_matches(name, _KEYS, n=1)
         hint = f"; the nearest is '{near[0]}'" if near else ""
@@ -346,7 +376,10 @@ def check_configs(
 
 def check_together(config: Iterable[tuple[str, str]], defaults: TopicSettings) -> None:
     """Validate configs that depend on each other. Raises KafkaError(invalid_config)."""
-    log = resolve(config, defaults).log
+    settings = resolve(config, defaults)
+    log = settings.log
+    if wrong := contradiction(settings.table):
+        raise KafkaError(ErrorCode.invalid_config, wrong)
     most_ms = log.max_compaction_lag_ms
     if most_ms is not None and log.min_compaction_lag_ms > most_ms:
         raise KafkaError(

@@ -1,0 +1,1 @@
+"""`josefine tables`: the Delta tables of topics."""

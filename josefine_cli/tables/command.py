@@ -1,0 +1,181 @@
+"""`josefine tables`: the Delta tables of topics."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Annotated
+
+import typer
+
+from josefine_broker.base.durations import FORMS, duration_ms
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_cli.base.client_config import configured_security
+from josefine_cli.base.errors import EXIT_SIGNAL, UsageError, UserError
+from josefine_cli.base.extras import need
+from josefine_cli.base.output import checked_addresses, connect, note, print_json, print_table
+from josefine_cli.base.signals import StopSignals
+from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
+from josefine_cli.kafka.completed import topic_names
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+PACKAGES = ("deltalake", "pyarrow", "numpy")
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only this topic; repeatable.", autocompletion=topic_names),
+]
+
+
+@app.callback()
+def tables() -> None:
+    """Keep a Delta table of each topic that has a `josefine.table.location`.
+
+    \b
+    josefine topics create orders --config josefine.table.location=/lake/orders
+    josefine tables run
+    """
+
+
+@app.command()
+def run(
+    topics: Topics = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when every table has what its topic has now.")
+    ] = False,
+    trust: Annotated[
+        str,
+        typer.Option(
+            help="`table`: continue at the table's end after a verdict; once, for one topic.",
+            metavar="neither|table",
+        ),
+    ] = "neither",
+    session_timeout: Annotated[
+        str,
+        typer.Option(
+            "--session-timeout",
+            help=f"Another process takes over a dead one's tables after this time: {FORMS}.",
+        ),
+    ] = "10s",
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the committed records of table topics into their tables, each once.
+
+    Each commit has the rows and their offsets, so a crash or a second writer neither loses nor
+    doubles a record. A table that cannot continue stops alone, with a verdict.
+
+    \b
+    josefine tables run
+    josefine tables run --topic orders --once
+    """
+    if trust not in ("neither", "table"):
+        raise UsageError(f"--trust {trust}: expected neither or table")
+    if trust == "table" and not (topics and len(topics) == 1 and once):
+        raise UsageError("--trust table is for one --topic, with --once: read its verdict first")
+    # Before any table is opened: a writer that could not finish must not start.
+    need("the table writer", *PACKAGES)
+    from josefine_lake.writer import failpoints
+
+    failpoints.arm(os.environ)
+    where = checked_addresses(bootstrap_of(bootstrap))
+    if once:
+        _once(where, topics or [], trusts=trust == "table", as_json=as_json)
+    else:
+        _always(where, topics or [], _time_ms(session_timeout))
+
+
+def _time_ms(text: str) -> int:
+    found = duration_ms(text)
+    if not found:
+        raise UsageError(f"--session-timeout {text}: expected a time such as {FORMS}")
+    return found
+
+
+def _always(where: str, topics: list[str], session_timeout_ms: int) -> None:
+    """Until Ctrl-C or SIGTERM."""
+    import select
+    import threading
+
+    from josefine_lake.writer.process import Process, Wanted
+
+    ended = threading.Event()
+    with StopSignals() as signals:
+
+        def wait() -> None:
+            select.select([signals.descriptor], [], [])
+            ended.set()
+
+        threading.Thread(target=wait, daemon=True).start()
+        wanted = Wanted(topics=tuple(topics), env=os.environ, session_timeout_ms=session_timeout_ms)
+        security = configured_security(os.environ, where)
+
+        def open_client() -> BlockingClient:
+            # No notes about waits: a writer waits for records most of its time.
+            return BlockingClient(where, client_id="josefine-tables", security=security)
+
+        Process(wanted, open_client, note).run(ended)
+    if signals.number == signal.SIGINT:  # SIGTERM is a service manager's stop: success
+        raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
+
+
+def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None:
+    """Raises UserError if a table stopped."""
+    from josefine_lake.writer.discovery import discover
+    from josefine_lake.writer.once import run_once
+
+    stops = 0
+    with StopSignals() as signals, connect(where) as client:
+        found = discover(client, topics)
+        missing = [each for each in topics if each not in {**found.tables, **found.wrong}]
+        if missing:
+            raise UserError(
+                f"topic '{missing[0]}' has no table: set josefine.table.location with "
+                f"'josefine topics alter {missing[0]} --config josefine.table.location=/TABLE'"
+            )
+        for topic, what in found.wrong.items():
+            stops += 1
+            note(f"topic '{topic}': {what}")
+        ended = lambda: signals.number is not None  # noqa: E731 - two words
+        for done in run_once(client, found.tables, os.environ, ended, trust=trusts):
+            stops += bool(done.stopped)
+            if as_json:
+                named = {"topic": done.table.topic, "location": done.table.location}
+                print_json({**named, "rows": done.rows, "stopped": done.stopped})
+            elif done.stopped:
+                note(done.stopped)
+            else:
+                print(f"{done.table.topic}: {done.rows} rows into {done.table.location}")
+    if stops:
+        raise UserError(f"{stops} of {len(found.tables) + len(found.wrong)} tables stopped")
+
+
+@app.command()
+def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+    """Show each table: its lag in offsets, files, bytes, and why it is stopped.
+
+    Reads tables, topics and the group's offsets; no writer has to run.
+    """
+    need("the tables of topics", *PACKAGES)
+    from josefine_lake.writer.discovery import discover
+    from josefine_lake.writer.status import status as look
+
+    with connect(bootstrap_of(bootstrap)) as client:
+        found = discover(client, topics or [])
+        states = list(look(client, found.tables, os.environ))
+    if as_json:
+        print_json([each.to_json() for each in states])
+        return
+    print_table(
+        ("topic", "table", "format", "lag", "files", "bytes", "state"),
+        [
+            (s.table.topic, s.table.location, s.table.format.value,
+             "?" if s.lag is None else s.lag, s.files, s.bytes, "stopped" if s.stopped else "ok")
+            for s in states
+        ],
+    )  # fmt: skip
+    for each in states:
+        if each.stopped:
+            print(each.stopped)
+    for topic, what in found.wrong.items():
+        print(f"topic `{topic}`: {what}")

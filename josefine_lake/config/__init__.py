@@ -1,0 +1,1 @@
+"""The configuration of table topics, and who writes which of them. Pure."""

@@ -1,0 +1,1 @@
+"""The table writer: committed records of a topic into its Delta table, each once."""

@@ -1,0 +1,236 @@
+"""A Delta table with the chain of one topic, written by delta-rs: files, offsets and the next
+transaction version in one commit.
+
+Rules: the commit's metadata are those of a pipeline's commit (`said_of`), so `pipeline run`,
+`status` and `reconcile` read them. A commit is made only onto a version whose log entries were all
+looked at; delta-rs refuses it if another commit with the chain's transaction came meanwhile. After
+a failure the log decides whether it was made. A table that was dropped, created again or restored
+since the last look stops the writer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from josefine_lake.writer.start import Found
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.checkpoint_start import Unreadable
+from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
+from pipelines.exactly_once.other_chains import OtherChain, name_of
+from pipelines.sinks.commits import Link, StoppedError, is_ours, lost_race, said_of
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.storage.folders import TableFolder
+
+ATTEMPTS_MAX = 5
+"""Of one commit: each of the others may be lost to a commit of another program."""
+PHYSICAL_NAMES = "delta.columnMapping.mode"
+CONSTRAINT = "delta.constraints."
+
+
+class MisfitError(ValueError):
+    """The existing table cannot take the topic's rows; the message has the reason."""
+
+
+class ChainedTable:
+    """One table and one chain in it. Mutable: the newest version that was looked at."""
+
+    def __init__(self, folder: TableFolder, link: Link) -> None:
+        self.folder = folder
+        self.link = link
+        self._log = DeltaLogReader(folder.files, folder.path, link.app_id)
+        self._table: DeltaTable | None = None
+        self._version = -1
+        self._seen: str | None = None
+        """The text of the newest entry: another one means another table."""
+
+    def load(self) -> Found:
+        """The chain's newest commit; None: it has none."""
+        found, self._version = self._log.last_tip()
+        self._seen = self._text(self._version)
+        if isinstance(found, Unreadable) and found.txn_version == 0:
+            # Old log entries were cleaned up; a checkpoint still has the transactions.
+            known = self._opened()
+            version = known.transaction_version(self.link.app_id) if known else None
+            found = None if version is None else replace(found, txn_version=version)
+        if isinstance(found, Tip) and found.txn_version == 0 and not self._log.reaches_back():
+            known = self._opened()
+            version = known.transaction_version(self.link.app_id) if known else None
+            found = replace(found, txn_version=version or 0)
+        return found
+
+    def others(self) -> list[OtherChain]:
+        """The chains of other names in this table."""
+        seen = self._log.other_chains()
+        return [other for other in seen.values() if other]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the table exists."""
+        return self._version >= 0
+
+    def ensure(self, schema: pa.Schema) -> None:
+        """Create the table, or check that an existing one takes these columns. Raises
+        MisfitError."""
+        table = self._opened()
+        if table is None:
+            try:
+                DeltaTable.create(
+                    self.folder.path, Schema.from_arrow(schema), storage_options=self._options()
+                )
+            except DeltaError:
+                # Another writer may have created it at the same time: then it has to fit.
+                if self._opened() is None:
+                    raise
+            table = self._opened()
+            assert table is not None, "it was created"
+        _check_fit(table, schema)
+        if self._version < 0:
+            self._version = table.version()
+            self._seen = self._text(self._version)
+
+    def commit(
+        self,
+        files: Sequence[AddAction],
+        commit: Commit,
+        schema: pa.Schema,
+        more: Mapping[str, Any],
+        at: Callable[[str], None],
+    ) -> None:
+        """Commit files and offsets at once. Raises StoppedError; DeltaError and OSError if the
+        storage fails, and then nothing was committed."""
+        said = json.dumps(said_of(self.link, "", commit, commit.txn_version, more))
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": said},
+            app_transactions=[Transaction(self.link.app_id, commit.txn_version)],
+        )
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            table = self._ready()
+            at("before_commit")
+            failure: Exception | None = None
+            try:
+                table.create_write_transaction(
+                    list(files), "append", Schema.from_arrow(schema), commit_properties=properties
+                )
+            except (DeltaError, OSError) as error:
+                failure = error
+            # The answer may be lost although the commit was made: the log knows.
+            if self._is_made(commit):
+                return
+            if failure is None:
+                raise lost_race()
+            if not isinstance(failure, CommitFailedError) or attempt == ATTEMPTS_MAX:
+                raise failure
+        raise AssertionError("unreachable")
+
+    def files_and_bytes(self) -> tuple[int, int]:
+        """The data files of the newest version, and their bytes."""
+        table = self._opened()
+        if table is None:
+            return 0, 0
+        sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
+        return len(sizes), sum(sizes)
+
+    def compact(self, file_bytes: int) -> None:
+        """Rewrite small files into larger ones: the same rows. Raises DeltaError."""
+        table = self._opened()
+        if table is not None:
+            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+
+    def _ready(self) -> DeltaTable:
+        """The table at a version up to which all entries were looked at. Raises StoppedError."""
+        if self._text(self._version) != self._seen:
+            raise _stop("the table was dropped or created again while it was written")
+        table = self._table or self._opened()
+        if table is None:
+            raise _stop("the table was dropped while it was written")
+        self._table = table
+        while True:
+            for entry in self._log.after(self._version):
+                if entry.txn_version is not None or entry.handed_to:
+                    raise lost_race()
+                if entry.operation == "RESTORE":
+                    raise _stop("the table was restored while it was written")
+                self._version = entry.version
+            self._seen = self._text(self._version)
+            if table.version() >= self._version:
+                break
+            table.update_incremental()
+        if table.version() > self._version:
+            # A commit between both looks: its entry is looked at first.
+            return self._ready()
+        return table
+
+    def _is_made(self, commit: Commit) -> bool:
+        """Whether the log has this commit. Raises StoppedError for one of another run."""
+        for entry in self._log.after(self._version):
+            if entry.txn_version is None:
+                continue
+            made = (commit.txn_version, commit.txn_version)
+            if not is_ours(entry.metadata or {}, entry.txn_version, self.link, made):
+                raise lost_race()
+            self._version = entry.version
+            self._seen = self._text(self._version)
+            return True
+        return False
+
+    def _text(self, version: int) -> str | None:
+        path = f"{self.folder.path}/_delta_log/{version:020d}.json"
+        return None if version < 0 else self.folder.files.read_text(path)
+
+    def _opened(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(
+                self.folder.path, storage_options=self._options(), without_files=False
+            )
+        except TableNotFoundError:
+            return None
+
+    def _options(self) -> dict[str, str] | None:
+        return dict(self.folder.options) or None
+
+
+def _stop(detail: str) -> StoppedError:
+    return StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
+
+
+def reached(found: Found) -> TopicOffsets:
+    """The offsets of a chain's newest commit; none if it has none that can be read."""
+    return found.reached if isinstance(found, Tip) else TopicOffsets()
+
+
+def owner(app_id: str) -> str:
+    """The name of a chain, for a message."""
+    name = name_of(app_id)
+    return app_id if name is None else str(name)
+
+
+def _check_fit(table: DeltaTable, schema: pa.Schema) -> None:
+    """Raises MisfitError unless files with these columns are valid files of the table."""
+    meta = table.metadata()
+    if meta.partition_columns:
+        raise MisfitError(f"it is partitioned by {', '.join(meta.partition_columns)}")
+    if meta.configuration.get(PHYSICAL_NAMES, "none") != "none":
+        raise MisfitError("its columns are mapped to other names (delta.columnMapping.mode)")
+    rules = [name for name in meta.configuration if name.startswith(CONSTRAINT)]
+    if rules:
+        raise MisfitError(f"it has the constraint {rules[0]}, which is not checked here")
+    there = {field.name: field for field in table.schema().fields}
+    for wanted in Schema.from_arrow(schema).fields:
+        found = there.pop(wanted.name, None)
+        if found is None:
+            raise MisfitError(f"it has no column {wanted.name}")
+        if found.type != wanted.type:
+            raise MisfitError(f"its column {wanted.name} is {found.type}, not {wanted.type}")
+        if "delta.invariants" in found.metadata or "delta.generationExpression" in found.metadata:
+            raise MisfitError(f"its column {wanted.name} has a rule, which is not checked here")
+    needed = next((name for name, field in there.items() if not field.nullable), None)
+    if needed is not None:
+        raise MisfitError(f"its column {needed} is required, and the topic does not have it")

@@ -1,0 +1,248 @@
+"""The table writer's process: one thread per table, and a member of the writers' group.
+
+Rules: a table's thread has its own client, so a slow table delays no other; an error of the world
+lets the thread try again after a pause, a verdict stops that table until its configs change; the
+main thread discovers table topics, sends heartbeats and commits the group's offsets. A table whose
+lease went to another process is left without a commit: that process continues at the chain's end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from deltalake.exceptions import DeltaError
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import membership
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.membership import MemberSettings, Membership
+from josefine_lake.config.leases import GROUP, leased
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer.discovery import Discovered, discover
+from josefine_lake.writer.table_writer import TableWriter
+from josefine_lake.writer.topic_reader import OutOfRangeError
+from josefine_lake.writer.verdicts import StoppedTable
+from josefine_lake.writer.worlds import monotonic_ms, world_of
+from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.exactly_once.offset_chain import Verdict
+
+LOOK_MS = 3_000
+"""How often table topics are looked for."""
+BEAT_S = 0.25
+"""How often the main thread looks at its duties."""
+PAUSES_MS = (500, 30_000)
+"""The first and the longest pause before a table is tried again; each is twice the one before."""
+STOP_S = 10.0
+"""How long a table's thread is waited for: its fetch ends when its client is closed."""
+JOIN_MS_MAX = 60_000
+HEARTBEATS = 4
+"""In a session timeout."""
+AGAIN = {Verdict.LOST_RACE, Verdict.TOPIC_SHORTER}
+"""Verdicts that a lease that moved, or brokers that recover, resolve without a person."""
+
+Report = Callable[[str], None]
+
+
+class Offsets:
+    """The offsets that tables have reached, for the group. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[TopicPartition, int] = {}
+
+    def reached(self, offsets: ByPartition) -> None:
+        """A table has committed up to these offsets."""
+        with self._lock:
+            self._waiting.update(offsets)
+
+    def take(self) -> dict[TopicPartition, int]:
+        """Those since the last call."""
+        with self._lock:
+            found, self._waiting = self._waiting, {}
+        return found
+
+
+class TableThread:
+    """The thread of one table. Mutable."""
+
+    def __init__(
+        self,
+        table: TableTopic,
+        open_client: Callable[[], BlockingClient],
+        env: Mapping[str, str],
+        offsets: Offsets,
+        report: Report,
+    ) -> None:
+        self.table = table
+        self._open_client = open_client
+        self._env = env
+        self._offsets = offsets
+        self._report = report
+        self._stopping = threading.Event()
+        self._client: BlockingClient | None = None
+        self._thread = threading.Thread(target=self._run, name=f"table {table.topic}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ask it to end; a fetch under way is cut off."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        self._thread.join(timeout=STOP_S)
+        if self._thread.is_alive() and self._client is not None:
+            self._client.close()
+
+    def _run(self) -> None:
+        """Write; after a failure of the world pause and start again, after a verdict end."""
+        pause_ms, failed = PAUSES_MS[0], ""
+        while not self._stopping.is_set():
+            began_ms = monotonic_ms()
+            try:
+                with self._open_client() as self._client:
+                    world = world_of(self.table, self._client, self._env, self._offsets.reached)
+                    TableWriter(self.table, world).run(self._stopping.is_set)
+                return
+            except StoppedTable as error:
+                if error.stopped.verdict not in AGAIN:
+                    self._report(str(error))
+                    return
+                why = str(error)
+            except (KafkaError, CorruptData, OutOfRangeError, DeltaError, OSError) as error:
+                why = f"table of topic `{self.table.topic}`: {error}"
+            # The same reason is reported once, not at every attempt.
+            if why != failed and not self._stopping.is_set():
+                self._report(f"{why}; the writer tries again")
+            failed = why
+            if monotonic_ms() - began_ms > PAUSES_MS[1]:
+                pause_ms = PAUSES_MS[0]
+            self._stopping.wait(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, PAUSES_MS[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """`topics`: only these; empty: all table topics."""
+
+    topics: tuple[str, ...]
+    env: Mapping[str, str]
+    session_timeout_ms: int = 10_000
+
+    @property
+    def member(self) -> MemberSettings:
+        """The settings of this process in the writers' group."""
+        return MemberSettings(
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=2 * self.session_timeout_ms,
+            heartbeat_ms=self.session_timeout_ms // HEARTBEATS,
+        )
+
+
+class Process:
+    """All tables of this process. Mutable; one thread uses it."""
+
+    def __init__(
+        self, wanted: Wanted, open_client: Callable[[], BlockingClient], report: Report
+    ) -> None:
+        self._wanted = wanted
+        self._open_client = open_client
+        self._report = report
+        self._client = open_client()
+        self._member = Membership(GROUP, (), wanted.member)
+        self._found = Discovered()
+        self._owned: frozenset[str] = frozenset()
+        self._threads: dict[str, TableThread] = {}
+        self._offsets = Offsets()
+        self._due_ms = dict.fromkeys(("look", "heartbeat"), 0)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until `stopping`. Brokers that do not answer are waited for."""
+        try:
+            while not stopping.is_set():
+                with suppress(KafkaError):
+                    self._beat(monotonic_ms())
+                stopping.wait(BEAT_S)
+        finally:
+            self._end(self._threads)
+            with suppress(KafkaError):
+                self._commit()
+                self._client.run(lambda s, t, d: membership.leave(s, self._member, t, d))
+            self._client.close()
+
+    def _beat(self, now_ms: int) -> None:
+        if now_ms >= self._due_ms["look"]:
+            self._due_ms["look"] = now_ms + LOOK_MS
+            self._look()
+        if self._member.topics and not self._member.is_of_a_generation:
+            self._join()
+        if self._member.is_of_a_generation and now_ms >= self._due_ms["heartbeat"]:
+            self._due_ms["heartbeat"] = now_ms + self._member.settings.heartbeat_ms
+            if not self._client.run(lambda s, t, d: membership.heartbeat(s, self._member, t, d)):
+                self._join()
+        self._commit()
+
+    def _look(self) -> None:
+        """Discover table topics; another set of them is another subscription."""
+        found = discover(self._client, self._wanted.topics)
+        for topic, what in found.wrong.items():
+            if self._found.wrong.get(topic) != what:
+                self._report(f"topic `{topic}`: {what}")
+        self._found = found
+        topics = tuple(sorted(found.tables))
+        if topics != self._member.topics:
+            self._member.topics = topics
+            if topics:
+                self._join()
+            else:
+                self._owned = frozenset()
+        self._settle()
+
+    def _join(self) -> None:
+        """Join the group's next generation and take the leases of its assignment."""
+        given = self._client.run(
+            lambda s, t, d: membership.join(s, self._member, t, d), timeout_ms=JOIN_MS_MAX
+        )
+        self._owned = leased(given, self._found.counts)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Threads for exactly the owned tables, with their current configs."""
+        wanted = {t: self._found.tables[t] for t in self._owned if t in self._found.tables}
+        old = [t for t, each in self._threads.items() if wanted.get(t) != each.table]
+        self._end(old)
+        for topic, table in wanted.items():
+            if topic not in self._threads:
+                self._threads[topic] = TableThread(
+                    table, self._open_client, self._wanted.env, self._offsets, self._report
+                )
+
+    def _end(self, topics: Iterable[str]) -> None:
+        ended = [self._threads[topic] for topic in topics]
+        for each in ended:
+            each.end()
+        for each in ended:
+            each.join()
+            del self._threads[each.table.topic]
+
+    def _commit(self) -> None:
+        """Store the offsets that tables have reached; if the generation ended, with the next."""
+        if not self._member.is_of_a_generation:
+            return
+        offsets = self._offsets.take()
+        if not offsets:
+            return
+        try:
+            is_stored = self._client.run(
+                lambda s, t, d: membership.commit(s, self._member, offsets, t, d)
+            )
+        except KafkaError as error:
+            self._offsets.reached(offsets)
+            if error.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+            return
+        if not is_stored:
+            self._offsets.reached(offsets)

@@ -1,0 +1,238 @@
+"""The writer of one table: reads, writes files and commits as `state.TableState` decides.
+
+Rules: dead letters are committed before the rows that left them out; the group's offsets after
+both. An error leaves no open file; what the table has is looked at again by the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer import compaction, verdicts
+from josefine_lake.writer.columns import LETTERS_SCHEMA, Columns, not_below
+from josefine_lake.writer.delta_table import MisfitError
+from josefine_lake.writer.ports import File, Log, OpenFile, Store
+from josefine_lake.writer.start import Ready, Sides, Topic, start
+from josefine_lake.writer.state import Fetch, TableState, Write
+from josefine_lake.writer.topic_reader import Read
+from josefine_lake.writer.verdicts import StoppedTable
+from josefine_spark.base.topic_offsets import ByPartition, nested
+from pipelines.exactly_once.checkpoint_start import LETTERS
+from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
+from pipelines.sinks.commits import StoppedError
+
+BEAT_MS = 5_000
+"""How often new partitions and a recreated topic are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The parts of the world that one writer uses."""
+
+    log: Log
+    store: Store
+    letters: Store | None
+    """The dead-letter table; None: a record that does not decode stops the table."""
+    open_file: OpenFile
+    clock_ms: Callable[[], int]
+    committed: Callable[[], ByPartition]
+    """Reads the group's offsets of the topic."""
+    commit_offsets: Callable[[ByPartition], None]
+    """Stores them, after each Delta commit; it may fail silently."""
+    at: Callable[[str], None]
+    """Called with the name of each step of a commit."""
+
+
+class TableWriter:
+    """Mutable: the open file, the pending dead letters, the state."""
+
+    def __init__(self, table: TableTopic, world: World) -> None:
+        """Raises StoppedTable for a schema that cannot be written."""
+        try:
+            self._columns = Columns(table)
+        except ValueError as error:
+            raise verdicts.stopped(table, str(error)) from error
+        self._table = table
+        self._world = world
+        self._file: File | None = None
+        self._letters: list[Any] = []
+        self._in_letters: ByPartition = {}
+        self._looked_ms = 0
+        self.rows = 0
+        """Rows committed since the start."""
+
+    def run(
+        self,
+        stopping: Callable[[], bool],
+        *,
+        once: bool = False,
+        trust: bool = False,
+    ) -> None:
+        """Write until `stopping`, or with `once` up to the end that the topic has at the start.
+
+        Raises StoppedTable; KafkaError, CorruptData, OutOfRangeError, DeltaError and OSError of the
+        world, after which another run may continue."""
+        try:
+            topic = self._world.log.look()
+            state = self._started(topic, trust)
+            ends = self._world.log.stable_ends(state.positions) if once else None
+            while not stopping():
+                at_end = ends is not None and _has(state.positions, ends)
+                if at_end and state.due_ms() is None:
+                    break
+                self._step(state, at_end=at_end)
+        except StoppedError as stop:
+            raise self._refused(stop.stop) from stop
+        finally:
+            self._discard()
+
+    def _started(self, topic: Topic, trust: bool) -> TableState:
+        """The state to continue from. Raises StoppedTable."""
+        world, table = self._world, self._table
+        sides = Sides(
+            topic=topic,
+            found=world.store.load(),
+            others=world.store.others(),
+            dead=None if world.letters is None else world.letters.load(),
+            committed={p: at for p, at in world.committed().items() if p in topic.bounds},
+        )
+        ready = start(table, sides, trust=trust)
+        if isinstance(ready, Stop):
+            raise self._refused(ready)
+        assert isinstance(ready, Ready)
+        # All checks come before the first file: a refused start changes nothing.
+        try:
+            world.store.ensure(self._columns.schema)
+            if world.letters is not None and world.letters.is_there:
+                world.letters.ensure(LETTERS_SCHEMA)
+        except MisfitError as error:
+            raise verdicts.stopped(
+                table,
+                f"the table does not fit the topic: {error}",
+                f"josefine topics alter {table.topic} --config josefine.table.location=/ANOTHER",
+            ) from error
+        if isinstance(sides.dead, Tip):
+            self._in_letters = sides.dead.reached.ends
+        known = {p: at for p, at in ready.positions.items() if ready.tip is not None}
+        if known != sides.committed or trust:
+            # A crash came between both commits, or the group's offsets would refuse the next start
+            # once more.
+            world.commit_offsets(known or ready.positions)
+        self._looked_ms = world.clock_ms()
+        return TableState(table, topic.id, ready)
+
+    def _step(self, state: TableState, *, at_end: bool) -> None:
+        world = self._world
+        now_ms = world.clock_ms()
+        step = state.next(now_ms, at_end=at_end)
+        if isinstance(step, Stop):
+            raise StoppedError(step)
+        if isinstance(step, Write):
+            self._write(state, step, now_ms)
+            return
+        assert isinstance(step, Fetch)
+        for read in world.log.fetch(step.positions, step.wait_ms):
+            self._take(state, read)
+        if now_ms - self._looked_ms >= BEAT_MS:
+            self._look_again(state, now_ms)
+
+    def _look_again(self, state: TableState, now_ms: int) -> None:
+        """Find new partitions, and a topic that was created again. Raises StoppedError."""
+        self._looked_ms = now_ms
+        topic = self._world.log.look()
+        if topic.id != state.topic_id:
+            raise StoppedError(Stop(verdict=Verdict.TOPIC_RECREATED))
+        for tp, bounds in topic.bounds.items():
+            state.added(tp, bounds.earliest)
+
+    def _take(self, state: TableState, read: Read) -> None:
+        for records in read.batches:
+            rows, letters = self._columns.rows(records)
+            if letters is not None:
+                self._refuse_or_keep(letters)
+            if rows.num_rows:
+                if self._file is None:
+                    self._file = self._world.open_file(self._world.store, self._columns.schema)
+                self._file.add(rows)
+        size = 0 if self._file is None else self._file.size
+        state.took(read.partition, read.next_offset, size, self._world.clock_ms())
+
+    def _refuse_or_keep(self, letters: Any) -> None:
+        """Keep dead letters for the next commit. Raises StoppedTable if they are to stop it."""
+        if self._world.letters is not None:
+            self._letters.append(letters)
+            return
+        first = letters.slice(0, 1).to_pylist()[0]
+        raise verdicts.stopped(
+            self._table,
+            f"{first['topic']}-{first['partition']} offset {first['offset']}: {first['reason']} "
+            "(josefine.table.dead.letter=fail)",
+            f"josefine topics alter {self._table.topic} --config josefine.table.dead.letter=/TABLE"
+            "  # put such records there",
+        )
+
+    def _write(self, state: TableState, step: Write, now_ms: int) -> None:
+        """Commit the pending dead letters and rows. Raises StoppedError."""
+        world = self._world
+        # The files are closed, and so durable, before any commit names one.
+        world.at("before_files")
+        added = [] if self._file is None else [self._file.close(now_ms)]
+        rows = 0 if self._file is None else self._file.rows
+        self._write_letters(state, step, now_ms)
+        more: dict[str, Any] = {"mode": "append", "dead_letters": self._table.dead_letter}
+        if world.letters is not None:
+            more[LETTERS] = nested(self._in_letters)
+        # From here on a log entry may name the file, whatever this process hears of it: it is
+        # never removed again. VACUUM removes what no commit names.
+        self._file = None
+        world.store.commit(added, step.commit, self._columns.schema, more, world.at)
+        world.at("after_commit")
+        self.rows += rows
+        state.committed(step, world.clock_ms() - now_ms)
+        world.commit_offsets(dict(state.positions))
+        self._compact()
+
+    def _write_letters(self, state: TableState, step: Write, now_ms: int) -> None:
+        """Commit the dead letters that their table lacks; without any the chain only advances."""
+        world, commit = self._world, step.dead
+        letters, self._letters = self._letters, []
+        if commit is None:
+            return
+        skip = {tp.partition: end for tp, end in commit.skip_below.items()}
+        left = [each for one in letters if (each := not_below(one, skip)).num_rows]
+        if left and world.letters is not None:
+            world.letters.ensure(LETTERS_SCHEMA)
+            file = world.open_file(world.letters, LETTERS_SCHEMA)
+            for each in left:
+                file.add(each)
+            added = [file.close(now_ms)]
+            world.at("before_dead_letters")
+            world.letters.commit(added, commit, LETTERS_SCHEMA, {}, _nowhere)
+            self._in_letters = commit.end.ends
+            world.at("after_dead_letters")
+        state.dead_committed(commit, wrote=bool(left))
+
+    def _compact(self) -> None:
+        """Rewrite small files if there are too many."""
+        files, bytes_ = self._world.store.files_and_bytes()
+        if compaction.is_due(files, bytes_):
+            self._world.store.compact(self._table.target_file_bytes)
+
+    def _refused(self, stop: Stop) -> StoppedTable:
+        return StoppedTable(verdicts.by_chain(self._table, stop))
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            self._file.discard()
+        self._file, self._letters = None, []
+
+
+def _nowhere(place: str) -> None:
+    """No failpoint."""
+
+
+def _has(positions: Mapping[Any, int], ends: ByPartition) -> bool:
+    return all(positions[p] >= end for p, end in ends.items())

@@ -1,0 +1,69 @@
+"""The reasons that stop one table, with what a user can do. Pure.
+
+Each names the table, what is wrong and the way out. Other tables continue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from josefine_lake.config.leases import GROUP
+from josefine_lake.config.table_topic import TableTopic
+from pipelines.exactly_once.offset_chain import Stop, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Why a table is not written. `verdict`: of the offset chain; None for another reason."""
+
+    what: str
+    ways: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *(f"  {way}" for way in self.ways)])
+
+
+class StoppedTable(Exception):
+    """A table that is not written further; a person has to decide."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        super().__init__(str(stopped))
+        self.stopped = stopped
+
+
+def stopped(table: TableTopic, what: str, *ways: str) -> StoppedTable:
+    """A stop by something other than the chain."""
+    text = f"table of topic `{table.topic}` ({table.location}) stopped, nothing was written: {what}"
+    return StoppedTable(Stopped(what=text, ways=ways))
+
+
+def by_chain(table: TableTopic, stop: Stop) -> Stopped:
+    """The stop of a chain, with the commands that resolve it."""
+    where = ", ".join(map(str, stop.partitions))
+    text = f"table of topic `{table.topic}` ({table.location}) stopped, nothing was written: "
+    text += stop.verdict.value + (f" ({where})" if where else "")
+    text += f"; {stop.detail}" if stop.detail else ""
+    return Stopped(what=text, ways=_ways(table, stop.verdict), verdict=stop.verdict)
+
+
+def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
+    """The commands, one per line; none where waiting is the only right thing."""
+    trust = f"josefine tables run --topic {table.topic} --trust table --once"
+    move = f"josefine topics alter {table.topic} --config josefine.table.location=/ANOTHER/TABLE"
+    if verdict is Verdict.TOPIC_SHORTER:
+        return ("wait until the brokers have recovered: the writer tries again",)
+    if verdict is Verdict.LOST_RACE:
+        return ("let one writer continue; the table follows it",)
+    if verdict is Verdict.TOPIC_RECREATED:
+        return (f"{trust}  # keep the old rows, read the new topic from its start",)
+    if verdict is Verdict.RECORDS_LOST:
+        return (f"{trust}  # continue after the lost records",)
+    if verdict in (Verdict.TABLE_HAS_NOTHING, Verdict.TABLE_BEHIND):
+        return (
+            "bring the table back (a copy, RESTORE)",
+            f"{trust}  # continue where the table ends now, without what group {GROUP} has",
+        )
+    if verdict is Verdict.DEAD_LETTERS_GONE:
+        return ("bring the dead-letter table back", f"{trust}  # continue without them")
+    return (f"{move}  # a new table, filled from the topic's start",)

@@ -1,0 +1,82 @@
+"""The real world of a table's writer: a Kafka client, tables by delta-rs, the process's clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from uuid import uuid4
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_lake.config.leases import GROUP
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer import failpoints, verdicts
+from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.delta_table import ChainedTable
+from josefine_lake.writer.table_writer import World
+from josefine_lake.writer.topic_reader import TopicReader
+from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.exactly_once.other_chains import ChainName
+from pipelines.sinks.commits import Link
+from pipelines.storage.folders import Folders, TableFolder
+from pipelines.storage.s3 import StorageError
+
+
+def monotonic_ms() -> int:
+    """The clock of due times."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def world_of(
+    table: TableTopic,
+    client: BlockingClient,
+    env: Mapping[str, str],
+    commit_offsets: Callable[[ByPartition], None],
+) -> World:
+    """The world of one table. Raises StoppedTable for a place that cannot be written."""
+    folders, run = Folders({}, env), uuid4().hex
+    letters = None
+    if table.dead_letter is not None:
+        letters = _table(table, folders, table.dead_letter, table.dead_letter_chain, run)
+
+    def committed() -> ByPartition:
+        partitions = client.metadata([table.topic]).partitions_of(table.topic)
+        return client.committed_offsets(GROUP, partitions)
+
+    return World(
+        log=TopicReader(client, table.topic),
+        store=_table(table, folders, table.location, table.chain, run),
+        letters=letters,
+        open_file=lambda store, schema: DataFile(store.folder, schema),
+        clock_ms=monotonic_ms,
+        committed=committed,
+        commit_offsets=commit_offsets,
+        at=failpoints.hit,
+    )
+
+
+def _table(
+    table: TableTopic, folders: Folders, where: str, name: ChainName, run: str
+) -> ChainedTable:
+    folder = opened(table, folders, where)
+    return ChainedTable(folder, Link(pipeline=name.pipeline, sink=name.sink, run=run))
+
+
+def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:
+    """The folder of a table. Raises StoppedTable."""
+    try:
+        folder = folders.open(where)
+    except StorageError as error:
+        raise verdicts.stopped(table, str(error)) from error
+    if folder is None:
+        raise verdicts.stopped(table, f"{where}: only folders and S3 are written")
+    return folder
+
+
+def committer(client: BlockingClient) -> Callable[[ByPartition], None]:
+    """Stores offsets for the group outside of any generation. Raises KafkaError."""
+
+    def commit(offsets: Mapping[TopicPartition, int]) -> None:
+        client.commit_offsets(GROUP, offsets)
+
+    return commit

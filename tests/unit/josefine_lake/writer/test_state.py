@@ -1,0 +1,86 @@
+"""When a table's writer commits: by time, by size, and never for nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer import compaction
+from josefine_lake.writer.start import Ready
+from josefine_lake.writer.state import IDLE_WAIT_MS, Fetch, Phase, TableState, Write
+
+TP = TopicPartition("t", 0)
+
+
+def state(**configs: int) -> TableState:
+    table = TableTopic(topic="t", location="/t", **configs)  # type: ignore[arg-type]
+    return TableState(table, "1", Ready(positions={TP: 0}, tip=None, dead=None))
+
+
+def test_nothing_is_committed_while_nothing_was_read() -> None:
+    found = state().next(10**9, at_end=True)
+
+    assert isinstance(found, Fetch)
+    assert found.wait_ms == IDLE_WAIT_MS
+
+
+def test_a_commit_is_due_once_the_oldest_record_has_waited_for_the_target_lag() -> None:
+    writer = state(target_lag_ms=1_000)
+    writer.took(TP, 1, 10, 5_000)
+    writer.took(TP, 2, 20, 5_900)
+
+    early, due = writer.next(5_999), writer.next(6_000)
+
+    assert isinstance(early, Fetch)
+    assert early.wait_ms == 1
+    assert isinstance(due, Write)
+    assert due.commit.end.ends == {TP: 2}
+
+
+def test_a_full_file_is_committed_before_the_target_lag() -> None:
+    writer = state(target_file_bytes=1_000)
+    writer.took(TP, 1, 1_000, 0)
+
+    assert isinstance(writer.next(0), Write)
+    assert writer.phase is Phase.COMMITTING
+
+
+def test_a_slow_commit_starts_earlier_but_not_before_half_of_the_target_lag() -> None:
+    writer = state(target_lag_ms=1_000)
+    for took_ms in (300, 10_000):
+        writer.took(TP, writer.positions[TP] + 1, 1, 0)
+        step = writer.next(1_000)
+        assert isinstance(step, Write)
+        writer.committed(step, took_ms)
+        writer.took(TP, writer.positions[TP] + 1, 1, 0)
+        assert writer.due_ms() == 1_000 - min(took_ms, 500)
+        step = writer.next(1_000)
+        assert isinstance(step, Write)
+        writer.committed(step, took_ms)
+
+
+@given(reads=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), max_size=40))
+def test_commits_follow_each_other_without_gap_and_no_record_waits_longer_than_the_lag(
+    reads: list[tuple[int, int]],
+) -> None:
+    writer, now_ms, end, oldest_ms = state(target_lag_ms=1_000), 0, 0, None
+    for records, pause_ms in reads:
+        now_ms += min(pause_ms, 400)
+        step = writer.next(now_ms)
+        if isinstance(step, Write):
+            assert step.commit.start.get(TP, 0) == end
+            assert oldest_ms is not None
+            assert now_ms - oldest_ms <= 1_000 + 400  # the host was away that long
+            end, oldest_ms = step.commit.end.ends[TP], None
+            writer.committed(step, 0)
+        if records:
+            writer.took(TP, writer.positions[TP] + records, 1, now_ms)
+            oldest_ms = now_ms if oldest_ms is None else oldest_ms
+
+
+def test_small_files_are_rewritten_before_the_bound_is_passed() -> None:
+    assert not compaction.is_due(19, 0)
+    assert compaction.is_due(20, 0)
+    assert not compaction.is_due(100, 81 * (64 << 20))
