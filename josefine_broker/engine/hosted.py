@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogKey
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.catch_up import CatchUp
 from josefine_broker.engine.partition.partition import Partition
@@ -121,6 +122,9 @@ class HostedPartition:
     `engine/replicas/catching_up.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
+    better_claim: Completeness | None = None
+    """The completeness of its log, where the registration claimed that it is unreadable: an I/O
+    error has passed since."""
     traffic: Traffic = field(default_factory=Traffic)
     """The topic's counters. Written by `engine/metadata_quorum/apply_committed.py`."""
 
@@ -176,6 +180,9 @@ class Hosted:
     catching_up: dict[tuple[str, int], CatchUp] = field(default_factory=dict)
     """Partitions whose leadership here waits for the end of their logs. Written by
     `engine/replicas/catching_up.py`."""
+    better_claims: dict[LogKey, Completeness] = field(default_factory=dict)
+    """Logs that were opened after this process had claimed that they are unreadable. Written by
+    `engine/metadata_quorum/apply_committed.py`."""
     isr: IsrChanges = field(default_factory=IsrChanges)
     """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
