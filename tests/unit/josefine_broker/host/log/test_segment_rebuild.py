@@ -239,6 +239,30 @@ def test_lost_records_that_were_given_up_leave_a_batch_without_records() -> None
     assert log.log_end_offset == max(before) + 1
 
 
+@pytest.mark.parametrize("lost", [0, 1, 2, 4, 5])
+def test_batch_in_place_of_a_lost_one_keeps_leader_epochs_from_falling(lost: int) -> None:
+    """Where the epochs of the log are unknown: each replay would find the copy damaged."""
+    files = MemoryFiles()
+    log = open_log(files, CONFIG)
+    for number in range(6):
+        append(log, [b"%d" % number], leader_epoch=(0, 0, 0, 1, 1, 2)[number])
+    log.roll()
+    position, size = spans(files)[lost]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+    made = RepairableLog(files, log).rebuild(0, LeaderEpochs())
+    assert made is not None
+
+    while made.copy(lambda: None) is not None:
+        made.give_up()
+    assert made.finish()
+    assert made.install()
+    made.close()
+
+    epochs = [header.leader_epoch for _, header in iter_batches(bytes(first_file(files)))]
+    assert epochs == sorted(epochs)
+
+
 def test_log_that_was_cut_meanwhile_is_left_as_it_is() -> None:
     files = MemoryFiles()
     log = filled(files)
