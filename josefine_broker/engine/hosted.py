@@ -22,6 +22,9 @@ from josefine_broker.records.plain_produce import PlainRequest
 
 Buffer = bytes | bytearray | memoryview
 
+NOWHERE = 2**63 - 1
+"""Past every offset."""
+
 
 class LogPort(Protocol):
     """One partition's log, implemented by `host/log/log.py`; end offsets are exclusive.
@@ -122,6 +125,8 @@ class HostedPartition:
     `engine/replicas/catching_up.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
+    lost_from: int = NOWHERE
+    """From this offset on a power failure may have taken records from the log."""
     better_claim: Completeness | None = None
     """The completeness of its log, where the registration claimed that it is unreadable: an I/O
     error has passed since."""

@@ -26,7 +26,7 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.base.rounds import steps
-from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.hosted import NOWHERE, HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -225,6 +225,7 @@ class Hosting:
             partition_log,
             settings,
             ends_in_damage=ends_in_damage,
+            lost_from=partition_log.recovery_report.unsynced_from if lost_power else NOWHERE,
             better_claim=recovered.better_claim,
         )
 
