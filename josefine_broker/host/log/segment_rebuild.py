@@ -132,8 +132,12 @@ class SegmentRebuild:
                 # Batches overlap: one of ours only looked intact, with a damaged offset.
                 self._start_again()
                 return
-            is_older = header.leader_epoch < self._target.segment.last_leader_epoch
-            if is_older and not self._distrusts:
+            before = self._target.segment
+            is_older = header.leader_epoch < before.last_leader_epoch
+            # The first of a later leader proves nothing about ours before it: they may be another
+            # leader's, who lost. A log that ends in the later epoch would look like its own.
+            is_newer = header.leader_epoch > before.last_leader_epoch and before.size_bytes > 0
+            if (is_older or (is_newer and self._may_differ)) and not self._distrusts:
                 # Epochs never fall: one of ours only looked intact, with a damaged epoch.
                 self._start_again()
                 return

@@ -263,6 +263,12 @@ def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> 
     assert decay_between_kills(number).met["log rotten"]
 
 
+@pytest.mark.parametrize("seed", [40203])
+def test_damage_to_brokers_that_are_down_lets_no_log_hide_that_it_differs(seed: int) -> None:
+    """A hole was filled by the leader's batch, after batches of a leader who lost (40203)."""
+    simulate(seed)
+
+
 MUTANTS = (
     Mutant(
         breaks="reads deliver unverified batches",

@@ -392,3 +392,22 @@ def test_tail_of_an_earlier_leader_does_not_follow_a_batch_of_a_later_one() -> N
     rebuild(log, files, [peer], LeaderEpochs())
 
     assert first_file(files) == first_file(disk)
+
+
+def test_batch_of_a_later_leader_does_not_hide_that_the_log_before_it_is_another_leaders() -> None:
+    """It fits into the hole where producers sent both leaders the same."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = open_log(files, CONFIG), open_log(disk, CONFIG)
+    for number in range(5):
+        append(log, [b"%d" % number], leader_epoch=0 if number < 2 else 1)
+        append(peer, [b"%d" % number], leader_epoch=0 if number < 3 else 2)
+    log.roll()
+    peer.roll()
+    position, size = spans(files)[3]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+    log.damage.lacks_batches = True
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
