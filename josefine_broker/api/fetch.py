@@ -35,6 +35,7 @@ from josefine_broker.engine.replicas.fetch_follower import (
     check_follower,
     followed_with_news,
     has_no_news,
+    out_of_range,
     read_for_follower,
     read_or_wait,
 )
@@ -302,6 +303,8 @@ def _read(
     log_end = log.log_end_offset
     end = partition.readable_end(replica_id, log_end)
     if offset < log_start or offset > log_end:
+        if replica_id == DEBUG_REPLICA_ID:  # a leader in doubt asks which of both it is
+            return out_of_range(hosted, part, ErrorCode.offset_out_of_range), 0
         raise KafkaError(ErrorCode.offset_out_of_range)
     # A transaction that was open at a deletion would put the stable offset below the log start.
     stable = max(partition.last_stable_offset, log_start)
@@ -314,6 +317,9 @@ def _read(
         records = read_or_wait(hosted, offset, bytes_max, end, at_least_one=at_least_one)
         for buffer in records:
             size += len(buffer)
+        # Another replica waits for what may come back, but not for what a power failure took.
+        if not size and replica_id == DEBUG_REPLICA_ID and offset >= hosted.lost_from:
+            raise KafkaError(ErrorCode.corrupt_message)
     answer = FetchPartitionResponse(
         part.index,
         0,

@@ -92,6 +92,8 @@ def _wanted_of(request: PlainFetchRequest) -> list[Wanted] | None:
     for topic, index, epoch, offset, bytes_max in parts:
         if by_id:
             topic_id = uuid_of(topic)
+            if topic_id is None:  # the general path refuses it, and the session must not keep it
+                return None
         else:
             name = topic.decode()
         fields = index, epoch, offset, -1, -1, bytes_max, None, NO_HIGH_WATERMARK

@@ -18,6 +18,7 @@ from josefine_broker.engine.groups.coordinator import GroupCoordinator
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
+from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposals
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -143,6 +144,9 @@ class ClusterStanding:
     session_end_ms: int = 2**62
     """When that session ends, on the monotonic clock, unless the controller answers again: a
     process that stood still asks the clock. Written by `engine/cluster/enrolment.py`."""
+    best_claim: Completeness = Completeness.UNSYNCED
+    """The best completeness that this process may claim of a log: UNSYNCED where its disk may be
+    older than what the process before acknowledged. Written by `engine/cluster/enrolment.py`."""
 
 
 @dataclass(slots=True, kw_only=True)

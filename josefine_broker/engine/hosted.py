@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogKey
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.catch_up import CatchUp
 from josefine_broker.engine.partition.partition import Partition
@@ -20,6 +21,9 @@ from josefine_broker.records.batch import BatchHeader, OnBatch
 from josefine_broker.records.plain_produce import PlainRequest
 
 Buffer = bytes | bytearray | memoryview
+
+NOWHERE = 2**63 - 1
+"""Past every offset."""
 
 
 class LogPort(Protocol):
@@ -121,6 +125,11 @@ class HostedPartition:
     `engine/replicas/catching_up.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
+    lost_from: int = NOWHERE
+    """From this offset on a power failure may have taken records from the log."""
+    better_claim: Completeness | None = None
+    """The completeness of its log, where the registration claimed that it is unreadable: an I/O
+    error has passed since."""
     traffic: Traffic = field(default_factory=Traffic)
     """The topic's counters. Written by `engine/metadata_quorum/apply_committed.py`."""
 
@@ -176,6 +185,9 @@ class Hosted:
     catching_up: dict[tuple[str, int], CatchUp] = field(default_factory=dict)
     """Partitions whose leadership here waits for the end of their logs. Written by
     `engine/replicas/catching_up.py`."""
+    better_claims: dict[LogKey, Completeness] = field(default_factory=dict)
+    """Logs that were opened after this process had claimed that they are unreadable. Written by
+    `engine/metadata_quorum/apply_committed.py`."""
     isr: IsrChanges = field(default_factory=IsrChanges)
     """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)

@@ -26,7 +26,7 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.base.rounds import steps
-from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.hosted import NOWHERE, HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -58,6 +58,8 @@ class _Recovered(NamedTuple):
     log: PartitionLog
     producers: ProducerState
     epochs: LeaderEpochs
+    better_claim: Completeness | None = None
+    """Its completeness, if this process has claimed that it is unreadable."""
 
 
 class _Stored(NamedTuple):
@@ -203,7 +205,7 @@ class Hosting:
                 raise
             self._kept.pop(key, None)
         self._check_epochs(tp, recovered, leader_epoch)
-        _, partition_log, producers, epochs = recovered
+        _, partition_log, producers, epochs, _ = recovered
         ends_in_damage = self._ends_in_damage(recovered, key, known)
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
@@ -218,7 +220,13 @@ class Hosting:
         if partition_log.damage.lacks_batches:
             partition.damaged()
         return HostedPartition(
-            topic_id, partition, partition_log, settings, ends_in_damage=ends_in_damage
+            topic_id,
+            partition,
+            partition_log,
+            settings,
+            ends_in_damage=ends_in_damage,
+            lost_from=partition_log.recovery_report.unsynced_from if lost_power else NOWHERE,
+            better_claim=recovered.better_claim,
         )
 
     def _ends_in_damage(self, recovered: _Recovered, key: Key, high_watermark: int) -> bool:
@@ -292,6 +300,11 @@ class Hosting:
                 f"{tp} is {found.value}, which this broker did not know when it registered: "
                 "restart it"
             )
+        # An I/O error has passed: without this the image would keep it until the next start.
+        if claimed is Completeness.UNREADABLE and found.rank < claimed.rank:
+            if recovered.log.damage.lacks_batches:
+                found = found.or_worse(Completeness.UNSYNCED)
+            return recovered._replace(better_claim=found)
         return recovered
 
     def _recover_doubted(

@@ -16,11 +16,14 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
 from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.metadata.image import BrokerEntry
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogKey
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
 RETRY_MS = 100
 """Delay before a registration is repeated that was refused for a temporary reason."""
+
+COMPLETE = Completeness.COMPLETE
 
 PASSING = frozenset({ErrorCode.request_timed_out, ErrorCode.stale_broker_epoch})
 """Refusals after which it is repeated. The second one means that a block came in between, which the
@@ -199,7 +202,19 @@ class Enrolment:
             applied_height=ctx.metadata.applied_height,
             # A broker that cannot write hands over as one that stops, until it can write again.
             wants_shutdown=self._wants_shutdown or bool(ctx.storage.trouble),
+            better_claims=self._better_claims(),
         )
+
+    def _better_claims(self) -> dict[LogKey, Completeness]:
+        """Of the logs that the image still doubts, those that are better than this process claimed
+        when it registered. Each heartbeat has them: the controller may be another one by now."""
+        ctx = self._ctx
+        found = {}
+        for (topic_id, index), claim in ctx.hosted.better_claims.items():
+            entry = ctx.image.partition(ctx.image.topic_names.get(topic_id, ""), index)
+            if entry is not None and entry.completeness_of(ctx.broker_id) is not COMPLETE:
+                found[topic_id, index] = claim.or_worse(ctx.cluster.best_claim)
+        return found
 
     def answered(self, answer: HeartbeatAnswer) -> None:
         """Handle the controller's answer."""
@@ -248,11 +263,15 @@ class Enrolment:
         self._heartbeats.due_ms = now_ms + RETRY_MS
         deadline_ms = now_ms + self._proposal_timeout_ms
         known = ctx.image.brokers.get(ctx.broker_id)
+        previous_epoch = self._previous_epoch(known)
+        # As `metadata/registration.py` judges it: another epoch, another disk.
+        is_the_same_disk = known is not None and known.epoch == previous_epoch
+        ctx.cluster.best_claim = COMPLETE if is_the_same_disk else Completeness.UNSYNCED
         change = replace(
             self.registration,
             logs=self.registration.logs if ctx.image.keeps_doubts else None,
             known_epoch=-1 if known is None else known.epoch,
-            previous_epoch=self._previous_epoch(known),
+            previous_epoch=previous_epoch,
         )
         try:
             self._proposal = submit_change(ctx, change, deadline_ms)

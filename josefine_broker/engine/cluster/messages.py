@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.engine.cluster.admission import Speech
 from josefine_broker.engine.cluster.frames import Frame, FrameError, Kind, encode_body
 from josefine_broker.engine.controller.controller import Heartbeat, HeartbeatAnswer
+from josefine_broker.engine.metadata.log_completeness import Completeness
 from raft import CorruptBlock, Message
 from raft.codec import decode as decode_message
 from raft.codec import encode as encode_message
@@ -76,14 +78,19 @@ def kind_of(said: Said) -> Kind:
 
 def _encode_beat(beat: Heartbeat) -> bytes:
     """Short names: one goes out per broker and interval, for as long as it runs."""
-    return encode_body(
-        {
-            "broker": beat.broker_id,
-            "epoch": beat.broker_epoch,
-            "applied": beat.applied_height,
-            "stops": beat.wants_shutdown,
-        }
-    )
+    fields: dict[str, Any] = {
+        "broker": beat.broker_id,
+        "epoch": beat.broker_epoch,
+        "applied": beat.applied_height,
+        "stops": beat.wants_shutdown,
+    }
+    # Rarely there, and of no meaning to an older controller.
+    if beat.better_claims:
+        fields["logs"] = [
+            [topic_id.hex, index, each.value]
+            for (topic_id, index), each in beat.better_claims.items()
+        ]
+    return encode_body(fields)
 
 
 def _decode_beat(plain: dict[str, Any]) -> Heartbeat:
@@ -93,6 +100,10 @@ def _decode_beat(plain: dict[str, Any]) -> Heartbeat:
         broker_epoch=int(plain["epoch"]),
         applied_height=int(plain["applied"]),
         wants_shutdown=bool(plain["stops"]),
+        better_claims={
+            (UUID(topic_id), int(index)): Completeness(value)
+            for topic_id, index, value in plain.get("logs", ())
+        },
     )
 
 

@@ -7,8 +7,11 @@ was applied or refused, after each other applied block, and when `wake_at_ms` ha
 change with each heartbeat). A new controller gives every broker one full session before it fences.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from josefine_broker.engine.controller.membership import MemberChange, next_member_change
 from josefine_broker.engine.metadata.changes import BrokerState, Decision, PartitionState
@@ -19,7 +22,14 @@ from josefine_broker.engine.metadata.image import (
     PartitionEntry,
     TopicEntry,
 )
-from josefine_broker.engine.metadata.leader_election import ElectionRules, Liveness, prefer, settle
+from josefine_broker.engine.metadata.leader_election import (
+    ElectionRules,
+    Liveness,
+    prefer,
+    settle,
+    with_better_claims,
+)
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogKey
 from josefine_broker.engine.metadata.reassignment import complete
 
 DECISION_PARTITIONS_MAX = 5_000
@@ -53,6 +63,9 @@ class Heartbeat:
     applied_height: int
     """How far it has applied the chain: it is unfenced once it has its own registration."""
     wants_shutdown: bool = False
+    better_claims: Mapping[LogKey, Completeness] = field(default_factory=dict)
+    """The logs that are more complete than its registration claimed: it could not read them then,
+    and could open them later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +87,15 @@ class _Contact:
     heard_at_ms: int
     applied_height: int
     wants_shutdown: bool
+    better_claims: Mapping[LogKey, Completeness] = field(default_factory=dict)
+
+
+class _View(NamedTuple):
+    """What the states of partitions depend on, apart from the image."""
+
+    brokers: Liveness
+    better_claims: Mapping[int, Mapping[LogKey, Completeness]]
+    """By broker: what its heartbeats claim in place of its registration."""
 
 
 class Controller:
@@ -94,7 +116,7 @@ class Controller:
         """When leaderships next move back to preferred replicas."""
         self._steady: dict[str, TopicEntry] = {}
         """Topics that needed no change under `_view`: not checked again while both are the same."""
-        self._view: Liveness | None = None
+        self._view: _View | None = None
 
     @property
     def term(self) -> int | None:
@@ -143,14 +165,17 @@ class Controller:
         # The broker must not act on this answer: its registration may not be applied here yet.
         if self._term is None or broker is None or broker.epoch != beat.broker_epoch:
             return HeartbeatAnswer(known_epoch=False, fenced=True, may_stop=False)
+        before = self._contacts.get(beat.broker_id)
         self._contacts[beat.broker_id] = _Contact(
             epoch=beat.broker_epoch,
             heard_at_ms=now_ms,
             applied_height=beat.applied_height,
             wants_shutdown=beat.wants_shutdown,
+            better_claims=beat.better_claims,
         )
         # Such a heartbeat may change the image; the many others cost no decision.
-        if broker.fenced or broker.shutting_down != beat.wants_shutdown:
+        has_news = beat.better_claims != (before.better_claims if before is not None else {})
+        if broker.fenced or broker.shutting_down != beat.wants_shutdown or has_news:
             self._look_at_ms = now_ms
         return HeartbeatAnswer(
             known_epoch=True,
@@ -189,7 +214,7 @@ class Controller:
         self._watched = frozenset(
             key for key, each in image.brokers.items() if not each.fenced and key in self._contacts
         )
-        view = Liveness.of(brokers)
+        view = _View(Liveness.of(brokers), self._better_claims(image))
         partitions = self._partitions(image, view, now_ms)
         if not changed and not partitions:
             return None
@@ -247,8 +272,17 @@ class Controller:
 
     # -- partitions
 
+    def _better_claims(self, image: MetadataImage) -> Mapping[int, Mapping[LogKey, Completeness]]:
+        """By broker, of the processes that the image has: a later one may have lost the log."""
+        return {
+            broker_id: contact.better_claims
+            for broker_id, contact in self._contacts.items()
+            if contact.better_claims and broker_id in image.brokers
+            if image.brokers[broker_id].epoch == contact.epoch
+        }
+
     def _partitions(
-        self, image: MetadataImage, view: Liveness, now_ms: int
+        self, image: MetadataImage, view: _View, now_ms: int
     ) -> tuple[PartitionState, ...]:
         """States of the partitions that have to change, at most DECISION_PARTITIONS_MAX of them."""
         balances = now_ms >= self._balance_at_ms
@@ -272,19 +306,22 @@ class Controller:
         return tuple(states)
 
     def _topic_states(
-        self, topic: TopicEntry, view: Liveness, *, balances: bool
+        self, topic: TopicEntry, view: _View, *, balances: bool
     ) -> list[PartitionState]:
         """The new state of each partition of a topic that has to change; at most one step each."""
-        rules = self.rules(topic)
+        rules, brokers = self.rules(topic), view.brokers
         states = []
-        for partition, entry in enumerate(topic.partitions):
+        for partition, in_image in enumerate(topic.partitions):
+            # The image keeps a doubt until that replica leads or has copied; one that leads in
+            # spite of it asks the others for more before it serves (`replicas/catching_up.py`).
+            entry = with_better_claims(in_image, view.better_claims, (topic.topic_id, partition))
             # In this order: a leader first, then the end of a reassignment, then the preferred
             # leader.
-            after = settle(entry, view, rules)
+            after = settle(entry, brokers, rules)
             if after is entry and (entry.adding or entry.removing):
-                after = complete(entry, view, rules.min_insync_replicas)
+                after = complete(entry, brokers, rules.min_insync_replicas)
             if after is entry and balances:
-                after = prefer(entry, view)
+                after = prefer(entry, brokers)
             if after is not entry:
                 states.append(PartitionState.of(topic.topic_id, partition, entry, after))
         return states

@@ -19,8 +19,8 @@ from enum import Enum
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.metadata.image import NO_LEADER, BrokerEntry, PartitionEntry
-from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.metadata.image import NO_LEADER, BrokerEntry, Doubt, PartitionEntry
+from josefine_broker.engine.metadata.log_completeness import Completeness, LogKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,22 @@ class ElectionRules:
 
     min_insync_replicas: int = 1
     unclean_allowed: bool = False
+
+
+def with_better_claims(
+    entry: PartitionEntry, claims: Mapping[int, Mapping[LogKey, Completeness]], key: LogKey
+) -> PartitionEntry:
+    """The entry with the doubts that are left once these brokers' running processes have opened
+    logs that were unreadable when they registered; itself if that changes nothing."""
+    if not claims or not entry.doubts:
+        return entry
+    doubts = []
+    for broker_id, known in entry.doubts:
+        claim = claims.get(broker_id, {}).get(key)
+        found = known if claim is None else claim.after(known)
+        if found is not Completeness.COMPLETE:
+            doubts.append(Doubt(broker_id, found))
+    return entry if tuple(doubts) == entry.doubts else replace(entry, doubts=tuple(doubts))
 
 
 def settle(entry: PartitionEntry, brokers: Liveness, rules: ElectionRules) -> PartitionEntry:

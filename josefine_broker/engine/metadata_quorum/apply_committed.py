@@ -258,6 +258,8 @@ def _open(
     if hosted is None:
         hosted = ctx.ports.logs.open(tp, topic.topic_id, settings, leader_epoch)
         ctx.hosted.partitions[tp] = hosted
+        if hosted.better_claim is not None:
+            ctx.hosted.better_claims[topic.topic_id, tp.partition] = hosted.better_claim
         hosted.traffic = ctx.hosted.traffic.of(topic.name, topic.topic_id)
         # Batches that were refused here before the partition was known: what their producers sent
         # after them must not be stored first.
@@ -284,6 +286,7 @@ def _close_partition(ctx: Context, tp: TopicPartition, changed: list[TopicPartit
         return
     # First: an answer that is under way must find no log to append to.
     ctx.hosted.fetchers.forget((hosted.topic_id, tp.partition))
+    ctx.hosted.better_claims.pop((hosted.topic_id, tp.partition), None)
     forget_catch_up(ctx, tp)
     ctx.ports.logs.delete(tp)
     if tp.topic in COORDINATORS:

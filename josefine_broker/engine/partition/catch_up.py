@@ -9,7 +9,8 @@ Rules: first everyone is asked, and then the batches of the latest leader epoch 
 of an earlier leader that the later one did not have was never committed. After progress everyone is
 asked again, because another replica may have the next batch. A replica that does not answer is
 waited for while it is alive; where damage hid the end of this log, also while it is down: it may be
-the only one that has the rest.
+the only one that has the rest. One whose next batch is damaged, and was committed, is waited for
+until another replica has that batch: its intact batches after it would be cut.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ class CatchUp:
     """See the module. One per leadership that began in doubt; mutable."""
 
     __slots__ = (
-        "_answered", "_offers", "_silent", "is_over", "leader_epoch", "retry_at_ms",
+        "_answered", "_damaged", "_offers", "_reported", "_silent", "is_over", "leader_epoch",
+        "retry_at_ms",
         "waits_for_all", "waits_for_nobody",
     )  # fmt: skip
 
@@ -41,10 +43,14 @@ class CatchUp:
         self._offers: dict[int, LeaderEpoch] = {}
         """The leader epoch of the next batch, of each replica that has it."""
         self._silent: set[int] = set()
+        self._damaged: set[int] = set()
+        """Replicas whose next batch is damaged, and was committed."""
+        self._reported: set[int] = set()
+        """Those that were in `_damaged` before."""
 
     def choose(self, replicas: Sequence[int]) -> int | None:
         """The replica to ask next; None: all were asked."""
-        asked = self._answered | self._silent | self._offers.keys()
+        asked = self._answered | self._silent | self._damaged | self._offers.keys()
         return next((each for each in replicas if each not in asked), None)
 
     def offers(self, replica: int, leader_epoch: LeaderEpoch) -> None:
@@ -61,9 +67,20 @@ class CatchUp:
         self._offers.pop(replica, None)
         self._silent.add(replica)
 
+    def damaged(self, replica: int) -> bool:
+        """It answered: it has committed records after this log, of which the next are damaged.
+        Returns whether that is news."""
+        self._offers.pop(replica, None)
+        self._damaged.add(replica)
+        is_news = replica not in self._reported
+        self._reported.add(replica)
+        return is_news
+
     def moved(self) -> None:
         """It sent more of the log."""
         self._answered.clear()
+        self._damaged.clear()
+        self._reported.clear()
         self._offers.clear()
         self._silent.clear()
 
@@ -72,6 +89,10 @@ class CatchUp:
         (`is_over`), or someone is waited for."""
         waited_for = self._silent if self.waits_for_all else self._silent & alive
         self._silent = set()
+        # What another one offers may be the damaged batch: it is taken without waiting.
+        if not self._offers:
+            waited_for |= self._damaged
+        self._damaged = set()
         if waited_for and not self.waits_for_nobody:
             self.retry_at_ms = now_ms + RETRY_MS
             return None

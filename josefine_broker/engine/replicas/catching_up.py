@@ -17,7 +17,7 @@ from josefine_broker.engine.metadata.image import PartitionEntry
 from josefine_broker.engine.partition.catch_up import CatchUp
 from josefine_broker.engine.partition.repair.repair import order_of
 from josefine_broker.engine.ports import Gravity
-from josefine_broker.engine.replicas.following import append_fetched
+from josefine_broker.engine.replicas.following import HaltError, append_fetched, restart
 from josefine_broker.engine.replicas.replica_reads import (
     ANSWER_MS,
     FETCH,
@@ -26,7 +26,7 @@ from josefine_broker.engine.replicas.replica_reads import (
     request_of,
 )
 from josefine_broker.records.batch import BatchHeader, iter_batches, parse_header
-from josefine_broker.wire.fetch import FetchResponse
+from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
 
 def must_catch_up(
@@ -133,10 +133,17 @@ class CatchUps:
             each.silent(replica)
             self._ask(tp, hosted, each)
             return
-        if _is_damaged_there(answer, last, has_ours):
+        found_there = answer.topics[0].partitions[0]
+        if found_there.error_code == ErrorCode.offset_out_of_range:
+            self._answered_out_of_range(asked, found_there, has_ours=has_ours)
+            return
+        if has_ours and _holds_back(hosted, found_there):
+            self._wait_for(asked)
+            return
+        if _is_damaged_there(found_there, last, has_ours):
             self._read(asked, lost_ours=True)
             return
-        records = b"".join(answer.topics[0].partitions[0].records or ())
+        records = b"".join(found_there.records or ())
         # A batch that does not fit is damaged there: that replica may have an intact one later.
         try:
             found = _continuing(records, None if has_ours else last)
@@ -167,8 +174,48 @@ class CatchUps:
         tp, hosted, each, replica, _, _ = asked
         if answer is None or not is_answered(answer) or answer.topics[0].partitions[0].records:
             each.silent(replica)
+        elif _holds_back(hosted, answer.topics[0].partitions[0]):
+            self._wait_for(asked)
+            return
         else:
             each.has_no_more(replica)
+        self._ask(tp, hosted, each)
+
+    def _answered_out_of_range(
+        self, asked: _Question, found: FetchPartitionResponse, *, has_ours: bool
+    ) -> None:
+        """The replica does not have that offset any more, or not yet. What it deleted was
+        committed, so a log that starts after ours is further than ours, whatever ours has."""
+        tp, hosted, each, replica, last, is_taking = asked
+        start, end = found.log_start_offset, hosted.log.log_end_offset
+        if not has_ours and last is not None and last.base_offset < start <= end:
+            self._read(asked, has_ours=True)
+            return
+        try:
+            if start <= end:
+                each.has_no_more(replica)
+            elif is_taking:
+                restart(self._ctx, tp, hosted, start, found.high_watermark)
+                each.moved()
+            else:
+                each.offers(replica, each.leader_epoch)  # before any batch that continues ours
+        except (KafkaError, HaltError):
+            each.silent(replica)
+        self._ask(tp, hosted, each)
+
+    def _wait_for(self, asked: _Question) -> None:
+        """The replica has committed records after our log, and its batch there is damaged."""
+        tp, hosted, each, replica, _, _ = asked
+        if each.damaged(replica):
+            self._ctx.ports.tell(
+                "a leader in doubt waits: another replica has committed records after its log, and "
+                "the next of them are damaged",
+                gravity=Gravity.WARNING,
+                partition=str(tp),
+                replica=replica,
+                offset=hosted.log.log_end_offset,
+                next=f"restore a replica, or run: josefine log repair {tp} --accept-loss",
+            )
         self._ask(tp, hosted, each)
 
     def _take(self, asked: _Question, found: memoryview) -> None:
@@ -228,10 +275,18 @@ def _continuing(records: bytes, last: BatchHeader | None) -> memoryview | None:
     return None
 
 
-def _is_damaged_there(answer: FetchResponse, last: BatchHeader | None, has_ours: bool) -> bool:
+def _holds_back(hosted: HostedPartition, found: FetchPartitionResponse) -> bool:
+    """Whether the batch at our end is damaged there, and known to be committed. Where unclean
+    elections are allowed a high watermark may be that of a log that was given up."""
+    is_missing = not found.records and not hosted.settings.unclean_leader_election
+    return is_missing and found.high_watermark > hosted.log.log_end_offset
+
+
+def _is_damaged_there(
+    found: FetchPartitionResponse, last: BatchHeader | None, has_ours: bool
+) -> bool:
     """Whether our last batch is damaged in the other log: that replica will copy ours, and have
     what follows it afterwards."""
-    found = answer.topics[0].partitions[0]
     if last is None or has_ours or found.records:
         return False
     # Without an error while it is repaired, as to any consumer.

@@ -106,7 +106,7 @@ def read_for_follower(
         try:
             diverging = partition.diverging(offset, part.last_fetched_epoch, end)
         except KafkaError as error:
-            return _out_of_range(hosted, part, error.code), 0, False
+            return out_of_range(hosted, part, error.code), 0, False
         if diverging is not None:
             high_watermark = partition.high_watermark
             return (
@@ -117,7 +117,7 @@ def read_for_follower(
                 False,
             )
     if not start <= offset <= end:
-        return _out_of_range(hosted, part, ErrorCode.offset_out_of_range), 0, False
+        return out_of_range(hosted, part, ErrorCode.offset_out_of_range), 0, False
     has_moved = False
     if is_first:
         now_ms = ctx.clock.monotonic_ms()
@@ -167,7 +167,7 @@ def _start_of(partition: Partition, replica_id: int) -> int:
     return UNKNOWN_OFFSET if follower is None else follower.start_offset
 
 
-def _out_of_range(
+def out_of_range(
     hosted: HostedPartition, part: FetchPartition, code: ErrorCode
 ) -> FetchPartitionResponse:
     """An error with this log's start: without it the follower has no place to restart at."""

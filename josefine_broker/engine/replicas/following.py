@@ -80,7 +80,7 @@ def _follow(
         # Our log is outside of the leader's range. Without its log start there is no place to
         # restart.
         if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
-            _restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
+            restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
             moved = True
         elif answer.error_code:
             _complain(ctx, tp, ErrorCode(answer.error_code).name)
@@ -326,7 +326,7 @@ def _starts_before(
     return None
 
 
-def _restart(
+def restart(
     ctx: Context,
     tp: TopicPartition,
     hosted: HostedPartition,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ports import File
-from josefine_broker.records.batch import HEADER_BYTES, MAGIC, parse_header, verify
+from josefine_broker.records.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header, verify
 
 FIND_BYTES = 2 * 1024 * 1024
 """Bytes in which a batch is looked for: a few of the largest ones."""
@@ -54,15 +54,14 @@ def find_isolated(data: bytes, place: Place, offset: int) -> memoryview | None:
     return None
 
 
-def next_intact(data: bytes, base_offset: int, after: int) -> int | None:
-    """The base offset of the first intact batch in `data` past the offset `after`; `base_offset` is
-    the segment's."""
+def next_intact(data: bytes, base_offset: int, after: int) -> BatchHeader | None:
+    """The first intact batch in `data` past the offset `after`; `base_offset` is the segment's."""
     common = base_offset.to_bytes(8, "big")[:3]
     at = data.find(common)
     while at >= 0:
         batch = batch_at(data, at)
         if batch is not None and parse_header(batch).base_offset > after:
-            return parse_header(batch).base_offset
+            return parse_header(batch)
         at = data.find(common, at + 1)
     return None
 
@@ -77,6 +76,18 @@ def batch_at(data: bytes, at: int) -> memoryview | None:
     except CorruptData:
         return None
     return memoryview(data)[at : at + header.size_bytes]
+
+
+def check_not_overtaken(file: File, position: int, end_offset: int) -> None:
+    """Raises CorruptData for a batch whose successor, intact at `position`, starts before its end:
+    its base offset has flipped upwards, and would hide all that follows."""
+    try:
+        header = parse_header(file.read_at(position, HEADER_BYTES))
+        verify(file.read_at(position, header.size_bytes), 0, header)
+    except CorruptData:
+        return  # an unfinished write, or damage of its own
+    if header.base_offset < end_offset:
+        raise CorruptData(f"a batch ends at {end_offset}, and the next starts before that")
 
 
 def _is_followed(data: bytes, after: int, end_offset: int, place: Place) -> bool:

@@ -26,7 +26,7 @@ from josefine_broker.host.log.cleaned_sums import forget_sums
 from josefine_broker.host.log.epoch_witness import EpochWitness
 from josefine_broker.host.log.index import INDEX_SUFFIX, SUMS_SUFFIX, TIME_INDEX_SUFFIX
 from josefine_broker.host.log.intact_tail import find_tail, starts_intact
-from josefine_broker.host.log.isolated_batch import read_around
+from josefine_broker.host.log.isolated_batch import check_not_overtaken, read_around
 from josefine_broker.host.log.log_state import NEW_PARTITION_FILE, LogState
 from josefine_broker.host.log.segment import (
     LOG_SUFFIX,
@@ -263,10 +263,12 @@ def scan(segment: Segment, config: LogConfig, tally: Tally, now_ms: int) -> str:
         tally.segments_scanned += 1
     problem = ""
     try:
-        for _, header, batch in walk_batches(file, 0, size):
-            # The checksum covers neither offset nor epoch: the two checks after it do.
+        for position, header, batch in walk_batches(file, 0, size):
+            # The checksum covers neither offset nor epoch: the checks after it do.
             verify(batch, 0, header)
             check_follows(segment, header.base_offset, header.leader_epoch, config)
+            if header.base_offset != segment.end_offset:  # after a hole, which may be none
+                check_not_overtaken(file, position + header.size_bytes, header.end_offset)
             tally.witness.check(header, segment.last_leader_epoch if segment.size_bytes else None)
             segment.account(
                 batch, header.base_offset, header.leader_epoch, header, config.index_interval_bytes

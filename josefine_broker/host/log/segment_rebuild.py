@@ -127,13 +127,17 @@ class SegmentRebuild:
                 return
             verify(batch, 0, header)
             if self.cursor < header.base_offset <= self._log_start:
-                self._fill(header.base_offset)  # deleted records
+                self._fill(header.base_offset, header.leader_epoch)  # deleted records
             if header.base_offset < self.cursor and not self._distrusts:
                 # Batches overlap: one of ours only looked intact, with a damaged offset.
                 self._start_again()
                 return
-            is_older = header.leader_epoch < self._target.segment.last_leader_epoch
-            if is_older and not self._distrusts:
+            before = self._target.segment
+            is_older = header.leader_epoch < before.last_leader_epoch
+            # The first of a later leader proves nothing about ours before it: they may be another
+            # leader's, who lost. A log that ends in the later epoch would look like its own.
+            is_newer = header.leader_epoch > before.last_leader_epoch and before.size_bytes > 0
+            if (is_older or (is_newer and self._may_differ)) and not self._distrusts:
                 # Epochs never fall: one of ours only looked intact, with a damaged epoch.
                 self._start_again()
                 return
@@ -164,7 +168,8 @@ class SegmentRebuild:
 
     def next_intact(self) -> int:
         """The offset at which our own batches continue after the damaged ones."""
-        return self._source.next_offset(self.wanted, self.end_offset)
+        header = self._source.next_header(self.wanted)
+        return self.end_offset if header is None else min(header.base_offset, self.end_offset)
 
     def finish(self) -> bool:
         """Make the copy durable; False: it starts again, and trusts our own batches less. Raises
@@ -224,7 +229,8 @@ class SegmentRebuild:
         batch = self._source.batch_over(self._log_start)
         if batch is None or parse_header(batch).base_offset < self.cursor:
             return None
-        self._fill(parse_header(batch).base_offset)
+        header = parse_header(batch)
+        self._fill(header.base_offset, header.leader_epoch)
         return batch
 
     def _fits(self, header: BatchHeader) -> bool:
@@ -245,12 +251,18 @@ class SegmentRebuild:
         self._source.passed(len(batch))
         self._target.add(batch)
 
-    def _fill(self, end_offset: int) -> None:
+    def _fill(self, end_offset: int, next_epoch: LeaderEpoch | None = None) -> None:
+        """`next_epoch` is that of the batch that comes next, if it is at hand."""
         epoch = self._epochs.epoch_of(self.cursor)
         if epoch == NO_LEADER_EPOCH:
-            # Unknown where batches are missing; it must not fall, or the next start refuses it.
-            known = self._expected.last_leader_epoch, self._target.segment.last_leader_epoch
-            epoch = LeaderEpoch(max(known))
+            # Unknown where batches are missing. Neither this batch nor the next one may be of an
+            # older epoch than the one before it, or the next start refuses the segment.
+            if next_epoch is None:
+                header = self._source.next_header(self.cursor)
+                next_epoch = LeaderEpoch(self._expected.last_leader_epoch)
+                if header is not None and header.base_offset < self.end_offset:
+                    next_epoch = LeaderEpoch(header.leader_epoch)
+            epoch = LeaderEpoch(max(next_epoch, self._target.segment.last_leader_epoch))
         if self.cursor < end_offset:
             self._target.add(build_empty_batch(self.cursor, end_offset, epoch))
             self._target.was_filled = True
@@ -355,13 +367,12 @@ class _Source:
             yield self._position + at
             at = near.find(wanted, at + 1)
 
-    def next_offset(self, after: int, end: int) -> int:
-        """The base offset of the next batch past `after` that is intact; `end` if none is found."""
+    def next_header(self, after: int) -> BatchHeader | None:
+        """The next batch of ours past `after` that is intact; None: none is found."""
         if self._file is None:
-            return end
+            return None
         data = read_around(self._file, self._position, FIND_BYTES)
-        found = next_intact(data, self._base_offset, after)
-        return end if found is None else min(found, end)
+        return next_intact(data, self._base_offset, after)
 
     def _intact(self, position: int, fits: Callable[[BatchHeader], bool]) -> memoryview | None:
         try:

@@ -8,7 +8,7 @@ was in memory is read, and verified, again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,9 @@ Span = tuple[Inode, int, int]
 """A batch in a file: from this byte, so many."""
 
 
-def rot(world: World, rng: Random) -> None:
-    """One fault of a disk under one replica, if the world can bear it."""
+def rot(world: World, rng: Random, among: Collection[int] | None = None) -> None:
+    """One fault of a disk under one replica, if the world can bear it; with `among` of one of these
+    brokers, if the others of them can."""
     view = world.view
     view.forgive()
     found = [
@@ -35,6 +36,7 @@ def rot(world: World, rng: Random) -> None:
         for facts, _, entry in view.entries()
         for broker_id in entry.isr
         if may_rot(world, facts, broker_id) and not entry.is_reassigning
+        if among is None or broker_id in among
     ]
     if not found:
         return
@@ -57,7 +59,7 @@ def rot(world: World, rng: Random) -> None:
         if _overlaps(files.names, facts, each, span, low, high)
     ]
     last = max((_end(files.names, facts, each, inode) for each in struck), default=0)
-    if not struck or high > last or not _is_borne(world, facts, struck, broker_id):
+    if not struck or high > last or not _is_borne(world, facts, struck, broker_id, among):
         return  # it would strike what is not committed, or what no other replica has
     if kind == "bit flipped":
         change = bytes((inode.data[at] ^ 1 << rng.randrange(8),))
@@ -109,11 +111,18 @@ def committed(world: World, facts: PartitionFacts) -> list[Batch]:
     ]
 
 
-def _is_borne(world: World, facts: PartitionFacts, struck: Sequence[Batch], broker_id: int) -> bool:
+def _is_borne(
+    world: World,
+    facts: PartitionFacts,
+    struck: Sequence[Batch],
+    broker_id: int,
+    among: Collection[int] | None,
+) -> bool:
     """Whether every batch stays readable on another replica in sync: it is intact there, and so is
     a neighbour, which confirms its offset. These may not become the neighbours that are missing."""
     entry = next(entry for each, _, entry in world.view.entries() if each is facts)
     others = set(entry.isr) - facts.damaged - facts.powerless - {broker_id}
+    others = others if among is None else others.intersection(among)
     first, last = facts.batches.index(struck[0]), facts.batches.index(struck[-1])
     near = facts.batches[max(0, first - 2) : last + 3]
     rotten = {broker for each in near for broker in facts.rotten.get(each, ())}

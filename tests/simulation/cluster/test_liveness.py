@@ -9,6 +9,7 @@ import pytest
 
 from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.controller.controller import Controller
+from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.log_sync import LogSync
 from tests.simulation.cluster.liveness import LASTING
 from tests.simulation.cluster.run import WORDS, live, simulate
@@ -17,7 +18,7 @@ from tests.simulation.mutating import Mutant, mutated
 
 pytestmark = pytest.mark.timeout(300)
 
-SEEDS = (1, 4, 5, 7, 8, 13, 15, 29)
+SEEDS = (1, 4, 5, 7, 8, 9, 10, 25)
 """Among them each lasting fault, and clusters of three and of five."""
 
 
@@ -41,7 +42,7 @@ MUTANTS = [
         function=Controller._judge,
         old="now_ms < contact.heard_at_ms + self.config.session_timeout_ms",
         new="contact is not None",
-        seed=3,
+        seed=2,
     ),
 ]
 
@@ -52,6 +53,20 @@ def test_a_majority_serves_while_the_others_stay_broken_for_ever() -> None:
     assert share.total.broken == []
     assert share.total.met["partition served by a core"] > 2 * len(SEEDS)
     assert [what for what in LASTING if not share.total.met[what]] == []
+    assert share.total.met["log of a core healed"]
+
+
+def test_damage_of_a_core_is_noticed_where_no_repair_is_made() -> None:
+    mutant = Mutant(
+        breaks="the core's logs heal without the others",
+        function=Repairs.step,
+        old="if not self._damaged.logs and not self._open:",
+        new="if True:",
+        seed=4,
+    )
+
+    with mutated(mutant), pytest.raises(AssertionError, match=r"the core .* does not heal"):
+        simulate(mutant.seed, liveness=True)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
+from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.engine.replicas import catching_up
@@ -242,7 +243,10 @@ def test_disks_that_decay_between_kills_and_starts_lose_nothing(seed: int) -> No
 
 TRANSACTIONS = 1_000
 """Added to the number of a life that has transactions, where chance gives them."""
-FOUND = (12, 19, 98, 110, 113, 225, *(TRANSACTIONS + each for each in (3, 10, 38, 126, 214, 261)))
+FOUND = (
+    *(12, 19, 98, 110, 113, 225, 240),
+    *(TRANSACTIONS + each for each in (3, 10, 38, 126, 214, 261, 283)),
+)
 
 
 def decay_between_kills(number: int) -> World:
@@ -257,6 +261,12 @@ def decay_between_kills(number: int) -> World:
 def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> None:
     """Seeds that found something (docs/decisions/0019-repair-of-damaged-logs.md)."""
     assert decay_between_kills(number).met["log rotten"]
+
+
+@pytest.mark.parametrize("seed", [40203])
+def test_damage_to_brokers_that_are_down_lets_no_log_hide_that_it_differs(seed: int) -> None:
+    """A hole was filled by the leader's batch, after batches of a leader who lost (40203)."""
+    simulate(seed)
 
 
 MUTANTS = (
@@ -339,6 +349,13 @@ KILL_MUTANTS = (
         old="return Completeness.UNSYNCED",
         new="return found",
         seed=TRANSACTIONS + 3,
+    ),
+    Mutant(
+        breaks="a log that could be opened after all counts again",
+        function=Enrolment._better_claims,
+        old="claim.or_worse(ctx.cluster.best_claim)",
+        new="Completeness.UNREADABLE",
+        seed=240,
     ),
     Mutant(
         breaks="a damaged length is no place of an offset",

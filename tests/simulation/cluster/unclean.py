@@ -9,6 +9,8 @@ stays, and a high watermark that fell to that place does not fall again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from josefine_broker.engine.metadata.image import (
@@ -22,7 +24,10 @@ from josefine_broker.engine.metadata.log_completeness import Completeness
 if TYPE_CHECKING:
     from tests.simulation.cluster.view import Ack, Batch
 
-__all__ = ["Cut", "Losses", "believed", "was_unclean"]
+__all__ = ["Cut", "Losses", "Opened", "believed", "was_unclean"]
+
+Opened = Mapping[int, tuple[int, Completeness]]
+"""By broker: the epoch of the process that opened a log after all, and what it is."""
 
 
 class Cut(NamedTuple):
@@ -108,10 +113,29 @@ def believed(entry: PartitionEntry, image: MetadataImage) -> set[int]:
     }
 
 
-def was_unclean(old: PartitionEntry, new: PartitionEntry, before: MetadataImage) -> bool:
-    """Whether a new leader is none of those that are believed."""
+def was_unclean(
+    old: PartitionEntry, new: PartitionEntry, before: MetadataImage, opened: Opened
+) -> bool:
+    """Whether a new leader is none of those that are believed, with or without what running
+    processes claim of logs that they could not read when they registered."""
     is_new = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
-    return is_new and new.leader not in believed(old, before)
+    return (
+        is_new
+        and new.leader not in believed(old, before)
+        and new.leader not in believed(_with_opened(old, before, opened), before)
+    )
+
+
+def _with_opened(entry: PartitionEntry, image: MetadataImage, opened: Opened) -> PartitionEntry:
+    doubts = []
+    for doubt in entry.doubts:
+        broker = image.brokers.get(doubt.broker_id)
+        epoch, claim = opened.get(doubt.broker_id, (-1, Completeness.UNREADABLE))
+        if doubt.completeness is Completeness.UNREADABLE and broker and broker.epoch == epoch:
+            doubts += [doubt._replace(completeness=claim)]
+        else:
+            doubts.append(doubt)
+    return replace(entry, doubts=tuple(doubts))
 
 
 def _is_unclean(broker: BrokerEntry | None) -> bool:

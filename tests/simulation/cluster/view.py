@@ -102,6 +102,8 @@ class PartitionFacts:
         """Producer id and epoch → the last sequence that was committed."""
         self.powerless: set[int] = set()
         """Replicas that lost their power and have not been in sync again."""
+        self.opened: dict[int, tuple[int, Completeness]] = {}
+        """Unreadable logs that a running process opened after all, see `unclean.py`."""
         self.damaged: set[int] = set()
         """Replicas whose log was damaged, and that have not been in sync again."""
         self.rotten: dict[Batch, set[int]] = {}

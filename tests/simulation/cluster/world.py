@@ -376,7 +376,9 @@ class World:
     def _note_unclean(self, before: MetadataImage) -> None:
         for facts, name, entry in self.view.entries():
             old = before.partition(name, facts.key[1])
-            if old is not None and old is not entry and was_unclean(old, entry, before):
+            if old is None or old is entry:
+                continue
+            if was_unclean(old, entry, before, facts.opened):
                 self.met["unclean election"] += 1
                 facts.losses.elected(entry.leader_epoch)
 
@@ -396,6 +398,9 @@ class World:
                     and led is is_leader
                 ):
                     continue
+            if hosted.better_claim is not None:
+                key, epoch = (hosted.topic_id, tp[1]), process.ctx.broker_epoch
+                self.view.facts(key).opened[process.machine.id] = epoch, hosted.better_claim
             sight = Sight(hosted, is_leader, partition.leader_epoch, partition.high_watermark)
             if before is not None and before.hosted is not hosted:
                 before = None

@@ -26,7 +26,7 @@ class IsrIsComplete(Invariant):
             if old is entry or facts.excused:
                 continue
             joined = set(entry.isr) - set(old.isr if old is not None else ())
-            if old is not None and was_unclean(old, entry, before):
+            if old is not None and was_unclean(old, entry, before, facts.opened):
                 joined.discard(entry.leader)  # it is what is left, by definition
             for broker_id in joined:
                 assert entry.completeness_of(broker_id) is Completeness.COMPLETE

@@ -11,7 +11,7 @@ class UncleanIsLast(Invariant):
     def decided(self, before: MetadataImage, change: Change | None, at: At) -> None:
         for facts, name, entry in self.view.entries():
             old = before.partition(name, facts.key[1])
-            if old is None or old is entry or not was_unclean(old, entry, before):
+            if old is None or old is entry or not was_unclean(old, entry, before, facts.opened):
                 continue
             assert facts.losses.is_allowed, (
                 f"{facts.name}: broker {entry.leader} leads by an unclean election, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -165,3 +166,18 @@ def test_read_committed_next_to_aborted_transactions_is_left_to_the_general_path
     for at in range(6, 10):
         assert found[at] == general(world, frame_of(world, at, isolation_level=1))
     assert plain(world, frame_of(world, 0)) is not None
+
+
+def test_topic_id_of_zeros_is_not_kept_in_a_session() -> None:
+    world = filled()
+    first = frame_of(world, 0, version=13, session_epoch=0)
+    assert general(world, first) is not None
+    ((session_id, session),) = world.ctx.clients.sessions._sessions.items()
+    known = dict(session.partitions)
+    part = FetchPartition(0, -1, 0, -1, -1, 1 << 20)  # type: ignore[arg-type]
+    unknown = (FetchTopic("", UUID(int=0), (part,)),)
+
+    changes = {"session_id": session_id, "session_epoch": 1, "topics": unknown}
+    assert plain(world, frame_of(world, 0, version=13, **changes)) is None
+
+    assert session.partitions == known

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.metadata.features import SUPPORTED
@@ -204,6 +206,80 @@ def test_replica_whose_copy_of_our_last_batch_is_damaged_is_waited_for() -> None
 
     assert cluster.values(2) == VALUES
     assert cluster.state() is ReplicaState.LEADER
+
+
+def flip(cluster: Doubted, broker_id: int, batch: int) -> None:
+    """The batch of that number is damaged on that broker's disk."""
+    log: Any = cluster.hosted(broker_id).log
+    data = cluster.files[broker_id].names[f"{TP}/{0:020d}.log"].data
+    position, header = list(iter_batches(bytes(data)))[batch]
+    data[position + header.size_bytes - 1] ^= 1
+    for segment in log._segments:
+        segment.reads.forget()
+
+
+@pytest.mark.parametrize("batches", [(2,), (1, 2)], ids=["next batch", "last batch and next"])
+def test_replica_whose_next_batch_is_damaged_is_waited_for_where_that_is_committed(
+    batches: tuple[int, ...],
+) -> None:
+    """The batches after it are intact there, and would be cut by a leader that serves."""
+    cluster = Doubted()
+    for batch in batches:
+        flip(cluster, 1, batch)
+    cluster.silent = {3}
+    cluster.fence(3)
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+    assert cluster.state() is ReplicaState.CATCHING_UP
+
+    cluster.silent = set()
+    cluster.go(after_ms=RETRY_MS)
+
+    assert cluster.values(2) == VALUES, "broker 3 has that batch"
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_person_may_give_up_a_next_batch_that_is_damaged_on_its_only_holder() -> None:
+    cluster = Doubted()
+    flip(cluster, 1, 2)
+    cluster.silent = {3}
+    cluster.fence(3)
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+
+    Repairs(cluster.ctx[2], cluster.hosting[2].damaged, work_at_once, resume).accept_loss(TP)
+    cluster.go(after_ms=RETRY_MS)
+
+    assert cluster.state() is ReplicaState.LEADER
+
+
+@pytest.mark.parametrize("start", [2, 3, 4])
+def test_leader_in_doubt_takes_what_a_log_has_that_starts_after_its_last_batch(start: int) -> None:
+    """What was deleted there was committed: the log is not one that ended before."""
+    cluster = Doubted()
+    cluster.hosted(1).log.delete_before(start)
+    cluster.silent = {3}
+    cluster.fence(3)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == (VALUES if start == 2 else VALUES[start:])
+    assert cluster.hosted(2).log.log_end_offset == 4
+
+
+def test_log_that_ends_before_our_last_batch_has_no_more() -> None:
+    cluster = Doubted()
+    cluster.hosted(1).log.truncate_to(0)
+    cluster.silent = {3}
+    cluster.fence(3)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == VALUES[:2]
 
 
 def test_log_without_our_last_batch_continues_nothing() -> None:

@@ -1,5 +1,6 @@
 """What recovery lets one believe of a log: see `engine/metadata/log_completeness.py`."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.records.batch import iter_batches
 from tests.simulation.memory_files import MemoryFile, MemoryFiles
 from tests.unit.josefine_broker.host.log.support import (
     DIRECTORY,
@@ -88,6 +90,40 @@ def test_a_cut_in_the_middle_of_the_log_shortens_it() -> None:
     del data[log.size_bytes // 2 : log.size_bytes // 2 + 30]
 
     assert reopened(files) is SHORTENED
+
+
+@pytest.mark.parametrize("bit", range(16, 40))
+def test_base_offset_that_flipped_upwards_is_found_where_compaction_may_leave_holes(
+    bit: int,
+) -> None:
+    """It was taken for one after a hole, and the log seemed to end far behind its real end."""
+    files = MemoryFiles()
+    compacted = replace(SMALL, cleanup_policy=frozenset(("compact",)), segment_bytes=10_000)
+    log = filled(files, config=compacted)
+    position, header = list(iter_batches(bytes(files.names[log_file()].data)))[3]
+    files.names[log_file()].data[position + 7 - bit // 8] ^= 1 << bit % 8
+
+    again = open_log(files, compacted)
+
+    assert again.log_end_offset == header.base_offset
+    assert again.recovery_report.completeness is SHORTENED
+    assert log.log_end_offset > header.base_offset
+
+
+def test_batch_after_a_real_hole_is_kept_before_an_unfinished_write() -> None:
+    files = MemoryFiles()
+    compacted = replace(SMALL, cleanup_policy=frozenset(("compact",)), segment_bytes=10_000)
+    log = filled(files, config=compacted)
+    data = files.names[log_file()].data
+    (start, _), *_, (last, _) = iter_batches(bytes(data))
+    second = list(iter_batches(bytes(data)))[1][0]
+    del data[second:last]
+    data += bytes(200)
+
+    again = open_log(files, compacted)
+
+    assert start == 0
+    assert again.log_end_offset == log.log_end_offset
 
 
 def test_segments_behind_damage_are_gone_with_it() -> None:

@@ -239,6 +239,30 @@ def test_lost_records_that_were_given_up_leave_a_batch_without_records() -> None
     assert log.log_end_offset == max(before) + 1
 
 
+@pytest.mark.parametrize("lost", [0, 1, 2, 4, 5])
+def test_batch_in_place_of_a_lost_one_keeps_leader_epochs_from_falling(lost: int) -> None:
+    """Where the epochs of the log are unknown: each replay would find the copy damaged."""
+    files = MemoryFiles()
+    log = open_log(files, CONFIG)
+    for number in range(6):
+        append(log, [b"%d" % number], leader_epoch=(0, 0, 0, 1, 1, 2)[number])
+    log.roll()
+    position, size = spans(files)[lost]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+    made = RepairableLog(files, log).rebuild(0, LeaderEpochs())
+    assert made is not None
+
+    while made.copy(lambda: None) is not None:
+        made.give_up()
+    assert made.finish()
+    assert made.install()
+    made.close()
+
+    epochs = [header.leader_epoch for _, header in iter_batches(bytes(first_file(files)))]
+    assert epochs == sorted(epochs)
+
+
 def test_log_that_was_cut_meanwhile_is_left_as_it_is() -> None:
     files = MemoryFiles()
     log = filled(files)
@@ -364,6 +388,25 @@ def test_tail_of_an_earlier_leader_does_not_follow_a_batch_of_a_later_one() -> N
     position, size = spans(files)[2]
     first_file(files)[position + size - 1] ^= 1
     log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
+
+
+def test_batch_of_a_later_leader_does_not_hide_that_the_log_before_it_is_another_leaders() -> None:
+    """It fits into the hole where producers sent both leaders the same."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = open_log(files, CONFIG), open_log(disk, CONFIG)
+    for number in range(5):
+        append(log, [b"%d" % number], leader_epoch=0 if number < 2 else 1)
+        append(peer, [b"%d" % number], leader_epoch=0 if number < 3 else 2)
+    log.roll()
+    peer.roll()
+    position, size = spans(files)[3]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+    log.damage.lacks_batches = True
 
     rebuild(log, files, [peer], LeaderEpochs())
 
