@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pipelines.exactly_once.checkpoint_start import Checkpoint, Unreadable
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Start, Unreadable
 from pipelines.exactly_once.offset_chain import (
     Batch,
     Commit,
@@ -83,6 +84,17 @@ def state_stop(
     if committed is not None and not has_state:
         return Stop(verdict=Verdict.STATE_GONE)
     return None
+
+
+def start_again(start: Start, checkpoint: Checkpoint | None) -> Start:
+    """The start of a sink whose first batch was planned and is not committed in the checkpoint.
+
+    The target may have that batch already. Its records are read again all the same, because they
+    make the first version of the state; Spark asks the source for the start of that batch alone.
+    """
+    if checkpoint is None or checkpoint.committed is not None or checkpoint.planned is None:
+        return start
+    return replace(start, at=checkpoint.planned.end.first or None)
 
 
 def made_by(transform: Transform, inputs: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from pipelines.exactly_once.legacy_checkpoint import Owner, whose
 from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import TakeOver, begins
 from pipelines.exactly_once.startup_steps import Opening, Step, opening
-from pipelines.exactly_once.state_chain import state_stop
+from pipelines.exactly_once.state_chain import start_again, state_stop
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import PipelinePlan, SinkPlan
 from pipelines.run.options import Wishes
@@ -121,6 +121,8 @@ class Settling:
                 stop = Stop(verdict=Verdict.STATE_STAYS, detail="`assign` leaves partitions out")
                 raise self._stopped(stop, checkpoint, found)
             outcome = replace(outcome, set_checkpoint_aside=True)
+        if self._of.stateful:
+            outcome = start_again(outcome, checkpoint)
         # Decide everything before the first step: a refused start changes no table.
         at = standing(outcome, checkpoint)
         lost = losses(

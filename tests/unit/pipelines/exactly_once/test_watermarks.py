@@ -7,9 +7,15 @@ import pytest
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.exactly_once.checkpoint import CheckpointFiles
-from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Unreadable
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Start, Unreadable
 from pipelines.exactly_once.offset_chain import Batch, Commit, Skip, Stop, Tip, Verdict, together
-from pipelines.exactly_once.state_chain import decide_in_turn, made_by, other_state, state_stop
+from pipelines.exactly_once.state_chain import (
+    decide_in_turn,
+    made_by,
+    other_state,
+    start_again,
+    state_stop,
+)
 from pipelines.inspect.sdp import export
 from pipelines.model.plan import compile_plan
 from pipelines.sources.josefine import Topics, topics_together
@@ -109,6 +115,18 @@ def test_a_state_is_of_the_tables_last_batch_or_stops(of, query, at, has_state, 
     found = state_stop(of, query, at, has_state=has_state)
 
     assert (found.verdict if found else None) is verdict
+
+
+def test_the_first_batch_is_read_again_until_the_checkpoint_has_committed_it():
+    """The table may have it already; its state is written by reading its records again."""
+    first = Recorded(batch=0, end=TopicOffsets(ends={A: 5}, first={A: 2}))
+    agreed = Start(at={A: 5}, tip=tip(5, batch=0))
+
+    again = start_again(agreed, Checkpoint(planned=first, committed=None))
+
+    assert (again.at, again.tip) == ({A: 2}, agreed.tip)
+    assert start_again(agreed, Checkpoint(planned=first, committed=first)) == agreed
+    assert start_again(agreed, None) == agreed
 
 
 def test_a_state_is_only_gone_on_with_by_the_words_that_made_it():
