@@ -207,16 +207,24 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "security": Word(
             expected="as a source's, where not the source's", kind=Kind.SECTION, of="security"
         ),
-        "key": Word(expected="the column that is the records' key", kind=Kind.TEXT),
+        "key": Word(
+            expected="the column that is the records' key, or a list of columns, whose key is a "
+            "JSON object",
+            kind=Kind.COLUMNS,
+        ),
+        "tombstone_when": Word(
+            expected="a condition over the input's columns, true of changes that are tombstones",
+            kind=Kind.TEXT,
+        ),
         "delivery": Word(
             expected="exactly_once or at_least_once",
             kind=Kind.CHOICE,
             choices=("exactly_once", "at_least_once"),
         ),
         "mode": Word(
-            expected="append, merge, upsert or scd2",
+            expected="append, merge, upsert or scd2; of a topic append or update",
             kind=Kind.CHOICE,
-            choices=("append", "merge", "upsert", "scd2"),
+            choices=("append", "merge", "upsert", "scd2", "update"),
         ),
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS),
         "aggregate": Word(
@@ -407,11 +415,12 @@ MODES: Mapping[str, ModeWords] = {
     "scd2": ModeWords(
         required=("keys", "order_by"), allowed=("delete_when", "unavailable", "placeholder")
     ),
+    "update": ModeWords(),
 }
 """Mode of a sink → its own keywords; those of other modes are refused."""
 
 _OF_ANY_SINK = ("type", "inputs", "mode")
-_OF_TOPICS = ("topic", "bootstrap", "security", "key")
+_OF_TOPICS = ("topic", "bootstrap", "security", "key", "tombstone_when")
 _OF_OTHERS = (*_OF_TOPICS, "catalog")
 SINK_TYPES: Mapping[str, ModeWords] = {
     "delta": ModeWords(

@@ -21,6 +21,7 @@ from pipelines.config.spelling import correct
 from pipelines.config.topic import columns_named, record_columns
 from pipelines.config.validate import Examined, examine, read_text
 from pipelines.lint.change_order import text_order_problems, with_origins
+from pipelines.lint.changes import change_problems
 from pipelines.lint.delta_refusals import refusals
 from pipelines.lint.expectations import expectation_problems
 from pipelines.lint.parameters import parameter_problems
@@ -79,6 +80,7 @@ def _linted(text: str, file: str, variables: Variables, environment: str | None)
     pipeline = examined.pipeline
     gaps = gaps_of(examined.problems)
     problems = [*examined.problems, *notices(pipeline, gaps), *_column_problems(pipeline, gaps)]
+    problems += change_problems(pipeline, gaps)
     if not gaps.touches("params") and not gaps.of_sql:
         problems += parameter_problems(pipeline)
     return Examined(pipeline=pipeline, problems=problems)
@@ -157,6 +159,7 @@ def columns_of_source(source: Source) -> Columns:
 
 
 def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+    # Names first: a condition over a column that is not there would be a second complaint.
     path = f"sinks.{sink.name}"
     if columns.twice:
         twice = ", ".join(f"`{name}`" for name in columns.twice)
@@ -166,6 +169,7 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
     for name, place in columns_named(sink):
         yield from _missing(name, columns, sink, place, f"{path}.key")
+    yield from _condition_problems(sink.tombstone_when, sink.input, columns)
     if sink.latest:
         for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
             yield from _missing(name, columns, sink, place, f"{path}.order_by")

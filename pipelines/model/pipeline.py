@@ -305,6 +305,7 @@ class Mode(Enum):
     MERGE = "merge"  # `aggregates` of them are folded into one row for each of `keys`
     UPSERT = "upsert"  # the table has the latest row for each of `keys`
     SCD2 = "scd2"  # the table has each version for each of `keys`, with its validity period
+    UPDATE = "update"  # the topic gets each change of a stateful result, by its key
 
 
 class Unavailable(Enum):
@@ -380,6 +381,8 @@ class Sink:
     upkeep: tuple[Upkeep, ...] = ()
     constraints: Mapping[str, Placed] = field(default_factory=dict)
     """Name → a condition that the table enforces for each row."""
+    tombstone_when: Placed | None = None
+    """With mode update: the condition of rows that become tombstones."""
 
     @property
     def merges(self) -> bool:

@@ -291,7 +291,9 @@ def _refuse_other_state(
     if wrong:
         whose = str((state or said[STATE])["transform"])
         lines = [f"sink `{sink.name}`: {sink.told} {wrong}"]
-        raise RunError("\n".join(lines + ways_out(pipeline.as_arguments, whose, sink.name)))
+        is_topic = not target_of(sink).has_columns
+        ways = ways_out(pipeline.as_arguments, whose, sink.name, is_topic=is_topic)
+        raise RunError("\n".join(lines + ways))
 
 
 def _stream(

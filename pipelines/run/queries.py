@@ -8,7 +8,7 @@ from functools import partial
 
 from pipelines.base.errors import PipelineError, RunError
 from pipelines.exactly_once.verdict_messages import clear_reason
-from pipelines.model.pipeline import Pipeline
+from pipelines.model.pipeline import Mode, Pipeline
 from pipelines.report.events import Reporter
 from pipelines.run.sink_handle import SinkHandle
 
@@ -37,6 +37,8 @@ def start(handle: SinkHandle, pipeline: Pipeline, reporter: Reporter) -> None:
     assert prepared is not None
     writer = prepared.stream.writeStream.queryName(f"{pipeline.name}.{handle.plan.name}")
     writer = writer.foreachBatch(handle.process)
+    if handle.plan.sink.mode is Mode.UPDATE:
+        writer = writer.outputMode("update")
     writer = writer.option("checkpointLocation", prepared.files.folder)
     if pipeline.every_ms is None:
         writer = writer.trigger(availableNow=True)
