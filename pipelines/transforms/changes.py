@@ -33,17 +33,15 @@ def why_left_out(made: Any) -> str:
 
 def why_no_changes(made: Any) -> str:
     """Why Spark gives no changes of a stateful frame, or not each of them; "" if it does."""
-    plan = made._jdf.queryExecution().analyzed()
-    if "session_window(" in plan.treeString() or "SessionWindow" in plan.treeString():
-        return SESSIONS
-    node = plan
+    node = made._jdf.queryExecution().analyzed()
     while node.nodeName() != "Aggregate":
         if node.nodeName() == "Join":
             return JOINS
         if node.nodeName() not in _BELOW:
             return why_wrong(node.nodeName())
         node = node.children().apply(0)
-    return ""
+    # Spark's analysis gives the column of a session this name.
+    return SESSIONS if "session_window" in node.groupingExpressions().toString() else ""
 
 
 def _left_out(plan: Any) -> str:

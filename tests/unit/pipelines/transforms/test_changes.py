@@ -11,13 +11,13 @@ import pytest
 from pipelines.transforms.changes import JOINS, SESSIONS, why_left_out, why_no_changes
 
 
-def node(name: str, *below: Any, join: str = "") -> Any:
+def node(name: str, *below: Any, join: str = "", by: str = "") -> Any:
     children = SimpleNamespace(size=lambda: len(below), apply=lambda at: below[at])
     return SimpleNamespace(
         nodeName=lambda: name,
         children=lambda: children,
         joinType=lambda: SimpleNamespace(toString=lambda: join),
-        treeString=lambda: "".join([name, *(each.treeString() for each in below)]),
+        groupingExpressions=lambda: SimpleNamespace(toString=lambda: by),
     )
 
 
@@ -54,7 +54,7 @@ def test_after_the_state_each_change_is_one_row(plan: Any, words: str) -> None:
     [
         (node("Project", node("Aggregate", node("Filter", ROWS))), ""),
         (node("Filter", node("Aggregate", ROWS)), "a condition (WHERE, HAVING) would leave"),
-        (node("Aggregate", node("session_window(at)", ROWS)), SESSIONS),
+        (node("Aggregate", ROWS, by="Buffer(session_window#7, k#3)"), SESSIONS),
         (node("Project", node("Join", ROWS, ROWS, join="Inner")), JOINS),
     ],
 )
