@@ -124,7 +124,13 @@ def _update_problems(
     if not target.keys and not gaps.touches(f"sinks.{sink.name}.key"):
         message = "`key` is missing: a change replaces the last record of its key"
         yield "mode", f"{message}; expected the columns that the transform groups by"
-    if not gaps.of_graph and sink.input and stateful_of(pipeline, sink) is None:
+    stateful = stateful_of(pipeline, sink)
+    if stateful is not None and stateful.state is not None:
+        yield (
+            "mode",
+            f"the rows that the class of `{stateful.name}` gives are final: expected append",
+        )
+    if not gaps.of_graph and sink.input and stateful is None:
         message = "no transform of its rows has a state (`watermark`), so no row changes"
         yield "mode", f"{message}: expected append"
 

@@ -29,6 +29,8 @@ from pipelines.model.pipeline import Mode, Transform
 
 STATE = "state"
 """The key in a commit under which `made_by` is stored."""
+STORE = "RocksDBStateStoreProvider"
+"""The state store of Python classes."""
 
 
 def decide_in_turn(batch_id: int, query_id: str, batch: Batch, tip: Tip | None) -> Decision:
@@ -92,6 +94,16 @@ def state_stop(
     return None
 
 
+def store_stop(transform: Transform, provider: str) -> Stop | None:
+    """Why a checkpoint's state cannot be read by the transform; None if it can. `provider`: the
+    class of its state store, "" if no batch names one."""
+    if transform.state is None or provider.endswith(f".{STORE}") or not provider:
+        return None
+    other = provider.rpartition(".")[2]
+    detail = f"its state store is {other}, and the class of `{transform.name}` needs {STORE}"
+    return Stop(verdict=Verdict.STATE_ELSEWHERE, detail=detail)
+
+
 def start_again(start: Start, checkpoint: Checkpoint | None) -> Start:
     """The start of a sink whose first batch was planned and is not committed in the checkpoint.
 
@@ -110,8 +122,12 @@ def made_by(
     the sink's."""
     # Absent in the other modes, so that the commits of earlier versions still match.
     output = {"output": mode.value} if mode is Mode.UPDATE else {}
+    # The code of a class may change: Spark checks the columns of its values itself.
+    state = transform.state
+    kept = {"class": [*state.keys, state.schema, state.timers]} if state else {}
     return {
         **output,
+        **kept,
         "transform": transform.name,
         # White space does not count as another definition.
         "sql": " ".join(transform.said.bound.split()),
@@ -130,7 +146,7 @@ def other_state(said: Mapping[str, Any], now: Mapping[str, Any] | None) -> str:
         had, has = ("none", "one") if before is None else ("one", "none")
         return f"was written with {had} of the transforms that have a state, the file has {has}"
     # The table's old text is shown: it is what the user has to go back to.
-    changed = [name for name in ("transform", "sql", "watermark", "inputs")
+    changed = [name for name in ("transform", "sql", "watermark", "inputs", "class")
                if before.get(name) != now.get(name)]  # fmt: skip
     old = "; ".join(f"{name} was {_shown(before.get(name))}" for name in changed)
     if before.get("output") != now.get("output"):

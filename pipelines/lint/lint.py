@@ -38,6 +38,7 @@ from pipelines.model.pipeline import (
     Placed,
     Sink,
     Source,
+    Transform,
 )
 from pipelines.model.watermark import Watermark
 from pipelines.transforms.checks import why_no_letters, why_not_steady
@@ -104,6 +105,10 @@ def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
             wrong = why_unbounded(transform.said.text, [w.column for w in transform.watermarks])
             if wrong:
                 yield _problem(transform.said.place, transform.said.path, wrong)
+        if transform.state is not None and transform.inputs:
+            made[name] = columns_of_ddl(transform.state.schema)
+            yield from _state_problems(transform, made.get(transform.inputs[0], OPEN))
+            continue
         if transform.function or not transform.said.text or not transform.inputs:
             made[name] = OPEN
             continue
@@ -222,6 +227,16 @@ def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Ite
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
     if how.time:
         yield from _missing(how.time, columns, sink, how.time_place, f"{path}.time")
+
+
+def _state_problems(transform: Transform, columns: Columns) -> Iterator[Problem]:
+    state = transform.state
+    assert state is not None
+    for key, place in zip(state.keys, state.key_places, strict=False):
+        if not columns.is_open and key.lower() not in columns.names:
+            hint = nearest(key.lower(), columns.names)
+            message = f"no column `{key}` in `{transform.inputs[0]}`{hint}"
+            yield _problem(place, f"transforms.{transform.name}.state.keys", message)
 
 
 def _watermark_problems(mark: Watermark, columns: Columns) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
 from pipelines.base.errors import Place
 from pipelines.model.dead_letter_threshold import Threshold
+from pipelines.model.keyed_state import KeyedState
 from pipelines.model.lookup import Lookup
 from pipelines.model.maintenance import Upkeep
 from pipelines.model.parameters import Value, bound
@@ -246,7 +247,7 @@ class Transform:
     """A SELECT over its inputs, which it names as tables, or a function of their rows.
 
     `said`: the SELECT, or the function's name in the file. With `watermarks` it is stateful: it
-    combines rows of many batches.
+    combines rows of many batches. With `state` the function is a class that does so.
     """
 
     name: str
@@ -255,6 +256,7 @@ class Transform:
     said: Placed
     function: Function | None = None
     watermarks: tuple[Watermark, ...] = ()
+    state: KeyedState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ from pipelines.spark.files import HadoopFiles
 from pipelines.transforms import dataframes
 from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
 from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.python_state import use_rocksdb
 from pipelines.transforms.shared_batches import SharedRows
 from pipelines.transforms.stateful import good_of, refuse_beyond, state_of, stream_of
 
@@ -303,6 +304,8 @@ def _stream(
     stateful, of = sink.stateful, {way.source.name: way for way in ways}
     # In a session of its own as well: a query copies the session in which it starts.
     session = spark.newSession() if stateful else spark
+    if stateful is not None and stateful.state is not None:
+        use_rocksdb(session)
 
     def opened(source: Source) -> DataFrame:
         way = of[source.name]

@@ -11,6 +11,7 @@ from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Mode, Pipeline
 from pipelines.report.events import Reporter
 from pipelines.run.sink_handle import SinkHandle
+from pipelines.transforms.python_state import why_class_failed
 
 
 class FailedError(Exception):
@@ -26,7 +27,9 @@ class FailedError(Exception):
     def as_error(self) -> PipelineError:
         if isinstance(self.failure, PipelineError):
             return self.failure
-        told = RunError(f"sink `{self.handle.plan.name}`: {clear_reason(self.failure)}")
+        stateful = self.handle.plan.stateful
+        why = why_class_failed(stateful, self.failure) if stateful else ""
+        told = RunError(f"sink `{self.handle.plan.name}`: {why or clear_reason(self.failure)}")
         told.__cause__ = self.failure
         return told
 

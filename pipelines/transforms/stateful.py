@@ -151,6 +151,8 @@ def _refuse_no_state(plan: PipelinePlan, sink: SinkPlan, stateful: Transform, go
     words = [match[1] for match in STATEFUL.finditer(analyzed_plan(made))]
     other = next((word for word in words if word not in _KEPT), None)
     kinds = {word for word in words if word in ("Aggregate", "Join")}
+    if stateful.state is not None:
+        other, kinds = None, set()
     if other or len(kinds) > 1 or words.count("Join") > 1:
         what = other or " with ".join(sorted(kinds))
         message = (
