@@ -20,6 +20,7 @@ _WROTE = {
     Mode.MERGE: "merged",
     Mode.UPSERT: "changed",
     Mode.SCD2: "changed",
+    Mode.UPDATE: "changed",
 }
 
 

@@ -51,7 +51,7 @@ class Gaps:
     @property
     def of_sql(self) -> bool:
         """Whether some SQL text could not be read."""
-        words = ("sql", "expr", "delete_when", "constraints")
+        words = ("sql", "expr", "delete_when", "tombstone_when", "constraints")
         return self.of_graph or any(path.rpartition(".")[2] in words for path in self.paths)
 
 

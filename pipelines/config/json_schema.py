@@ -14,6 +14,7 @@ from pipelines.config.keyword import Kind, ModeWords, Word
 from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, SINK_TYPES, WORDS
 from pipelines.config.source_keywords import TYPES
 from pipelines.config.spelling import EXTRA
+from pipelines.config.topic import TOPIC_MODES
 
 _NAME = "^[a-z][a-z0-9_]*$"
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^}]+\}"}
@@ -65,7 +66,7 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
         schema["allOf"] = [_choice(SINK_TYPES, "type", name) for name in SINK_TYPES]
         schema["allOf"][0]["then"]["oneOf"] = _one_of("sink")
         schema["allOf"] += [_choice(MODES, "mode", mode) for mode in MODES]
-        schema["allOf"].append(_TOPICS_GROW)
+        schema["allOf"] += [_TOPICS_GROW, _TABLES_HAVE_NO_CHANGES, _CHANGES_HAVE_KEYS]
     elif section in EXACTLY_ONE:
         schema["oneOf"] = _one_of(section)
     if section in ("start", "stop"):
@@ -77,7 +78,16 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
 
 _TOPICS_GROW = {
     "if": {"properties": {"type": {"const": "josefine"}}, "required": ["type"]},
-    "then": {"properties": {"mode": {"anyOf": [{"const": "append"}, _REFERENCE]}}},
+    "then": {"properties": {"mode": {"anyOf": [{"enum": [*TOPIC_MODES]}, _REFERENCE]}}},
+}
+_TABLES_HAVE_NO_CHANGES = {
+    "if": {"properties": {"type": {"enum": ["delta", "iceberg"]}}, "required": ["type"]},
+    "then": {"properties": {"mode": {"not": {"const": "update"}}}},
+}
+_CHANGES_HAVE_KEYS = {
+    "if": {"properties": {"mode": {"const": "update"}}, "required": ["mode"]},
+    "then": {"required": ["key"]},
+    "else": {"not": {"required": ["tombstone_when"]}},
 }
 
 

@@ -2,7 +2,7 @@
 
 Literal tables: section → keyword → what is expected there. `validate.py` reads values by these
 tables and `json_schema.py` exports them to editors. Nothing else defines a keyword, except
-`source_keywords.py`, which has those of sources.
+`source_keywords.py` and `transform_keywords.py`, which have those of sources and transforms.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from josefine_arrow.formats.json.options import ACCEPT
 from pipelines.config.keyword import Kind, ModeWords, Word
 from pipelines.config.source_keywords import SOURCES
+from pipelines.config.transform_keywords import TRANSFORMS
 
 _DECODED: Mapping[str, Word] = {
     "format": Word(
@@ -143,27 +144,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             required=True,
         ),
     },
-    "transform": {
-        "inputs": Word(expected="a list of sources or transforms", kind=Kind.TEXTS, required=True),
-        "sql": Word(expected="a SELECT over the inputs, by their names", kind=Kind.TEXT),
-        "python": Word(
-            expected="FILE.py:FUNCTION, the file relative to this one",
-            kind=Kind.TEXT,
-        ),
-        "watermark": Word(
-            expected="a mapping of input: column, delay; of SQL that groups by windows of time",
-            kind=Kind.NAMED,
-            of="watermark",
-        ),
-    },
-    "watermark": {
-        "column": Word(expected="a column of type TIMESTAMP", kind=Kind.TEXT, required=True),
-        "delay": Word(
-            expected="how much later than others a row may come by `column`, such as 10m",
-            kind=Kind.DURATION,
-            required=True,
-        ),
-    },
+    **TRANSFORMS,
     "check": {
         "on": Word(
             expected="the source or transform whose rows it looks at", kind=Kind.TEXT, required=True
@@ -214,16 +195,24 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "security": Word(
             expected="as a source's, where not the source's", kind=Kind.SECTION, of="security"
         ),
-        "key": Word(expected="the column that is the records' key", kind=Kind.TEXT),
+        "key": Word(
+            expected="the column that is the records' key, or a list of columns, whose key is a "
+            "JSON object",
+            kind=Kind.COLUMNS,
+        ),
+        "tombstone_when": Word(
+            expected="a condition over the input's columns, true of changes that are tombstones",
+            kind=Kind.TEXT,
+        ),
         "delivery": Word(
             expected="exactly_once or at_least_once",
             kind=Kind.CHOICE,
             choices=("exactly_once", "at_least_once"),
         ),
         "mode": Word(
-            expected="append, merge, upsert or scd2",
+            expected="append, merge, upsert or scd2; of a topic append or update",
             kind=Kind.CHOICE,
-            choices=("append", "merge", "upsert", "scd2"),
+            choices=("append", "merge", "upsert", "scd2", "update"),
         ),
         "keys": Word(expected="a list of columns", kind=Kind.TEXTS),
         "aggregate": Word(
@@ -414,11 +403,12 @@ MODES: Mapping[str, ModeWords] = {
     "scd2": ModeWords(
         required=("keys", "order_by"), allowed=("delete_when", "unavailable", "placeholder")
     ),
+    "update": ModeWords(),
 }
 """Mode of a sink → its own keywords; those of other modes are refused."""
 
 _OF_ANY_SINK = ("type", "inputs", "mode")
-_OF_TOPICS = ("topic", "bootstrap", "security", "key")
+_OF_TOPICS = ("topic", "bootstrap", "security", "key", "tombstone_when")
 _OF_OTHERS = (*_OF_TOPICS, "catalog")
 SINK_TYPES: Mapping[str, ModeWords] = {
     "delta": ModeWords(

@@ -61,7 +61,8 @@ def with_params(pipeline: Pipeline, params: Mapping[str, Parameter]) -> Pipeline
         if latest is not None and latest.delete_when is not None:
             latest = replace(latest, delete_when=_bound(latest.delete_when, values))
         conditions = {key: _bound(each, values) for key, each in sink.constraints.items()}
-        sinks[name] = replace(sink, latest=latest, constraints=conditions)
+        tombstone = sink.tombstone_when and _bound(sink.tombstone_when, values)
+        sinks[name] = replace(sink, latest=latest, constraints=conditions, tombstone_when=tombstone)
     return replace(pipeline, transforms=transforms, checks=checks, sinks=sinks, params=dict(params))
 
 

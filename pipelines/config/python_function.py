@@ -15,6 +15,7 @@ from pipelines.config.keywords import WORDS
 from pipelines.config.section import Reader, nearest
 from pipelines.model.pipeline import Function
 
+_BASE = "StatefulProcessor"
 _SAID = re.compile(r"(?P<file>[^:]+\.py):(?P<name>[^:]+)")
 
 
@@ -29,13 +30,13 @@ def function_of(transform: Reader, inputs: tuple[str, ...]) -> Function:
     source = ""
     if name.isidentifier():
         file = str(Path(transform.place_of("python").file).parent / file)
-        source, wrong = _read(file, name, len(inputs))
+        source, wrong = _read(file, name, len(inputs), is_class=transform.has("state"))
         if wrong:
             transform.wrong_at("python", f"{file}{wrong}")
     return Function(file=file, name=name, source=source)
 
 
-def _read(file: str, name: str, inputs: int) -> tuple[str, str]:
+def _read(file: str, name: str, inputs: int, *, is_class: bool) -> tuple[str, str]:
     """(the file's text, the problem of the file or the function, "" if there is none)."""
     try:
         source = Path(file).read_text(encoding="utf-8")
@@ -46,7 +47,7 @@ def _read(file: str, name: str, inputs: int) -> tuple[str, str]:
         return "", f"{f':{error.lineno}' if error.lineno else ''}: no Python: {error.msg}"
     except ValueError:
         return "", ": not UTF-8 text"
-    wrong = _wrong(tree, name, inputs)
+    wrong = _wrong_class(tree, name) if is_class else _wrong(tree, name, inputs)
     return ("", f": {wrong}") if wrong else (source, "")
 
 
@@ -60,6 +61,24 @@ def _wrong(tree: ast.Module, name: str, inputs: int) -> str:
     known = [each for each in functions if not each.startswith("_")]
     has = f"it has {', '.join(f'`{each}`' for each in known)}" if known else "it has none"
     return f"no function `{name}`{nearest(name, known) or f'; {has}'}"
+
+
+def _wrong_class(tree: ast.Module, name: str) -> str:
+    """The problem of the class of that name, "" if there is none."""
+    classes = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
+    if name not in classes:
+        if name in _others(tree):
+            return ""  # imported or assigned: only an import can check it
+        has = f"it has {', '.join(f'`{each}`' for each in classes)}" if classes else "it has none"
+        return f"no class `{name}`{nearest(name, classes) or f'; {has}'}"
+    made = classes[name]
+    methods = {each.name for each in made.body if isinstance(each, ast.FunctionDef)}
+    missing = [each for each in ("init", "handleInputRows") if each not in methods]
+    # Another class of the file, or an imported one, may have it.
+    is_plain = [ast.unparse(each).rpartition(".")[2] for each in made.bases] == [_BASE]
+    if missing and is_plain:
+        return f"class `{name}` in line {made.lineno} has no method `{missing[0]}`"
+    return ""
 
 
 def _wrong_arguments(function: ast.FunctionDef, inputs: int) -> str:

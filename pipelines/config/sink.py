@@ -16,7 +16,7 @@ from pipelines.config.output_paths import folder
 from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.spelling import nearest_word
 from pipelines.config.table_family import family_in
-from pipelines.config.topic import target_of
+from pipelines.config.topic import target_of, tombstone_of
 from pipelines.config.units import batches
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
 from pipelines.model.pipeline import (
@@ -36,6 +36,10 @@ CLUSTERING_MAX = 4
 _FUNCTIONS = ("count", "sum", "min", "max")
 _CALL = re.compile(r"(\w+)\(\s*(\*|[^\W\d]\w*|`(?:[^`]|``)+`)\s*\)")
 _SOME_CALL = re.compile(r"(\w+)\(\s*([^`]+?)\s*\)")
+NO_UPDATE = (
+    "each change of a result is a record of a topic (type josefine): expected append for results "
+    "that are final, or `mode: merge` on the rows before the windows"
+)
 
 
 def sink_of(name: str, reader: Reader) -> Sink:
@@ -56,7 +60,9 @@ def sink_of(name: str, reader: Reader) -> Sink:
             table=None,
             keys=(),
             aggregates=(),
+            mode=Mode.UPDATE if mode is Mode.UPDATE else Mode.APPEND,
             topic=target_of(reader, said),
+            tombstone_when=tombstone_of(reader, said),
         )
     if kind == "iceberg":
         return iceberg_sink(name, reader, said, inputs[0] if inputs else "")
@@ -64,6 +70,8 @@ def sink_of(name: str, reader: Reader) -> Sink:
     if not reader.has("mode"):
         reader.missing("mode")
     reader.exactly_one()
+    if mode is Mode.UPDATE:
+        reader.wrong_at("mode", NO_UPDATE)
     if said:
         reader.refuse_others("mode", mode.value, MODES)
     has_keys = "keys" in MODES[mode.value].required

@@ -18,6 +18,7 @@ from pipelines.base.variables import Variables
 from pipelines.config.change_positions import with_positions
 from pipelines.config.checks import checks_of
 from pipelines.config.gaps import Gaps, gaps_of
+from pipelines.config.keyed_state import keyed_state_of
 from pipelines.config.keywords import WORDS
 from pipelines.config.loader import Items, Scalar, Table, load_all
 from pipelines.config.lookup import is_lookup, lookup_of, lookup_problems
@@ -212,6 +213,7 @@ def _transform(name: str, reader: Reader) -> Transform:
         said=reader.placed("python" if is_python else "sql"),
         function=function_of(reader, inputs) if is_python else None,
         watermarks=watermarks_of(reader),
+        state=keyed_state_of(reader),
     )
 
 

@@ -68,7 +68,7 @@ def _of_no_input(pipeline: Pipeline, transform: Transform, tree: Table) -> Itera
 
 
 def _of_transform(pipeline: Pipeline, transform: Transform) -> Iterator[tuple[str, str]]:
-    if transform.function:
+    if transform.function and transform.state is None:
         yield "python", "a function cannot be stateful: expected `sql` with `watermark`"
     marked = {w.input for w in transform.watermarks}
     without = [name for name in transform.inputs if name not in marked]

@@ -113,6 +113,17 @@ class CheckpointFiles:
         """Whether the checkpoint has operator state of any batch."""
         return bool(self._files.names(f"{self.folder}/state"))
 
+    def state_store(self) -> str:
+        """The class of the state store of the newest batch; "" if none is named."""
+        batch_id = max(self._ids("offsets"), default=None)
+        text = self._files.read_text(f"{self.folder}/offsets/{batch_id}")
+        if batch_id is None or text is None or text.count("\n") < 1:
+            return ""
+        # Version line, then the batch's metadata; a dash in logs of Spark 1.
+        said = text.splitlines()[1]
+        conf = json.loads(said).get("conf", {}) if said.startswith("{") else {}
+        return str(conf.get("spark.sql.streaming.stateStore.providerClass", ""))
+
     def set_aside(self) -> str:
         """Rename the folder to the first free `<folder>.set-aside-N`; returns the new path."""
         parent, _, name = self.folder.rpartition("/")

@@ -32,10 +32,14 @@ def _of(place: str, text: str) -> str:
     """The text adapted to a sink that is a topic: `place` is `topic NAME`, which no path can be.
 
     The brokers hold the offsets of such a sink, so its text names the sink, not a table."""
-    if not place.startswith("topic "):
+    if not _is_topic(place):
         return text
-    text = text.replace(f"table {place}", place)
+    text = text.replace(f"table {place}", place).replace("its table", "its topic")
     return text.replace("the table", "the sink").replace("table and", "sink and")
+
+
+def _is_topic(place: str) -> bool:
+    return place.startswith("topic ")
 
 
 def offsets(ends: ByPartition | None) -> str:
@@ -72,7 +76,8 @@ def stopped_at_start(
     if stop.verdict is Verdict.TOPIC_SHORTER:
         return _of(table, "\n".join([*lines, "Run again when the brokers are well."]))
     if stateful:
-        return "\n".join(lines + ways_out(file, stateful, sink))
+        ways = ways_out(file, stateful, sink, is_topic=_is_topic(table))
+        return "\n".join([_of(table, "\n".join(lines)), *ways])
     if stop.verdict is Verdict.RECORDS_LOST and losing is not None:
         return _of(table, "\n".join(lines + _ways_out_of_loss(file, losing)))
     readable = not isinstance(tip, Unreadable)
@@ -160,8 +165,10 @@ def stopped_in_batch(
     if stop.verdict is Verdict.LOST_RACE:
         lines.append("Let one run continue and stop the other; a new run follows the table.")
         return _of(table, "\n".join(lines))
-    ways = ways_out(file, stateful, sink) if stateful else _commands(file, stop, True, True)
-    return _of(table, "\n".join(lines + ways))
+    if stateful:
+        ways = ways_out(file, stateful, sink, is_topic=_is_topic(table))
+        return "\n".join([_of(table, "\n".join(lines)), *ways])
+    return _of(table, "\n".join(lines + _commands(file, stop, True, True)))
 
 
 def _headline(sink: str, stop: Stop) -> str:

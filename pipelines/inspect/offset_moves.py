@@ -21,6 +21,7 @@ _AGAIN: Mapping[Mode, str] = {
     Mode.MERGE: "are read again: they would be counted twice",
     Mode.UPSERT: "are read again: the latest rows stay",
     Mode.SCD2: "are read again: the versions stay as they are",
+    Mode.UPDATE: "are read again: their changes would be there twice",
 }
 
 

@@ -21,6 +21,7 @@ from pipelines.config.spelling import correct
 from pipelines.config.topic import columns_named, record_columns
 from pipelines.config.validate import Examined, examine, read_text
 from pipelines.lint.change_order import text_order_problems, with_origins
+from pipelines.lint.changes import change_problems
 from pipelines.lint.delta_refusals import refusals
 from pipelines.lint.expectations import expectation_problems
 from pipelines.lint.parameters import parameter_problems
@@ -37,6 +38,7 @@ from pipelines.model.pipeline import (
     Placed,
     Sink,
     Source,
+    Transform,
 )
 from pipelines.model.table_family import why_no_place
 from pipelines.model.watermark import Watermark
@@ -81,6 +83,7 @@ def _linted(text: str, file: str, variables: Variables, environment: str | None)
     pipeline = examined.pipeline
     gaps = gaps_of(examined.problems)
     problems = [*examined.problems, *notices(pipeline, gaps), *_column_problems(pipeline, gaps)]
+    problems += change_problems(pipeline, gaps)
     if not gaps.touches("params") and not gaps.of_sql:
         problems += parameter_problems(pipeline)
     return Examined(pipeline=pipeline, problems=problems)
@@ -104,6 +107,10 @@ def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
             wrong = why_unbounded(transform.said.text, [w.column for w in transform.watermarks])
             if wrong:
                 yield _problem(transform.said.place, transform.said.path, wrong)
+        if transform.state is not None and transform.inputs:
+            made[name] = columns_of_ddl(transform.state.schema)
+            yield from _state_problems(transform, made.get(transform.inputs[0], OPEN))
+            continue
         if transform.function or not transform.said.text or not transform.inputs:
             made[name] = OPEN
             continue
@@ -159,6 +166,7 @@ def columns_of_source(source: Source) -> Columns:
 
 
 def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+    # Names first: a condition over a column that is not there would be a second complaint.
     path = f"sinks.{sink.name}"
     if columns.twice:
         twice = ", ".join(f"`{name}`" for name in columns.twice)
@@ -168,6 +176,7 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
     for name, place in columns_named(sink):
         yield from _missing(name, columns, sink, place, f"{path}.key")
+    yield from _condition_problems(sink.tombstone_when, sink.input, columns)
     if sink.latest:
         for name, place in zip(sink.latest.columns, sink.latest.places, strict=False):
             yield from _missing(name, columns, sink, place, f"{path}.order_by")
@@ -225,6 +234,16 @@ def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Ite
         yield from _missing(key, columns, sink, place, f"{path}.keys[{index}]")
     if how.time:
         yield from _missing(how.time, columns, sink, how.time_place, f"{path}.time")
+
+
+def _state_problems(transform: Transform, columns: Columns) -> Iterator[Problem]:
+    state = transform.state
+    assert state is not None
+    for key, place in zip(state.keys, state.key_places, strict=False):
+        if not columns.is_open and key.lower() not in columns.names:
+            hint = nearest(key.lower(), columns.names)
+            message = f"no column `{key}` in `{transform.inputs[0]}`{hint}"
+            yield _problem(place, f"transforms.{transform.name}.state.keys", message)
 
 
 def _watermark_problems(mark: Watermark, columns: Columns) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
 from pipelines.base.errors import Place
 from pipelines.model.dead_letter_threshold import Threshold
+from pipelines.model.keyed_state import KeyedState
 from pipelines.model.lookup import Lookup
 from pipelines.model.maintenance import Upkeep
 from pipelines.model.parameters import Value, bound
@@ -247,7 +248,7 @@ class Transform:
     """A SELECT over its inputs, which it names as tables, or a function of their rows.
 
     `said`: the SELECT, or the function's name in the file. With `watermarks` it is stateful: it
-    combines rows of many batches.
+    combines rows of many batches. With `state` the function is a class that does so.
     """
 
     name: str
@@ -256,6 +257,7 @@ class Transform:
     said: Placed
     function: Function | None = None
     watermarks: tuple[Watermark, ...] = ()
+    state: KeyedState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +308,7 @@ class Mode(Enum):
     MERGE = "merge"  # `aggregates` of them are folded into one row for each of `keys`
     UPSERT = "upsert"  # the table has the latest row for each of `keys`
     SCD2 = "scd2"  # the table has each version for each of `keys`, with its validity period
+    UPDATE = "update"  # the topic gets each change of a stateful result, by its key
 
 
 class Unavailable(Enum):
@@ -383,6 +386,8 @@ class Sink:
     upkeep: tuple[Upkeep, ...] = ()
     constraints: Mapping[str, Placed] = field(default_factory=dict)
     """Name → a condition that the table enforces for each row."""
+    tombstone_when: Placed | None = None
+    """With mode update: the condition of rows that become tombstones."""
 
     @property
     def merges(self) -> bool:

@@ -13,7 +13,8 @@ SINK_ID_MAX = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTopic:
-    """The target topic of a sink. `key`: the column of the record's key, if any.
+    """The target topic of a sink. `key`: the column of the record's key, if any; `key_columns`:
+    those of a key of several columns, a JSON object, with their places.
 
     `exactly_once`: rows and offsets are committed in one transaction; otherwise offsets follow.
     `security`: a client's settings, empty for plaintext.
@@ -25,6 +26,12 @@ class SinkTopic:
     key_place: Place
     exactly_once: bool = True
     security: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    key_columns: tuple[tuple[str, Place], ...] = ()
+
+    @property
+    def keys(self) -> tuple[tuple[str, Place], ...]:
+        """The columns of the record's key, each with its place; none: records without a key."""
+        return self.key_columns or (((self.key, self.key_place),) if self.key else ())
 
     @property
     def told(self) -> str:

@@ -26,6 +26,7 @@ from pipelines.transforms.cached_rows import keep, let_go
 from pipelines.transforms.checks import Checked
 from pipelines.transforms.decoders import reading_of
 from pipelines.transforms.deduplicate import Span, span_of
+from pipelines.transforms.python_state import why_class_failed
 from pipelines.transforms.shared_batches import Persisted, SharedRows, in_session
 from pipelines.transforms.stateful import held
 
@@ -263,6 +264,10 @@ class SparkReader:
         # Imported here: a batch that does not fail pays nothing for it.
         from pipelines.run.failed_record import failed_record
 
+        stateful = self.sink.stateful
+        if stateful is not None and stateful.state is not None:
+            # Without its state the class would give other rows, and other errors.
+            return why_class_failed(stateful, error) or None
         return failed_record(self._steps(), self._good(frame, batch), error)
 
     def left_out(

@@ -40,6 +40,7 @@ from pipelines.spark.files import HadoopFiles
 from pipelines.transforms import dataframes
 from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
 from pipelines.transforms.decoders import reading_of
+from pipelines.transforms.python_state import use_rocksdb
 from pipelines.transforms.shared_batches import SharedRows
 from pipelines.transforms.stateful import good_of, refuse_beyond, state_of, stream_of
 
@@ -303,7 +304,9 @@ def _refuse_other_state(
     if wrong:
         whose = str((state or said[STATE])["transform"])
         lines = [f"sink `{sink.name}`: {sink.told} {wrong}"]
-        raise RunError("\n".join(lines + ways_out(pipeline.as_arguments, whose, sink.name)))
+        is_topic = not target_of(sink).has_columns
+        ways = ways_out(pipeline.as_arguments, whose, sink.name, is_topic=is_topic)
+        raise RunError("\n".join(lines + ways))
 
 
 def _stream(
@@ -313,6 +316,8 @@ def _stream(
     stateful, of = sink.stateful, {way.source.name: way for way in ways}
     # In a session of its own as well: a query copies the session in which it starts.
     session = spark.newSession() if stateful else spark
+    if stateful is not None and stateful.state is not None:
+        use_rocksdb(session)
 
     def opened(source: Source) -> DataFrame:
         way = of[source.name]

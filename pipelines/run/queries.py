@@ -9,9 +9,10 @@ from functools import partial
 from pipelines.base.errors import PipelineError, RunError
 from pipelines.base.plurals import counted
 from pipelines.exactly_once.verdict_messages import clear_reason
-from pipelines.model.pipeline import Pipeline, Sink
+from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.report.events import Reporter
 from pipelines.run.sink_handle import SinkHandle
+from pipelines.transforms.python_state import why_class_failed
 
 HELD_SHOWN_MAX = 20
 
@@ -29,7 +30,9 @@ class FailedError(Exception):
     def as_error(self) -> PipelineError:
         if isinstance(self.failure, PipelineError):
             return self.failure
-        told = RunError(f"sink `{self.handle.plan.name}`: {clear_reason(self.failure)}")
+        stateful = self.handle.plan.stateful
+        why = why_class_failed(stateful, self.failure) if stateful else ""
+        told = RunError(f"sink `{self.handle.plan.name}`: {why or clear_reason(self.failure)}")
         told.__cause__ = self.failure
         return told
 
@@ -40,6 +43,8 @@ def start(handle: SinkHandle, pipeline: Pipeline, reporter: Reporter) -> None:
     assert prepared is not None
     writer = prepared.stream.writeStream.queryName(f"{pipeline.name}.{handle.plan.name}")
     writer = writer.foreachBatch(handle.process)
+    if handle.plan.sink.mode is Mode.UPDATE:
+        writer = writer.outputMode("update")
     writer = writer.option("checkpointLocation", prepared.files.folder)
     if pipeline.every_ms is None:
         writer = writer.trigger(availableNow=True)

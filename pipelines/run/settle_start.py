@@ -34,7 +34,7 @@ from pipelines.exactly_once.legacy_checkpoint import Owner, whose
 from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import TakeOver, begins
 from pipelines.exactly_once.startup_steps import Opening, Step, opening
-from pipelines.exactly_once.state_chain import state_stop
+from pipelines.exactly_once.state_chain import start_again, state_stop, store_stop
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import PipelinePlan, SinkPlan
 from pipelines.run.options import Wishes
@@ -126,6 +126,8 @@ class Settling:
                 stop = Stop(verdict=Verdict.STATE_STAYS, detail="`assign` leaves partitions out")
                 raise self._stopped(stop, checkpoint, found)
             outcome = replace(outcome, set_checkpoint_aside=True)
+        if self._of.stateful:
+            outcome = start_again(outcome, checkpoint)
         # Decide everything before the first step: a refused start changes no table.
         at = standing(outcome, checkpoint)
         lost = losses(
@@ -155,6 +157,8 @@ class Settling:
         """Why the sink's state does not match its table; None if it does or there is none."""
         if self._of.stateful is None:
             return None
+        if stop := store_stop(self._of.stateful, self.files.state_store()):
+            return stop
         query = self.files.query_id() if checkpoint else ""
         return state_stop(checkpoint, query, found, has_state=self.files.has_state())
 

@@ -182,7 +182,7 @@ class TopicChain:
                 if state.phase is Phase.DECIDED:
                     self._ledger.run(self._id, settle(self._id))
                 self._version = commit.txn_version
-                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version)
+                self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
                 return own_entry(self.link.app_id, commit.txn_version, said, rows)
             if number > self._version or TAKEN_OVER in str(failure):
                 raise lost_race() from failure

@@ -23,7 +23,7 @@ from pipelines.model.pipeline import Action, Source, Transform
 from pipelines.model.plan import Lineage, PipelinePlan, SinkPlan, SourcePlan
 from pipelines.sources.columns import columns_ddl
 from pipelines.spark.errors import complaint, refusal
-from pipelines.transforms import checks, lookups, python_function, row_by_row
+from pipelines.transforms import checks, lookups, python_function, python_state, row_by_row
 from pipelines.transforms.analysis_errors import (
     refuse_no_condition,
 )
@@ -149,7 +149,9 @@ def _built(plan: PipelinePlan, build: Lineage, good: Good, at: str | None) -> No
                 tables[one] = lookups.rows_of(session, pipeline.lookups[one])
             frame = (tables if one in pipeline.lookups else rows)[one]
             _timed(transform, one, frame).createOrReplaceTempView(one)
-        if transform.function:
+        if transform.state is not None:
+            made[name] = python_state.rows_of(transform, session.table(transform.inputs[0]))
+        elif transform.function:
             made[name] = python_function.rows_of(
                 transform, [session.table(n) for n in transform.inputs]
             )

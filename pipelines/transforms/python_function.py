@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -29,27 +29,42 @@ def rows_of(transform: Transform, inputs: Sequence[DataFrame]) -> DataFrame:
     Raises ConfigError for any error of the function, with the line of its file. A Py4JError, of a
     JVM that has ended, is not the function's and is raised as it is.
     """
-    from py4j.protocol import Py4JError
     from pyspark.sql import DataFrame
 
     function, said = transform.function, transform.said
     assert function is not None
-    try:
-        made: Any = getattr(_module(function), function.name)(*inputs)
+
+    def call() -> Any:
+        made: Any = getattr(module_of(function), function.name)(*inputs)
         if isinstance(made, DataFrame):
             _ = made.schema
-    except Py4JError:
-        raise
-    except Exception as error:
-        raise refusal(said.place, said.path, _told(function, error)) from error
+        return made
+
+    made = of_user(transform, call)
     if not isinstance(made, DataFrame):
         message = f"`{function.name}` gave {_kind(made)}; expected a DataFrame"
         raise refusal(said.place, said.path, message)
     return made
 
 
+def of_user(transform: Transform, call: Callable[[], Any]) -> Any:
+    """The result of code of the user's file. Raises as `rows_of`."""
+    from py4j.protocol import Py4JError
+
+    function, said = transform.function, transform.said
+    assert function is not None
+    try:
+        return call()
+    except Py4JError:
+        raise
+    except Exception as error:
+        raise refusal(said.place, said.path, _why_failed(function, error)) from error
+
+
 @cache
-def _module(function: Function) -> ModuleType:
+def module_of(function: Function) -> ModuleType:
+    """The module of a function's file, imported once from the text that the pipeline was read
+    with."""
     from pyspark import cloudpickle
 
     digest = hashlib.sha256(f"{function.file}\0{function.source}".encode()).hexdigest()[:12]
@@ -66,7 +81,7 @@ def _module(function: Function) -> ModuleType:
     return module
 
 
-def _told(function: Function, error: Exception) -> str:
+def _why_failed(function: Function, error: Exception) -> str:
     """The error, with the last line of the user's file in its traceback."""
     lines = [
         frame.lineno

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipelines.exactly_once.state_chain import made_by
-from pipelines.model.pipeline import Source, Transform
+from pipelines.model.pipeline import Mode, Source, Transform
 from pipelines.model.plan import PipelinePlan, SinkPlan
 from pipelines.spark.errors import complaint, refusal
-from pipelines.transforms import dataframes
+from pipelines.transforms import changes, dataframes
 from pipelines.transforms.analysis_errors import STATEFUL, analyzed_plan
 from pipelines.transforms.decoders import reading_of
 from pipelines.transforms.join_bounds import why_without_end
@@ -100,7 +100,7 @@ def state_of(plan: PipelinePlan, sink: SinkPlan, good: Good) -> dict[str, Any] |
     inputs: Mapping[str, Mapping[str, str]] = {
         name: dataframes.columns(dataframes.rows_of(plan, name, good)) for name in stateful.inputs
     }
-    return made_by(stateful, inputs)
+    return made_by(stateful, inputs, sink.sink.mode)
 
 
 def refuse_beyond(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
@@ -116,10 +116,25 @@ def refuse_beyond(plan: PipelinePlan, sink: SinkPlan, good: Good) -> None:
     if sink.sink.input != stateful.name:
         output = made.sparkSession.createDataFrame([], made.schema)
         dataframes.refuse_stateful(plan, sink.sink.input, output, stateful.name)
-    _refuse_no_state(plan, stateful, good)
+        if sink.sink.mode is Mode.UPDATE:
+            _refuse_left_out(plan, sink, stateful, output)
+    _refuse_no_state(plan, sink, stateful, good)
 
 
-def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> None:
+def _refuse_left_out(
+    plan: PipelinePlan, sink: SinkPlan, stateful: Transform, output: DataFrame
+) -> None:
+    """Raise ConfigError when a transform after the state leaves out some of the changes."""
+    made = dataframes.nodes_of(plan, [sink.sink.input], output, stateful.name).made
+    above = plan.nodes[stateful.name].transforms
+    for name in (name for name in made if name in plan.pipeline.transforms and name not in above):
+        said = plan.pipeline.transforms[name].said
+        wrong = changes.why_left_out(made[name])
+        if wrong:
+            raise refusal(said.place, said.path, wrong)
+
+
+def _refuse_no_state(plan: PipelinePlan, sink: SinkPlan, stateful: Transform, good: Good) -> None:
     """Check with Spark, over a stream with the same columns, whether the query would run."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812
@@ -136,6 +151,8 @@ def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> Non
     words = [match[1] for match in STATEFUL.finditer(analyzed_plan(made))]
     other = next((word for word in words if word not in _KEPT), None)
     kinds = {word for word in words if word in ("Aggregate", "Join")}
+    if stateful.state is not None:
+        other, kinds = None, set()
     if other or len(kinds) > 1 or words.count("Join") > 1:
         what = other or " with ".join(sorted(kinds))
         message = (
@@ -162,6 +179,10 @@ def _refuse_no_state(plan: PipelinePlan, stateful: Transform, good: Good) -> Non
             "group would ever be complete"
         )
         raise refusal(said.place, said.path, message) from error
+    if sink.sink.mode is Mode.UPDATE:
+        wrong = changes.why_no_changes(made)
+        if wrong:
+            raise refusal(said.place, said.path, wrong)
 
 
 def _made(plan: PipelinePlan, stateful: Transform, good: Good) -> DataFrame:

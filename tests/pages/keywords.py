@@ -43,6 +43,7 @@ WHERE: Mapping[str, str] = {
     "decode value": "In `sources.NAME.decode.value`",
     "decode key": "In `sources.NAME.decode.key`",
     "transform": "In `transforms.NAME`",
+    "state": "In `transforms.NAME.state`",
     "watermark": "In `transforms.NAME.watermark.INPUT`",
     "check": "In `checks.NAME`",
     "sink": "In `sinks.NAME`",

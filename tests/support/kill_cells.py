@@ -19,16 +19,22 @@ MODES = (
     "topic",
     "at_least_once",
     "state",
+    "state_topic",
+    "update",
     "iceberg",
 )
 """What a sink does with a batch's rows. `deduplicate`: append without copies. `cdc`: Debezium's
-envelopes into upsert, with deletes. `topic`, `at_least_once`: a topic, by both deliveries. `state`:
-append behind a window. `iceberg`: append into an Iceberg table."""
-TOPICS = ("topic", "at_least_once")
+envelopes into upsert, with deletes. `topic`, `at_least_once`: a topic, by both deliveries. `state`,
+`state_topic`: append after a window, into a table or a topic. `update`: each change of a window,
+into a topic. `iceberg`: append into an Iceberg table."""
+STATE_TOPICS = ("state_topic", "update")
+STATES = ("state", *STATE_TOPICS)
+TOPICS = ("topic", "at_least_once", *STATE_TOPICS)
 TOGETHER = (
     ("append", "deduplicate", "merge"),
     ("upsert", "cdc", "scd2"),
-    TOPICS,
+    ("topic", "at_least_once"),
+    STATE_TOPICS,
     ("state", "iceberg"),
 )
 """Modes whose sinks die in one process."""
@@ -71,13 +77,13 @@ IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
     (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",
     (("iceberg",), UPKEEP): "the file's words refuse `optimize` and `vacuum` of an Iceberg table",
     (("iceberg",), REPLAY): "letters are not replayed into an Iceberg table: the CLI says so",
-    (("state",), REPLAY): "letters are not replayed into rows of a state",
-    (("state",), ("after_set_aside",)): "a state's checkpoint is never set aside: the run stops",
-    (("state",), START[1:]): "in front of a state `on_data_loss: skip_and_record` is refused",
+    (STATES, REPLAY): "letters are not replayed into rows of a state",
+    (STATES, ("after_set_aside",)): "a state's checkpoint is never set aside: the run stops",
+    (STATES, START[1:]): "in front of a state `on_data_loss: skip_and_record` is refused",
 }
 """(modes, places) → why no run of these comes there."""
 
-REFUSED = {"state": "its state is gone"}
+REFUSED = dict.fromkeys(STATES, "its state is gone")
 """Mode → what a run says that finds its checkpoint deleted: the table stays as it is."""
 
 ALL = tuple(Cell(*each) for each in itertools.product(MODES, PLACES, CHECKPOINTS))

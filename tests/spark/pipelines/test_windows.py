@@ -94,9 +94,10 @@ def lab(spark, tmp_path):
     return Lab(spark, tmp_path)
 
 
-EVERY_DAY = ("after_commit_before_log@2",)
-"""A batch of closed windows and no record that the table has and Spark's log has not. That data and
-state without a commit change nothing is a join's test every day."""
+EVERY_DAY = ("after_commit_before_log", "after_commit_before_log@2")
+"""The first batch, whose records make the first version of the state, and a batch of closed windows
+and no record, which the table has and Spark's log has not. That data and state without a commit
+change nothing is a join's test every day."""
 FAILPOINTS = (
     *("after_offsets@2", "mid_write@2", "mid_commit:1@2", "mid_commit:2@3"),
     *("after_commit_before_log", "mid_write", "after_commit_before_log@3"),

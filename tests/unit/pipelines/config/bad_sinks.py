@@ -25,6 +25,7 @@ VALUE = '{ format: json, schema: "id INT", on_error: fail }'
 
 SINK_WORDS = (
     "type, inputs, path, max_tables, table, catalog, topic, bootstrap, security, key, "
+    "tombstone_when, "
     "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, unavailable, placeholder, "
     "on_error, deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
 )
@@ -90,7 +91,8 @@ SINK_CASES = {
     ),
     "mode": (
         ("mode: append", "mode: scd"),
-        "f.yaml:14:60: sinks.lake.mode: expected append, merge, upsert or scd2; found `scd`; did "
+        "f.yaml:14:60: sinks.lake.mode: expected append, merge, upsert or scd2; "
+        "of a topic append or update; found `scd`; did "
         "you mean `scd2`?",
     ),
     "keys of an append": (
@@ -141,7 +143,8 @@ SINK_CASES = {
     ),
     "no mode": (
         (", mode: append", ""),
-        "f.yaml:14:3: sinks.lake: `mode` is missing; expected append, merge, upsert or scd2",
+        "f.yaml:14:3: sinks.lake: `mode` is missing; expected append, merge, upsert or scd2; "
+        "of a topic append or update",
     ),
     "a table where a sink's checkpoint is": (
         ("path: /lake", "path: /ck/lake"),

@@ -80,7 +80,8 @@ BAD = {
         "expected append; found `upsert`, for which there is type delta"
     ],
     WORDS.replace("mode: append, ", ""): [
-        "3: sinks.out: `mode` is missing; expected append, merge, upsert or scd2"
+        "3: sinks.out: `mode` is missing; expected append, merge, upsert or scd2; of a topic "
+        "append or update"
     ],
     WORDS.replace("shop.orders", "orders"): [
         "63: sinks.out.table: expected a namespace and a name, such as shop.orders; found `orders`"

@@ -33,6 +33,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "decode value": ("sources.NAME.decode.value",),
     "decode key": ("sources.NAME.decode.key",),
     "transform": ("transforms.NAME",),
+    "state": ("transforms.NAME",),
     "watermark": ("transforms.NAME",),
     "check": ("checks.NAME",),
     "sink": (

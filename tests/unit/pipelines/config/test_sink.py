@@ -159,6 +159,8 @@ def test_a_table_needs_a_mode_and_a_topic_does_not():
     _, of_table = sink("")
     of_topic, problems = sink("", "type: josefine\ninputs: [a]\ntopic: t\n")
 
-    assert of_table == [": `mode` is missing; expected append, merge, upsert or scd2"]
+    assert of_table == [
+        ": `mode` is missing; expected append, merge, upsert or scd2; of a topic append or update"
+    ]
     assert (of_topic.type, problems) == ("josefine", [])
     assert of_topic.topic is not None

@@ -29,7 +29,10 @@ TOPIC = GOOD.replace(SINK, OUT)
 WORDS = "topic: big, key: id"
 
 
-OWN = ("type", "inputs", "topic", "bootstrap", "security", "key", "delivery", "mode")
+OWN = (
+    *("type", "inputs", "topic", "bootstrap", "security", "key", "delivery", "mode"),
+    "tombstone_when",
+)
 
 
 def read(text: str = TOPIC) -> Pipeline:
@@ -67,7 +70,15 @@ BAD = {
         "62: sinks.out.table: `table` is for type delta or iceberg; this sink's type is josefine"
     ],
     "topic: big, mode: upsert": [
-        "61: sinks.out.mode: a topic only grows: expected append; found `upsert`"
+        "61: sinks.out.mode: a topic only grows: expected append or update; found `upsert`"
+    ],
+    "topic: big, key: id, mode: update": [
+        "70: sinks.out.mode: no transform of its rows has a state (`watermark`), so no row "
+        "changes: expected append"
+    ],
+    "topic: big, tombstone_when: id > 0": [
+        "71: sinks.out.tombstone_when: `tombstone_when` is for mode update: a record of mode "
+        "append replaces none"
     ],
     "topic: big, keys: [id]": [
         "61: sinks.out.keys: `keys` is for type delta; this sink's type is josefine"
@@ -105,9 +116,10 @@ def test_what_a_topic_sink_cannot_have_is_told_with_its_place(words):
     assert told(words) == BAD[words]
 
 
-@pytest.mark.parametrize("words", [w for w in BAD if w.split(",")[-1].split(":")[0].strip() in (
+@pytest.mark.parametrize("words", [w for w in BAD if (w.split(",")[-1].split(":")[0].strip() in (
     "path", "table", "mode", "keys", "schema_evolution", "deduplicate", "delivery",
-) or w == "key: id"])  # fmt: skip
+    "tombstone_when",
+) and "key: id, mode" not in w) or w == "key: id"])  # fmt: skip
 def test_an_editor_shows_it_too(words):
     assert complaints(TOPIC.replace(WORDS, words)) != []
 
@@ -257,3 +269,86 @@ def test_a_stop_speaks_of_the_sink_and_of_no_table():
     ]
     for text in (start, batch):
         assert "table" not in text.replace("--trust table", "")
+
+
+CHANGES = "topic: big, mode: update, key: [at, id], tombstone_when: n = 0"
+WINDOWS = (
+    TOPIC.replace("sql: select value.* from raw", "sql: 'select value.*, timestamp as at from raw'")
+    .replace("inputs: [clean], topic", "inputs: [per_minute], topic")
+    .replace(
+        "sinks:",
+        """  per_minute:
+    inputs: [clean]
+    watermark: { clean: { column: at, delay: 10m } }
+    sql: >
+      select window.start as at, id, count(*) as n from clean group by window(at, '1m'), id
+sinks:""",
+    )
+)
+
+
+def linted(tmp_path, text):
+    (tmp_path / "f.yaml").write_text(text)
+    problems = lint_file(tmp_path / "f.yaml", {}).problems
+    return [f"{each.path}: {each.message}" for each in problems]
+
+
+def test_changes_of_a_window_have_a_key_of_several_columns(tmp_path):
+    text = WINDOWS.replace(WORDS, CHANGES)
+    sink = read(text).sinks["out"]
+
+    assert sink.mode is Mode.UPDATE
+    assert [name for name, _ in sink.topic.keys] == ["at", "id"]
+    assert (sink.topic.key, sink.tombstone_when.text) == (None, "n = 0")
+    assert linted(tmp_path, text) == []
+    assert complaints(text) == []
+    assert linted(tmp_path, WINDOWS.replace(WORDS, "topic: big, key: [id]")) == []
+
+
+NO_CHANGES = [
+    ("key: [at, id]", "bootstrap: 'b:1'", "sinks.out.mode: `key` is missing: a change replaces"),
+    ("key: [at, id]", "key: [at, ids]", "sinks.out.key: no column `ids` in `per_minute`; did you"),
+    ("n = 0", "m = 0", "sinks.out.tombstone_when: no column `m`"),
+    ("'1m'), id", "'1m'), id having n > 1", "transforms.per_minute.sql: a condition (WHERE, HAV"),
+    ("group by window", "group by session_window", "transforms.per_minute.sql: Spark gives no ch"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), NO_CHANGES)
+def test_lint_names_what_has_no_changes_before_spark_does(tmp_path, old, new, words):
+    text = WINDOWS.replace(WORDS, CHANGES)
+    assert old in text
+
+    found = linted(tmp_path, text.replace(old, new).replace("window.start", "min(at)"))
+
+    assert [each for each in found if each.startswith(words)], found
+
+
+def test_a_condition_after_the_window_leaves_no_change_out(tmp_path):
+    text = WINDOWS.replace(WORDS, CHANGES).replace("inputs: [per_minute], topic", "inputs: [m], to"
+                                                   "pic")  # fmt: skip
+    text = text.replace("sinks:", "  m: { inputs: [per_minute], sql: select * from per_minute "
+                        "where n > 1 }\nsinks:")  # fmt: skip
+
+    assert [each[:28] for each in linted(tmp_path, text)] == ["transforms.m.sql: a condition"[:28]]
+    assert linted(tmp_path, text.replace(" where n > 1", "")) == []
+    assert linted(tmp_path, text.replace("mode: update", "mode: append").replace(
+        ", tombstone_when: n = 0", "")) == []  # fmt: skip
+
+
+def test_a_table_has_no_changes():
+    text = GOOD.replace("mode: append", "mode: update")
+    (problem,) = examine(text, "f.yaml", Variables(env={})).problems
+
+    assert problem.message.startswith("each change of a result is a record of a topic")
+    assert complaints(text) != []
+
+
+def test_the_ways_out_of_a_lost_state_name_the_topic():
+    stop = Stop(verdict=Verdict.STATE_GONE)
+
+    told = stopped_at_start("f.yaml", "out", "topic big", "/ck", stop, None, None, None, "per_min")
+
+    assert "its topic is there and its state is gone" in told
+    assert "a new topic: give sink `out` a new name and a new `topic` in f.yaml" in told
+    assert "table with `type: delta`, `mode: merge`" in told

@@ -7,10 +7,17 @@ import pytest
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.exactly_once.checkpoint import CheckpointFiles
-from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Unreadable
+from pipelines.exactly_once.checkpoint_start import Checkpoint, Recorded, Start, Unreadable
 from pipelines.exactly_once.offset_chain import Batch, Commit, Skip, Stop, Tip, Verdict, together
-from pipelines.exactly_once.state_chain import decide_in_turn, made_by, other_state, state_stop
+from pipelines.exactly_once.state_chain import (
+    decide_in_turn,
+    made_by,
+    other_state,
+    start_again,
+    state_stop,
+)
 from pipelines.inspect.sdp import export
+from pipelines.model.pipeline import Mode
 from pipelines.model.plan import compile_plan
 from pipelines.sources.josefine import Topics, topics_together
 from tests.unit.pipelines.config.test_json_schema import complaints
@@ -44,6 +51,8 @@ def batch(start, end):
     return Batch(start={A: start}, end=TopicOffsets(ends={A: end}, topic_ids={"t": "id"}))
 
 
+AGAIN = Tip(reached=TopicOffsets(), txn_version=3)
+"""The end of a chain in a topic that was created again: only the numbers continue."""
 DECISIONS = [
     ("first", 0, batch(0, 5), None, Commit),
     ("next", 8, batch(5, 9), tip(5), Commit),
@@ -56,6 +65,7 @@ DECISIONS = [
     ("elsewhere", 8, batch(4, 9), tip(5), Verdict.OVERLAP),
     ("its records are there", 8, batch(2, 5), tip(5), Verdict.OVERLAP),
     ("gap", 8, batch(6, 9), tip(5), Verdict.GAP),
+    ("first of a topic that was created again", 0, batch(0, 5), AGAIN, Commit),
 ]
 
 
@@ -70,7 +80,7 @@ def test_a_batch_of_a_state_is_told_by_its_query_and_its_number(number, of, at, 
         return
     assert isinstance(found, decision)
     if isinstance(found, Commit) and at is not None:
-        assert (found.start, found.txn_version) == ({A: 5}, 4)
+        assert (found.start, found.txn_version) == ({A: at.reached.ends.get(A, 0)}, 4)
 
 
 def recorded(number):
@@ -97,6 +107,8 @@ STARTS = [
     ("the checkpoint was", checkpoint(6, 5), "q", tip(5), True, Verdict.TABLE_AHEAD),
     ("others know more", checkpoint(7, 7), "q", Unreadable(txn_version=3), True, None),
     ("the table is gone", checkpoint(7, 7), "q", None, True, None),
+    ("the topic is another", checkpoint(7, 7), "q", AGAIN, True, Verdict.TABLE_HAS_NOTHING),
+    ("both begin again", None, "", AGAIN, False, None),
 ]
 
 
@@ -109,6 +121,27 @@ def test_a_state_is_of_the_tables_last_batch_or_stops(of, query, at, has_state, 
     found = state_stop(of, query, at, has_state=has_state)
 
     assert (found.verdict if found else None) is verdict
+
+
+def test_the_first_batch_is_read_again_until_the_checkpoint_has_committed_it():
+    """The table may have it already; its state is written by reading its records again."""
+    first = Recorded(batch=0, end=TopicOffsets(ends={A: 5}, first={A: 2}))
+    agreed = Start(at={A: 5}, tip=tip(5, batch=0))
+
+    again = start_again(agreed, Checkpoint(planned=first, committed=None))
+
+    assert (again.at, again.tip) == ({A: 2}, agreed.tip)
+    assert start_again(agreed, Checkpoint(planned=first, committed=first)) == agreed
+    assert start_again(agreed, None) == agreed
+
+
+def test_a_state_does_not_change_between_final_results_and_changes():
+    transform = pipeline_of(WINDOWS).transforms["per_minute"]
+    final, changes = made_by(transform, {}), made_by(transform, {}, Mode.UPDATE)
+
+    assert other_state({"state": final}, changes).endswith(": mode was append")
+    assert other_state({"state": changes}, final).endswith(": mode was update")
+    assert other_state({"state": changes}, changes) == ""
 
 
 def test_a_state_is_only_gone_on_with_by_the_words_that_made_it():

@@ -20,7 +20,7 @@ READ_A_FILE = {
     "config/change_positions.py", "config/checks.py", "config/lookup.py", "config/topic.py",
     "config/on_error.py", "config/table_family.py",
     "config/unavailable.py", "config/validate.py", "config/watermark.py",
-    "inspect/graph.py", "inspect/sdp.py", "lint/lint.py", "lint/warnings.py",
+    "inspect/graph.py", "inspect/sdp.py", "lint/changes.py", "lint/lint.py", "lint/warnings.py",
 }  # fmt: skip
 """Modules that check, draw or export a file: it may still be wrong, so there is no plan of it."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.base.errors import ConfigError, Place
 from pipelines.model.pipeline import Function, Placed, Transform
-from pipelines.transforms.python_function import _module, rows_of
+from pipelines.transforms.python_function import module_of, rows_of
 
 pytest.importorskip("pyspark")
 PLACE = Place(file="f.yaml", line=9, column=5)
@@ -69,15 +69,15 @@ def test_a_text_is_imported_once_and_another_text_is_another_module():
     same = Function(file="/own.py", name="nothing", source=FILE)
     other = Function(file="/own.py", name="nothing", source=FILE + "\n")
 
-    assert _module(one) is _module(same)
-    assert _module(one) is not _module(other)
-    assert _module(one).__name__ != _module(other).__name__
+    assert module_of(one) is module_of(same)
+    assert module_of(one) is not module_of(other)
+    assert module_of(one).__name__ != module_of(other).__name__
 
 
 def test_a_function_of_the_file_is_sent_to_executors_that_lack_the_file():
     from pyspark import cloudpickle
 
-    module = _module(Function(file="/own.py", name="number", source=FILE + "\n# sent\n"))
+    module = module_of(Function(file="/own.py", name="number", source=FILE + "\n# sent\n"))
     sent = cloudpickle.dumps(module.number)
     del sys.modules[module.__name__]
 

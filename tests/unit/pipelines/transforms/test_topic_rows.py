@@ -69,3 +69,21 @@ def test_columns_that_are_no_key_or_no_value_are_refused_at_their_place(key, kin
 
     assert str(caught.value).startswith("f.yaml:14:")
     assert str(caught.value).endswith(why)
+
+
+def changes(words, row, **kinds):
+    """The record of one change, with these keywords of the sink."""
+    text = f"  lake: {{ type: josefine, inputs: [clean], topic: out, mode: update, {words} }}\n"
+    sink = read(GOOD.replace(SINK, text))[0].sinks["lake"]
+    schema = types.StructType()
+    for name, kind in kinds.items():
+        schema.add(name, kind)
+    return topic_rows(sink, sink.topic, Frame([row], schema.names, schema)).rows[0]
+
+
+def test_a_key_of_several_columns_is_an_object_in_the_order_of_the_file():
+    record = changes("key: [b, a]", {"a": 1, "b": None, "n": 2}, a=LONG, b=TEXT, n=LONG)
+
+    assert record == {"key": '{"b": null, "a": 1}', "value": '{"n": 2}'}
+    with pytest.raises(ConfigError, match=r"`b` is BINARY, which JSON has not: expected hex\(b\)"):
+        changes("key: [b, a]", {"a": 1, "b": b"", "n": 2}, a=LONG, b=BYTES, n=LONG)
