@@ -372,7 +372,6 @@ MUTANTS = [
         old="if node != self._own_id:",
         new="if False:",
         faults=MEMBERS,
-        seed=256,
     ),
     Mutant(
         breaks="a learner that has caught up may vote",
