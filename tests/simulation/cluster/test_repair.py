@@ -269,6 +269,19 @@ def test_damage_to_brokers_that_are_down_lets_no_log_hide_that_it_differs(seed: 
     simulate(seed)
 
 
+def test_log_that_hides_that_it_differs_is_noticed() -> None:
+    mutant = Mutant(
+        breaks="a later leader's batch proves nothing about ours before it",
+        function=SegmentRebuild.supply,
+        old="(is_newer and self._may_differ)",
+        new="False",
+        seed=40203,
+    )
+
+    with mutated(mutant), pytest.raises(AssertionError, match="without the committed"):
+        simulate(mutant.seed)
+
+
 MUTANTS = (
     Mutant(
         breaks="reads deliver unverified batches",
