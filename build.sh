@@ -18,7 +18,7 @@ usage() {
 usage: ./build.sh VERB [ARGUMENTS]
 
   setup                 virtual environment, Python packages, Java, Delta's jars
-  demo [--keep]         the main job: flights -> broker -> pipeline -> two Delta tables
+  demo [--keep] [--lake s3]  the main job: flights -> broker -> pipeline -> two Delta tables
   test [KIND] [PYTEST ARGUMENTS]
                         KIND: unit, sim, integration, compat, spark, all (default: all);
                         several processes share the tests: -n N says how many, -n 0 none (--pdb)

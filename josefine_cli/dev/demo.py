@@ -28,6 +28,7 @@ from josefine_cli.base.errors import UserError
 from josefine_cli.base.extras import DEMO, need
 from josefine_cli.base.waiting import waits
 from josefine_cli.dev import demo_check, demo_flights, demo_produce
+from josefine_cli.dev.demo_lake import LOCAL, Lake, check_lake, opened, with_conf
 
 CONF = Path(__file__).parents[1] / "conf"
 """The files of conf/: in the source tree by a link, in an installed package by themselves."""
@@ -57,32 +58,40 @@ def demo(
     directory: Path = typer.Option(
         Path(".demo"), "--dir", help="Where the broker's data, checkpoints and tables go."
     ),
+    lake: str = typer.Option(
+        LOCAL,
+        "--lake",
+        metavar="local|s3|s3a://BUCKET/FOLDER",
+        help="Where tables and checkpoints go; s3 starts a server of S3 for the demo.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the outcome as one JSON object."),
 ) -> None:
     """Publish 336,776 flights, run the pipeline, check both Delta tables against the input."""
     need("the demo", *DEMO)
+    check_lake(lake, keep=keep)
     signal.signal(signal.SIGTERM, _terminate)
     directory = directory.resolve()
-    with _claimed(directory, keep):
-        outcome = _run(directory)
-    if as_json:
-        print(json.dumps(outcome.as_dict()))
-    else:
-        demo_check.print_outcome(Console(highlight=False), outcome, directory)
+    # The server of a lake in S3 must serve the tables until they are shown.
+    with _claimed(directory, keep), opened(lake, directory, time.time()) as place:
+        outcome = _run(directory, place)
+        if as_json:
+            print(json.dumps(outcome.as_dict()))
+        else:
+            demo_check.print_outcome(Console(highlight=False), outcome, place)
     if not outcome.ok:
         raise typer.Exit(1)
 
 
-def _run(directory: Path) -> demo_check.Outcome:
-    before = demo_check.read_tables(directory)
+def _run(directory: Path, lake: Lake) -> demo_check.Outcome:
+    before = demo_check.read_tables(lake)
     with _broker(directory) as bootstrap:
         _create_topic(bootstrap)
         produced = demo_produce.publish(bootstrap, TOPIC, demo_flights.data_set(), err)
-        pipeline = _run_pipeline(directory, bootstrap)
+        pipeline = _run_pipeline(directory, bootstrap, lake)
         topic_ends = demo_produce.end_offsets(bootstrap, TOPIC)
     return demo_check.compare(
         before=before,
-        after=demo_check.read_tables(directory),
+        after=demo_check.read_tables(lake),
         produced=produced,
         topic_ends=topic_ends,
         pipeline=pipeline,
@@ -177,16 +186,26 @@ def _create_topic(bootstrap: str) -> None:
         raise UserError(f"could not create the topic: {done.stderr.strip()}")
 
 
-def _run_pipeline(directory: Path, bootstrap: str) -> dict[str, Any]:
-    """Run conf/pipelines/flights.yaml as a user would; its progress goes to our stderr."""
-    environment = {**os.environ, "BOOTSTRAP": bootstrap, "DEMO_DIR": str(directory)}
+def _pipeline_file(directory: Path, lake: Lake) -> Path:
+    """conf/pipelines/flights.yaml, or a copy in the demo's directory with a store's settings."""
+    if lake.is_local:
+        return PIPELINE
+    file = directory / PIPELINE.name
+    file.write_text(with_conf(PIPELINE.read_text(), lake.conf))
+    shutil.copy(PIPELINE.with_suffix(".ddl"), directory)
+    return file
+
+
+def _run_pipeline(directory: Path, bootstrap: str, lake: Lake) -> dict[str, Any]:
+    """Run the pipeline file as a user would; its progress goes to our stderr."""
+    environment = {**os.environ, **lake.env, "BOOTSTRAP": bootstrap, "DEMO_DIR": lake.root}
     command = [
         sys.executable,
         "-m",
         "josefine_cli.main",
         "pipeline",
         "run",
-        str(PIPELINE),
+        str(_pipeline_file(directory, lake)),
         "--json",
     ]
     spark_log: IO[bytes] | None = None

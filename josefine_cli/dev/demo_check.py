@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from josefine_cli.dev.demo_lake import Lake
 from josefine_cli.dev.demo_produce import Produced
 
 
@@ -65,28 +66,14 @@ class Outcome:
         }
 
 
-def flights_path(directory: Path) -> Path:
-    """The table with one row for each event."""
-    return directory / "tables" / "flights"
-
-
-def delays_path(directory: Path) -> Path:
-    """The table of partial sums per carrier and scheduled hour, merged by key."""
-    return directory / "tables" / "delays"
-
-
-def dead_letter_path(directory: Path) -> Path:
-    """The table of events that could not be decoded."""
-    return directory / "tables" / "dead_letters"
-
-
-def read_tables(directory: Path) -> TableTotals:
-    """The aggregates of the tables now; a missing table counts as empty."""
+def read_tables(lake: Lake) -> TableTotals:
+    """The aggregates of the tables now; a missing table counts as empty. `flights` has a row for
+    each event, `delays` partial sums per carrier and hour, `dead_letters` the undecoded events."""
     import pyarrow.compute as pc
 
-    flights = _read(flights_path(directory))
-    delays = _read(delays_path(directory))
-    dead = _read(dead_letter_path(directory))
+    flights = _read(f"{lake.root}/tables/flights", lake)
+    delays = _read(f"{lake.root}/tables/delays", lake)
+    dead = _read(f"{lake.root}/tables/dead_letters", lake)
 
     def total(table: Any, column: str) -> int:
         return int(pc.sum(table[column]).as_py() or 0)
@@ -108,22 +95,24 @@ def read_tables(directory: Path) -> TableTotals:
     return TableTotals(**totals)
 
 
-def open_table(path: Path) -> Any:
+def open_table(path: Path | str, lake: Lake | None = None) -> Any:
     """A Delta table as an Arrow dataset, None if it does not exist."""
     from deltalake import DeltaTable
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-    if not DeltaTable.is_deltatable(str(path)):
+    folder = (lake or Lake(root="")).opener()(str(path))
+    assert folder is not None, "the demo's lake is reached without Spark"
+    options = dict(folder.options)
+    if not DeltaTable.is_deltatable(folder.path, options):
         return None
     # deltalake's own file system is Python's: a reading thread of Arrow that still lets go of one
     # of its files when the interpreter ends takes the process with it ("terminate called without
     # an active exception", in one of seven runs on a busy machine). Arrow's own is not.
-    files = SubTreeFileSystem(str(path), LocalFileSystem())
-    return DeltaTable(str(path)).to_pyarrow_dataset(filesystem=files)
+    table = DeltaTable(folder.path, storage_options=options)
+    return table.to_pyarrow_dataset(filesystem=folder.arrow())
 
 
-def _read(path: Path) -> Any:
-    rows = open_table(path)
+def _read(path: Path | str, lake: Lake | None = None) -> Any:
+    rows = open_table(path, lake)
     return None if rows is None else rows.to_table()
 
 
@@ -176,7 +165,7 @@ def compare(
     return Outcome(checks=tuple(checks), produced=produced, pipeline=pipeline, rows=after.rows)
 
 
-def print_outcome(console: Console, outcome: Outcome, directory: Path) -> None:
+def print_outcome(console: Console, outcome: Outcome, lake: Lake) -> None:
     """The checks, a small table of results, the throughput, and where the tables are."""
     table = Table("check", "expected", "found", "", title="What landed, against what went in")
     for check in outcome.checks:
@@ -185,16 +174,20 @@ def print_outcome(console: Console, outcome: Outcome, directory: Path) -> None:
     for column in table.columns[1:3]:
         column.justify = "right"
     console.print(table)
-    console.print(_results(delays_path(directory)))
+    console.print(_results(lake))
     _print_throughput(console, outcome)
-    console.print(f"\nThe tables are in {directory / 'tables'}. To ask them:\n")
-    console.print(_how_to_query(directory), markup=False, soft_wrap=True)
+    if lake.is_local:
+        console.print(f"\nThe tables are in {lake.root}/tables. To ask them:\n")
+        console.print(_how_to_query(lake), markup=False, soft_wrap=True)
+        return
+    kept = "were in its own server of S3, which ends now" if lake.env else f"are in {lake.root}"
+    console.print(f"\nThe tables {kept}.")
 
 
-def _results(path: Path) -> Table:
+def _results(lake: Lake) -> Table:
     """The carriers by mean departure delay, folded from the merged partial sums."""
     carriers = (
-        _read(path)
+        _read(f"{lake.root}/tables/delays", lake)
         .group_by("carrier")
         .aggregate([("flights", "sum"), ("dep_delay_sum", "sum"), ("departed", "sum")])
         .to_pylist()
@@ -227,8 +220,8 @@ def _print_throughput(console: Console, outcome: Outcome) -> None:
         )
 
 
-def _how_to_query(directory: Path) -> str:
-    path = flights_path(directory)
+def _how_to_query(lake: Lake) -> str:
+    path = f"{lake.root}/tables/flights"
     return (
         f'  .venv/bin/python -c "from deltalake import DeltaTable, QueryBuilder; '
         f"table = DeltaTable('{path}'); print(QueryBuilder().register('flights', table)"
