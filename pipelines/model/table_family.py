@@ -21,9 +21,11 @@ TABLES_MAX = 1_000
 TABLES_LIMIT = 10_000
 """The maximum of `max_tables`: each commit of the sink lists all of its tables."""
 
-NAME_SQL = rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_CHARACTERS_MAX - 1}}}$"
+_END = "(?![^x]|x)"
+"""Nothing follows. `$` would also match before a last line feed, here and in Java."""
+NAME_SQL = rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_CHARACTERS_MAX - 1}}}{_END}"
 """For Spark's RLIKE. A name has no separator, and `_` and `.` at its start hide a folder."""
-_NAME = re.compile(NAME_SQL.removesuffix("$") + r"\Z")
+_NAME = re.compile(NAME_SQL)
 NAME_RULE = (
     f"1 to {NAME_CHARACTERS_MAX} of the characters a-z, A-Z, 0-9, `_`, `-` and `.`, the first one "
     "a letter or a digit"

@@ -106,7 +106,7 @@ def test_a_poisoned_table_stops_alone_and_catches_up_after_its_repair(lab: Lab) 
 
 def test_values_of_a_column_make_tables_and_bad_names_dead_letters(lab: Lab) -> None:
     lab.write_file("dead_letter", BY_COLUMN % "", **ELSEWHERE)
-    values = ["de", "DE", "../up", "", "a/b", "_hidden", "x" * 201, "fr"]
+    values = ["de", "DE", "../up", "", "a/b", "_hidden", "x" * 201, "fr", r"nl\n"]
     records = [f'{{"id": {n}, "k": "{k}"}}'.encode() for n, k in enumerate(values)]
     lab.produce_raw(0, *records[:5])
     lab.produce_raw(1, *records[5:], b'{"id": 8}')
@@ -118,7 +118,7 @@ def test_values_of_a_column_make_tables_and_bad_names_dead_letters(lab: Lab) -> 
     assert (ids(lab, "de"), ids(lab, "fr")) == ([0, 1], [7])
     dead: list[Any] = lab.arrow("_dead").to_pylist()
     assert sorted((d["partition"], d["offset"]) for d in dead) == [
-        (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 3)
+        (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 3), (1, 4)
     ]  # fmt: skip
     assert {d["reason"] for d in dead} == {
         "`k` is not a valid name of a table: expected 1 to 200 of the characters a-z, A-Z, 0-9, "
