@@ -523,3 +523,17 @@ def test_a_commit_says_what_a_delta_commit_says_and_its_topic() -> None:
     }
     assert (entry.txn_version, entry.metrics) == (1, {"numOutputRows": 1})
     assert chain.queries() == {"q"}
+
+
+def test_the_end_of_a_chain_names_query_and_batch_after_each_commit_as_after_a_start():
+    """By them the next batch of a state is decided (`state_chain`)."""
+    brokers = Brokers()
+    chain = chain_of(brokers)
+    chain.load()
+    chain.query_id = "q"
+
+    chain.append([1], commit(1, 0, 1), 0)  # type: ignore[arg-type]
+
+    assert chain.tip is not None
+    assert (chain.tip.said["query"], chain.tip.said["batch"]) == ("q", 0)
+    assert chain_of(brokers, "r2").load() == chain.tip
