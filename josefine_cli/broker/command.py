@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from josefine_cli.base.errors import UsageError
+from josefine_cli.base.extras import need
+from josefine_cli.broker.with_tables import table_writer
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -29,6 +31,14 @@ def broker(
             metavar="HOST:PORT",
         ),
     ] = None,
+    with_tables: Annotated[
+        bool,
+        typer.Option(
+            "--with-tables",
+            envvar="JOSEFINE_WITH_TABLES",
+            help="Also run the table writer, as a process next to the broker.",
+        ),
+    ] = False,
 ) -> None:
     """Run one broker in the foreground; SIGTERM or Ctrl-C stops it gracefully.
 
@@ -39,7 +49,14 @@ def broker(
     from josefine_broker.config.broker_config import load_config
     from josefine_broker.main import run
 
-    run(load_config(config, os.environ, _overrides(data_dir, listen)))
+    loaded = load_config(config, os.environ, _overrides(data_dir, listen))
+    if not with_tables:
+        run(loaded)
+        return
+    # Before the broker serves: a topic with a table must not wait for a writer that cannot start.
+    need("the table writer", "deltalake", "pyarrow", "numpy")
+    with table_writer(loaded.broker.data_dir):
+        run(loaded)
 
 
 def _overrides(data_dir: Path | None, listen: str | None) -> dict[str, object]:

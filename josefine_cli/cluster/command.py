@@ -80,6 +80,10 @@ def up(
     fast: Annotated[
         bool, typer.Option("--fast", help="Detect a lost broker in a third of a second.")
     ] = False,
+    with_tables: Annotated[
+        bool,
+        typer.Option("--with-tables", help="Also run a table writer next to each started broker."),
+    ] = False,
 ) -> None:
     """Start brokers in the background and wait until all serve. More brokers than there were join
     the running cluster.
@@ -88,6 +92,8 @@ def up(
     josefine cluster up
     josefine cluster up --brokers 5 --port 19092
     """
+    if with_tables:  # started brokers inherit it
+        os.environ["JOSEFINE_WITH_TABLES"] = "1"
     fresh = not LocalCluster.exists(directory)
     cluster = LocalCluster(directory) if fresh else LocalCluster.load(directory)
     before = len(cluster.brokers)

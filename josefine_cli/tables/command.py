@@ -20,6 +20,8 @@ from josefine_cli.kafka.completed import topic_names
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 PACKAGES = ("deltalake", "pyarrow", "numpy")
+PARENT_S = 1.0
+"""How often a writer looks whether the process that started it still runs."""
 
 Topics = Annotated[
     list[str] | None,
@@ -103,7 +105,11 @@ def _always(where: str, topics: list[str], session_timeout_ms: int) -> None:
     with StopSignals() as signals:
 
         def wait() -> None:
-            select.select([signals.descriptor], [], [])
+            # A broker's writer ends with it, even if the broker was killed.
+            parent = int(os.environ.get("JOSEFINE_TABLES_PARENT", os.getppid()))
+            while os.getppid() == parent:
+                if select.select([signals.descriptor], [], [], PARENT_S)[0]:
+                    break
             ended.set()
 
         threading.Thread(target=wait, daemon=True).start()

@@ -36,8 +36,9 @@ BEAT_S = 0.25
 """How often the main thread looks at its duties."""
 PAUSES_MS = (500, 30_000)
 """The first and the longest pause before a table is tried again; each is twice the one before."""
-STOP_S = 10.0
-"""How long a table's thread is waited for: its fetch ends when its client is closed."""
+STOP_S = 3.0
+"""How long a thread is waited for before its client is closed, which ends any wait for brokers."""
+LEAVE_MS_MAX = 2_000
 JOIN_MS_MAX = 60_000
 HEARTBEATS = 4
 """In a session timeout."""
@@ -91,11 +92,12 @@ class TableThread:
         """Ask it to end; a fetch under way is cut off."""
         self._stopping.set()
 
-    def join(self) -> None:
-        """Wait until it has ended."""
-        self._thread.join(timeout=STOP_S)
+    def join(self, until_ms: int) -> None:
+        """Wait until it has ended, from a time on with its client closed."""
+        self._thread.join(timeout=max(0, until_ms - monotonic_ms()) / 1000)
         if self._thread.is_alive() and self._client is not None:
             self._client.close()
+            self._thread.join(timeout=STOP_S)
 
     def _run(self) -> None:
         """Write; after a failure of the world pause and start again, after a verdict end."""
@@ -161,16 +163,29 @@ class Process:
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping`. Brokers that do not answer are waited for."""
+        left = threading.Event()
+        # Brokers that do not answer must not delay the end.
+        threading.Thread(target=self._cut_off, args=(stopping, left), daemon=True).start()
         try:
             while not stopping.is_set():
                 with suppress(KafkaError):
                     self._beat(monotonic_ms())
                 stopping.wait(BEAT_S)
         finally:
-            self._end(self._threads)
+            left.set()
+            self._end(list(self._threads))
             with suppress(KafkaError):
-                self._commit()
-                self._client.run(lambda s, t, d: membership.leave(s, self._member, t, d))
+                self._commit(LEAVE_MS_MAX)
+                self._client.run(
+                    lambda s, t, d: membership.leave(s, self._member, t, d),
+                    timeout_ms=LEAVE_MS_MAX,
+                )
+            self._client.close()
+
+    def _cut_off(self, stopping: threading.Event, left: threading.Event) -> None:
+        """Once `stopping`, close the client if its wait lasts too long."""
+        stopping.wait()
+        if not left.wait(STOP_S):
             self._client.close()
 
     def _beat(self, now_ms: int) -> None:
@@ -224,11 +239,12 @@ class Process:
         ended = [self._threads[topic] for topic in topics]
         for each in ended:
             each.end()
+        until_ms = monotonic_ms() + int(STOP_S * 1000)
         for each in ended:
-            each.join()
+            each.join(until_ms)
             del self._threads[each.table.topic]
 
-    def _commit(self) -> None:
+    def _commit(self, timeout_ms: int | None = None) -> None:
         """Store the offsets that tables have reached; if the generation ended, with the next."""
         if not self._member.is_of_a_generation:
             return
@@ -237,7 +253,8 @@ class Process:
             return
         try:
             is_stored = self._client.run(
-                lambda s, t, d: membership.commit(s, self._member, offsets, t, d)
+                lambda s, t, d: membership.commit(s, self._member, offsets, t, d),
+                timeout_ms=timeout_ms,
             )
         except KafkaError as error:
             self._offsets.reached(offsets)

@@ -1,7 +1,9 @@
 """Table topics with a real broker and real Delta tables: `josefine tables run`."""
 
 import json
+import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
 from josefine_lake.config.leases import GROUP
+from tests.support.broker import BrokerProcess
 from tests.support.cli import COMMAND, Done, environment, josefine
 from tests.support.fixtures import broker_fixture
 from tests.support.waiting import wait_until
@@ -215,3 +218,33 @@ def test_status_shows_lag_and_the_verdict_of_a_restored_table(broker: Any, tmp_p
     assert "--trust table" in restored.err
     assert trusted.code == 0, trusted.err
     assert [row["value"] for row in rows(lake)] == [b"a", b"b", b"c"]
+
+
+def test_a_broker_with_tables_keeps_them_and_its_writer_ends_with_it(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    env_before = os.environ.get("JOSEFINE_WITH_TABLES")
+    os.environ["JOSEFINE_WITH_TABLES"] = "1"
+    try:
+        process = BrokerProcess(tmp_path / "broker", group__initial_rebalance_delay_ms=0)
+    finally:
+        os.environ.pop("JOSEFINE_WITH_TABLES")
+        assert env_before is None
+    with process as alone:
+        made(alone, "kept", location=str(lake), target__lag__ms="100")
+        sent(alone, "kept", [b"a"])
+        wait_until(lambda: (lake / "_delta_log").exists() and rows(lake) != [], 30, what="the row")
+        bootstrap = alone.bootstrap
+        alone.kill()
+
+    wait_until(lambda: not writers_of(bootstrap), 20, what="the end of the writer")
+
+
+def writers_of(bootstrap: str) -> list[str]:
+    """The processes of table writers for this broker."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"tables" in words and bootstrap.encode() in words:
+                found.append(path.parent.name)
+    return found
