@@ -12,7 +12,7 @@ from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.engine.ports import Gravity
-from josefine_broker.engine.replicas.following import HALT_MS, HaltError, _restart
+from josefine_broker.engine.replicas.following import HALT_MS, HaltError, restart
 from josefine_broker.observe.health import check_replicas
 from tests.unit.josefine_broker.api.replicas import Replicas
 from tests.unit.josefine_broker.engine.metadata.images import partition
@@ -170,7 +170,7 @@ def test_a_leader_that_has_it_or_deleted_it_may_be_begun_anew_with(
     cluster = confirmed()
     hosted = cluster.hosted(1)
 
-    _restart(cluster.ctx[1], TopicPartition("orders", 0), hosted, start, high_watermark)
+    restart(cluster.ctx[1], TopicPartition("orders", 0), hosted, start, high_watermark)
 
     assert (hosted.log.log_start_offset, hosted.log.log_end_offset) == (start, start)
 
@@ -180,7 +180,7 @@ def test_a_leader_that_has_less_is_not_begun_anew_with() -> None:
     hosted = cluster.hosted(1)
 
     with pytest.raises(HaltError):
-        _restart(cluster.ctx[1], TopicPartition("orders", 0), hosted, 0, 2)
+        restart(cluster.ctx[1], TopicPartition("orders", 0), hosted, 0, 2)
 
     assert hosted.log.log_end_offset == 3
 
