@@ -44,8 +44,6 @@ broker = broker_fixture(
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
-broker = broker_fixture(NewTopic("s3a", 2), NewTopic("s3", 2), *map(NewTopic, KILLS.values()))
-
 FILE = """\
 version: 1
 name: orders
