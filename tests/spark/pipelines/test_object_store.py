@@ -15,16 +15,6 @@ from tests.support.cli import COMMAND, REPOSITORY, Done, josefine
 from tests.support.fixtures import broker_fixture
 from tests.support.object_store import SECRET_KEY, ObjectStore
 
-KILLS = {
-    "before_commit": "k1",
-    "mid_write": "k2",
-    "mid_commit:1": "k3",
-    "after_commit_before_log": "k4",
-}
-"""Failpoint -> the topic of its test: a share of the kill matrix, on the store."""
-
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
-
 KILLS = tuple(
     product(
         ("before_commit", "mid_write", "mid_commit:1", "after_commit_before_log"),
@@ -43,8 +33,6 @@ broker = broker_fixture(
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
-
-broker = broker_fixture(NewTopic("s3a", 2), NewTopic("s3", 2), *map(NewTopic, KILLS.values()))
 
 FILE = """\
 version: 1
