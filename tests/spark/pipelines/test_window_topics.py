@@ -156,6 +156,7 @@ def test_a_session_over_several_batches_is_one_row_of_a_table_and_one_record(lab
     assert sorted((r["minute"] - BEGIN_S, r["k"], r["n"]) for r in both) == expected
 
 
+@pytest.mark.slow
 def test_a_change_without_its_key_stops_the_run_and_a_condition_makes_tombstones(lab: Lab) -> None:
     of = WindowLab(lab, "mode: update, key: k, tombstone_when: n = 2")
     lab.append(0, [Record(None, json.dumps({"at": BEGIN_S}).encode(), (), NOW_MS)])
