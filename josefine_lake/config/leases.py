@@ -15,6 +15,10 @@ from collections.abc import Iterable, Mapping
 from josefine_broker.base.ids import TopicPartition
 
 GROUP = "josefine-tables"
+"""The group with the offsets that tables have reached. It has no members, so every writer can
+commit to it, also one that runs once next to others."""
+LEASES = "josefine-tables-leases"
+"""The group whose members are the writers. It has no offsets."""
 
 
 def lease_partition(topic: str, partitions: int) -> int:

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.table_writer import TableWriter
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import committer, world_of
-from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.offset_chain import Verdict
-
-OTHERS_ARE_MEMBERS = {
-    ErrorCode.unknown_member_id,
-    ErrorCode.illegal_generation,
-    ErrorCode.rebalance_in_progress,
-}
-"""The answers to an offset commit from outside of a group with members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +32,10 @@ def run_once(
     trust: bool,
 ) -> Iterator[Done]:
     """Yield each table's result. Raises KafkaError, CorruptData, DeltaError and OSError."""
-    commit = committer(client)
-
-    def commit_offsets(offsets: ByPartition) -> None:
-        # A running writer commits them too, as a member: the table is the truth in any case.
-        try:
-            commit(offsets)
-        except KafkaError as error:
-            if error.code not in OTHERS_ARE_MEMBERS:
-                raise
-
     for table in tables.values():
         rows, stop, verdict = 0, "", None
         try:
-            writer = TableWriter(table, world_of(table, client, env, commit_offsets))
+            writer = TableWriter(table, world_of(table, client, env, committer(client)))
             writer.run(stopping, once=True, trust=trust)
             rows = writer.rows
         except StoppedTable as error:

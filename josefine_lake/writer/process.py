@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from deltalake.exceptions import DeltaError
 
-from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import membership
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.membership import MemberSettings, Membership
-from josefine_lake.config.leases import GROUP, leased
+from josefine_lake.config.leases import GROUP, LEASES, leased
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.discovery import Discovered, discover
 from josefine_lake.writer.table_writer import TableWriter
@@ -59,6 +59,11 @@ class Offsets:
         """A table has committed up to these offsets."""
         with self._lock:
             self._waiting.update(offsets)
+
+    def returned(self, offsets: ByPartition) -> None:
+        """Offsets that could not be stored, unless a table has gone further meanwhile."""
+        with self._lock:
+            self._waiting = {**offsets, **self._waiting}
 
     def take(self) -> dict[TopicPartition, int]:
         """Those since the last call."""
@@ -154,7 +159,7 @@ class Process:
         self._open_client = open_client
         self._report = report
         self._client = open_client()
-        self._member = Membership(GROUP, (), wanted.member)
+        self._member = Membership(LEASES, (), wanted.member)
         self._found = Discovered()
         self._owned: frozenset[str] = frozenset()
         self._threads: dict[str, TableThread] = {}
@@ -245,21 +250,12 @@ class Process:
             del self._threads[each.table.topic]
 
     def _commit(self, timeout_ms: int | None = None) -> None:
-        """Store the offsets that tables have reached; if the generation ended, with the next."""
-        if not self._member.is_of_a_generation:
-            return
+        """Store the offsets that tables have reached; after a failure, at the next beat."""
         offsets = self._offsets.take()
         if not offsets:
             return
         try:
-            is_stored = self._client.run(
-                lambda s, t, d: membership.commit(s, self._member, offsets, t, d),
-                timeout_ms=timeout_ms,
-            )
-        except KafkaError as error:
-            self._offsets.reached(offsets)
-            if error.code is not ErrorCode.unknown_topic_or_partition:
-                raise
-            return
-        if not is_stored:
-            self._offsets.reached(offsets)
+            self._client.commit_offsets(GROUP, offsets, timeout_ms=timeout_ms)
+        except KafkaError:
+            self._offsets.returned(offsets)
+            raise

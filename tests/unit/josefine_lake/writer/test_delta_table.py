@@ -1,0 +1,85 @@
+"""A real Delta table with a chain: compaction between commits, races, tables replaced."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.delta_table import ChainedTable, MisfitError
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.sinks.commits import Link, StoppedError
+from pipelines.storage.folders import Folders
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+TP = TopicPartition("t", 0)
+
+
+def opened(path: Path, run: str = "one") -> ChainedTable:
+    folder = Folders({}, {}).open(str(path))
+    assert folder is not None
+    table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run=run))
+    table.load()
+    table.ensure(SCHEMA)
+    return table
+
+
+def commit(table: ChainedTable, number: int) -> None:
+    file = DataFile(table.folder, SCHEMA)
+    file.add(pa.RecordBatch.from_pydict({"n": [number], "text": ["a"]}, schema=SCHEMA))
+    ends = TopicOffsets(ends={TP: number}, topic_ids={"t": "1"})
+    made = Commit(start={TP: number - 1}, end=ends, txn_version=number)
+    table.commit([file.close(0)], made, SCHEMA, {}, lambda place: None)
+
+
+def numbers(path: Path) -> list[int]:
+    return sorted(DeltaTable(str(path)).to_pyarrow_table()["n"].to_pylist())
+
+
+def test_small_files_are_rewritten_between_two_commits_of_the_chain(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    for number in (1, 2, 3):
+        commit(table, number)
+
+    table.compact(1 << 20)
+    commit(table, 4)
+
+    assert table.files_and_bytes()[0] == 2
+    assert numbers(tmp_path / "t") == [1, 2, 3, 4]
+    found = opened(tmp_path / "t").load()
+    assert isinstance(found, Tip)
+    assert (found.txn_version, found.reached.ends) == (4, {TP: 4})
+
+
+def test_a_commit_after_that_of_another_run_is_refused(tmp_path: Path) -> None:
+    one, other = opened(tmp_path / "t"), opened(tmp_path / "t", "other")
+    commit(one, 1)
+
+    with pytest.raises(StoppedError):
+        commit(other, 1)
+
+    assert numbers(tmp_path / "t") == [1]
+
+
+def test_a_table_that_was_dropped_while_it_was_written_is_not_written_again(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    commit(table, 1)
+    shutil.rmtree(tmp_path / "t")
+
+    with pytest.raises(StoppedError):
+        commit(table, 2)
+
+    assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+def test_an_existing_table_is_adopted_only_if_its_columns_fit(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path / "t"), pa.schema([("n", pa.int32()), ("text", pa.string())]))
+
+    with pytest.raises(MisfitError, match="its column n is"):
+        opened(tmp_path / "t")
