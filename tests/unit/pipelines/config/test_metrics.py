@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from josefine_broker.base.addresses import HostPort
 from pipelines.config.metrics import MetricWords, metrics_of
 from pipelines.config.section import Reader
@@ -34,13 +32,16 @@ def test_a_listener_at_any_port_is_refused_because_nobody_could_scrape_it():
     ]
 
 
-@pytest.mark.parametrize(
-    ("table", "where"), [("lake.p", "in a catalog"), ("s3a://b/p", "on another machine")]
-)
-def test_the_table_is_a_folder_of_this_machine(table, where):
-    _, (problem,) = metrics(f"table: '{table}'")
+def test_the_table_is_a_folder_because_a_catalog_has_no_place_of_its_own():
+    _, (problem,) = metrics("table: lake.p")
 
     assert problem == (
-        "metrics.table: expected a folder of this machine such as /data/progress; "
-        f"`{table}` is {where}"
+        "metrics.table: expected a folder such as /data/progress or s3a://BUCKET/progress; "
+        "`lake.p` is in a catalog"
     )
+
+
+def test_the_table_may_be_in_an_object_store():
+    found, problems = metrics("table: 's3a://b/p'")
+
+    assert (found.table, problems) == ("s3a://b/p", [])

@@ -47,13 +47,8 @@ CASES = {
     ),
     "metrics in a table of the catalog": (
         ("trigger:", "metrics: { table: lake._progress }\ntrigger:"),
-        "f.yaml:15:19: metrics.table: expected a folder of this machine such as /data/progress; "
-        "`lake._progress` is in a catalog",
-    ),
-    "metrics in an object store": (
-        ("trigger:", "metrics: { table: 's3a://lake/progress' }\ntrigger:"),
-        "f.yaml:15:19: metrics.table: expected a folder of this machine such as /data/progress; "
-        "`s3a://lake/progress` is on another machine",
+        "f.yaml:15:19: metrics.table: expected a folder such as /data/progress or "
+        "s3a://BUCKET/progress; `lake._progress` is in a catalog",
     ),
     "log in another language": (
         ("trigger:", "metrics: { log: xml }\ntrigger:"),
