@@ -39,7 +39,7 @@ from tests.unit.test_style import SOURCES
 
 PACKAGES = (
     "josefine_raft", "josefine_broker", "josefine_arrow", "josefine_spark", "josefine_journal",
-    "josefine_cli", "pyspark_josefine", "josefine_pipelines",
+    "josefine_lake", "josefine_cli", "pyspark_josefine", "josefine_pipelines",
 )  # fmt: skip
 OPTIONAL = (
     "pyspark", "delta", "deltalake", "pyarrow", "numba", "numpy", "pandas", "confluent_kafka",

@@ -324,7 +324,7 @@ MUTANTS = [
         old="if durable_end < its_log.log_end_offset:",
         new="if False:",
         faults=ALL_POWER,
-        seed=44,
+        seed=135,
     ),
     Mutant(
         breaks="eligible leader replicas are remembered",
