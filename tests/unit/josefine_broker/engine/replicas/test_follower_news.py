@@ -204,7 +204,8 @@ def test_nothing_is_noted_for_a_reader_that_names_itself_a_broker() -> None:
     for stranger in (70, 71):
         asked = FetchRequest(stranger, 0, 1, 1 << 20, 0, 0, 0, (FetchTopic("", topic_id, parts),))
         opened = SERVED[FETCH].handle(ctx, info, asked)
-        assert isinstance(opened, FetchResponse) and opened.session_id
+        assert isinstance(opened, FetchResponse)
+        assert opened.session_id
 
         again = asked._replace(session_id=opened.session_id, session_epoch=1, topics=())
         SERVED[FETCH].handle(ctx, info, again)
