@@ -7,6 +7,7 @@ what is not plain is left to the codec. The handler decides, as for every other 
 from collections.abc import Callable
 from typing import Any
 
+from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.purgatory.purgatory import Encoded, Parked
 from josefine_broker.records.crc import Buffer
@@ -29,7 +30,10 @@ def fetch_for_follower(
     # A quota adds to the answer, and needs the client's name.
     if frame[:2] != FETCH_KEY or ctx.image.quotas:
         return None
-    header = parse_request_header(frame)
+    try:
+        header = parse_request_header(frame)
+    except CorruptData:  # the route ends the connection, without a line in the log for each frame
+        return None
     request = decode_replica_request(header, frame)
     if request is None:
         return None

@@ -144,7 +144,12 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             if not isinstance(answer, asyncio.Future):
                 version = self._core.receive_frame(frame)
                 self._answers.popleft()
-                answer.answered(version, frame)
+                try:
+                    answer.answered(version, frame)
+                except Exception:
+                    # It has no answer: the end of the connection, which follows, notifies it.
+                    self._answers.appendleft(answer)
+                    raise
                 return
             response = self._core.receive(frame)
             self._answers.popleft()

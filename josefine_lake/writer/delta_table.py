@@ -91,10 +91,9 @@ class ChainedTable:
                     raise
             table = self._opened()
             assert table is not None, "it was created"
+        # A new table keeps the version before its first entry: another writer may have created it
+        # since `load`, and committed the same records. The first commit looks at all of that.
         _check_fit(table, schema)
-        if self._version < 0:
-            self._version = table.version()
-            self._seen = self._text(self._version)
 
     def commit(
         self,

@@ -121,6 +121,9 @@ class TableThread:
                 why = str(error)
             except (KafkaError, CorruptData, OutOfRangeError, DeltaError, OSError) as error:
                 why = f"table of topic `{self.table.topic}`: {error}"
+            except Exception as error:
+                # A thread that ended here would keep its lease, and no process would write.
+                why = f"table of topic `{self.table.topic}`: {type(error).__name__}: {error}"
             # The same reason is reported once, not at every attempt.
             if why != failed and not self._stopping.is_set():
                 self._report(f"{why}; the writer tries again")

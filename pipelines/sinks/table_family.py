@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from josefine_spark.base.topic_offsets import TopicIds
 from pipelines.base import failpoints
 from pipelines.base.errors import PipelineError, RunError
 from pipelines.base.finding import Finding
@@ -153,8 +154,9 @@ class OpenFamily:
             return {**{name: [] for name in counts}, **due}
         return {name: [] for name in sorted(counts)}
 
-    def table(self, name: str, session: SparkSession) -> FamilyTable:
+    def table(self, name: str, session: SparkSession, topic_ids: TopicIds) -> FamilyTable:
         """Open a table; create it if it is new. Raises RunError, StoppedError and Spark's errors.
+        `topic_ids`: of the batch, because a sink without a commit knows none.
 
         The checks are those of a start: a table is opened once a run, with its first rows."""
         found = self._tables.get(name)
@@ -165,7 +167,6 @@ class OpenFamily:
         sink = replace(self._sink, path=self._of.path_of(name), type="delta", family=None)
         run = replace(self._run, session=lambda: session, link=link)
         target = DeltaTarget(sink)
-        is_known = name in self.chain.family.tables
         expected = self.chain.family.tables.get(name, 0)
         if expected and not DeltaTarget(sink).open(run).chain.is_there():
             raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail="it was deleted"))
@@ -176,8 +177,9 @@ class OpenFamily:
         tip = chain.load()
         if tip is not None and not isinstance(tip, Tip):
             raise StoppedError(Stop(verdict=Verdict.TABLE_UNREADABLE, detail=str(tip)))
-        if tip is None and not is_known:
-            self._refuse_others(opened)
+        if tip is None:
+            # Also a table that the registry has: it was held before its first commit.
+            self._refuse_others(opened, topic_ids)
         stop = why_not_continued(tip, expected)
         if stop is not None:
             raise StoppedError(stop)
@@ -187,10 +189,9 @@ class OpenFamily:
         self._tables[name] = FamilyTable(target, opened)
         return self._tables[name]
 
-    def _refuse_others(self, opened: OpenDelta) -> None:
-        ids = self.chain.tip.reached.topic_ids if self.chain.tip else {}
+    def _refuse_others(self, opened: OpenDelta, topic_ids: TopicIds) -> None:
         name = opened.chain.link.name
-        found = begins(name, opened.chain.others(), ids, renames={}, new_chains=())
+        found = begins(name, opened.chain.others(), topic_ids, renames={}, new_chains=())
         if isinstance(found, Stop):
             raise StoppedError(found)
 
@@ -285,7 +286,7 @@ class _BatchWrite:
 
     def _write(self, name: str, topics: Sequence[str], session: SparkSession) -> tuple[int, int]:
         family, commit = self._family, self._commit
-        table = family.table(name, session)
+        table = family.table(name, session, commit.end.topic_ids)
         chain = table.opened.chain
         decision = decide_for_table(commit, chain.tip, topics or None)
         if isinstance(decision, Skip):

@@ -23,6 +23,11 @@ class FollowerNews:
         for changes in self._changes.values():
             changes[partition] = None
 
+    @property
+    def noted(self) -> frozenset[int]:
+        """The followers that notes are kept for."""
+        return frozenset(self._changes)
+
     def of(self, broker_id: int) -> dict[PartitionKey, None]:
         """The partitions with an event since this follower's last look; noted from the first call
         on."""

@@ -46,6 +46,9 @@ def followed_with_news(
     session, now_ms = plan.session, ctx.clock.monotonic_ms()
     if session is None or not plan.incremental or not session.by_id or len(plan.wanted) < 2:
         return plan.wanted, {}
+    if request.replica_id not in ctx.image.brokers:
+        # A tool that names itself a replica: each event would be noted for it, for ever.
+        return plan.wanted, {}
     changes = ctx.parked.followers.of(request.replica_id)
     is_due = now_ms - session.looked_ms >= LOOK_MS
     found: dict[PartitionKey, Wanted] = {}

@@ -104,6 +104,22 @@ def test_a_poisoned_table_stops_alone_and_catches_up_after_its_repair(lab: Lab) 
     assert not family_said(registry(lab).said).held
 
 
+def test_a_table_with_the_rows_of_another_sink_is_held_in_each_run(lab: Lab) -> None:
+    (one,) = by_topic(lab, 1)
+    sent = Sent(lab)
+    sent.to(one, 8)
+    plain = BY_TOPIC.replace("out:", "before:").replace("{topic}", one)
+    lab.write_file("fail", plain % "", topics=f"topics: [{one}]", **ELSEWHERE)
+    lab.run()
+    lab.write_file("fail", BY_TOPIC % "", topics=f"topics: [{one}]", **ELSEWHERE)
+
+    for _ in range(2):
+        with pytest.raises(RunError, match=f"`{one}`: its table has the rows of another name"):
+            lab.run()
+
+    sent.check()
+
+
 def test_values_of_a_column_make_tables_and_bad_names_dead_letters(lab: Lab) -> None:
     lab.write_file("dead_letter", BY_COLUMN % "", **ELSEWHERE)
     values = ["de", "DE", "../up", "", "a/b", "_hidden", "x" * 201, "fr", r"nl\n"]

@@ -122,6 +122,7 @@ class Lake:
         self.main, self.dead = MemoryTable(), MemoryTable()
         self.group: dict[TopicPartition, int] = {}
         self.now_ms = 0
+        self.before_fetch: Callable[[], None] = lambda: None
         self.letters = True
 
     def send(self, partition: int, *values: bytes) -> None:
@@ -176,6 +177,7 @@ class MemoryLog:
 
     def fetch(self, positions: ByPartition, wait_ms: int) -> list[Read]:
         self._lake.now_ms += wait_ms
+        self._lake.before_fetch()
         found = []
         for tp, at in positions.items():
             values = self._lake.values[tp.partition][at : at + 2]

@@ -22,11 +22,17 @@ TP = TopicPartition("t", 0)
 
 
 def opened(path: Path, run: str = "one") -> ChainedTable:
+    table = closed(path, run)
+    table.ensure(SCHEMA)
+    return table
+
+
+def closed(path: Path, run: str) -> ChainedTable:
+    """A table whose log was read, before it is created or compared."""
     folder = Folders({}, {}).open(str(path))
     assert folder is not None
     table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run=run))
     table.load()
-    table.ensure(SCHEMA)
     return table
 
 
@@ -60,6 +66,19 @@ def test_small_files_are_rewritten_between_two_commits_of_the_chain(tmp_path: Pa
 def test_a_commit_after_that_of_another_run_is_refused(tmp_path: Path) -> None:
     one, other = opened(tmp_path / "t"), opened(tmp_path / "t", "other")
     commit(one, 1)
+
+    with pytest.raises(StoppedError):
+        commit(other, 1)
+
+    assert numbers(tmp_path / "t") == [1]
+
+
+def test_a_writer_that_saw_no_table_does_not_commit_what_another_one_has(tmp_path: Path) -> None:
+    one, other = closed(tmp_path / "t", "one"), closed(tmp_path / "t", "other")
+    one.ensure(SCHEMA)
+    commit(one, 1)
+    # It creates the table as well, a moment later.
+    other.ensure(SCHEMA)
 
     with pytest.raises(StoppedError):
         commit(other, 1)

@@ -133,6 +133,25 @@ def test_a_table_or_topic_that_was_replaced_or_cut_is_a_verdict_and_nothing_is_w
     assert (len(lake.main.commits), len(lake.dead.commits)) == before
 
 
+def test_no_record_of_a_topic_that_was_created_again_between_two_looks_is_written() -> None:
+    lake = Lake(partitions=1)
+    lake.send(0, GOOD)
+    lake.run()
+    lake.send(0, GOOD)
+
+    def create_again() -> None:
+        # The client follows the new topic by itself: its records start at the old position.
+        recreated(lake)
+        lake.values = [[GOOD] * 4]
+
+    lake.before_fetch = create_again
+    with pytest.raises(StoppedTable) as stop:
+        lake.run()
+
+    assert stop.value.stopped.verdict is Verdict.TOPIC_RECREATED
+    assert lake.found()[0] == [(0, 0)]
+
+
 def test_trust_table_continues_at_the_tables_end_after_a_restore() -> None:
     lake = Lake()
     lake.send(0, GOOD)

@@ -7,10 +7,16 @@ from random import Random
 
 import pytest
 
+from josefine_broker.api.table import SERVED
+from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.purgatory.purgatory import Parked
+from josefine_broker.wire.apis import FETCH
+from josefine_broker.wire.codec import RequestHeader
 from josefine_broker.wire.entities import delete_records as e
+from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.unit.josefine_broker.api.replicas import Replicas, result_of
+from tests.unit.josefine_broker.api.world import LISTENER
 
 PARTITIONS, DELETE_RECORDS = 4, 21
 
@@ -187,3 +193,21 @@ def test_partitions_take_turns_where_an_answer_has_room_for_one() -> None:
 
     assert max(apart) <= 2  # one is a request ahead
     assert ends(cluster, 2) == ends(cluster, 1)
+
+
+def test_nothing_is_noted_for_a_reader_that_names_itself_a_broker() -> None:
+    cluster = at_rest()
+    ctx, topic_id = cluster.ctx[1], cluster.hosted(1, 0).topic_id
+    header = RequestHeader(FETCH, 17, 1, "stranger", 0)
+    info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
+    parts = tuple(FetchPartition(index, -1, 0, -1, 0, 1 << 20) for index in (0, 1))  # type: ignore[arg-type]
+    for stranger in (70, 71):
+        asked = FetchRequest(stranger, 0, 1, 1 << 20, 0, 0, 0, (FetchTopic("", topic_id, parts),))
+        opened = SERVED[FETCH].handle(ctx, info, asked)
+        assert isinstance(opened, FetchResponse)
+        assert opened.session_id
+
+        again = asked._replace(session_id=opened.session_id, session_epoch=1, topics=())
+        SERVED[FETCH].handle(ctx, info, again)
+
+    assert ctx.parked.followers.noted == {2, 3}

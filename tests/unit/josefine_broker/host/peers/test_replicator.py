@@ -9,11 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
 from josefine_broker.api.table import API_VERSIONS
+from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.client.cluster import Address
+from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
 from josefine_broker.compose.routes import routes
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
@@ -26,6 +29,9 @@ from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server
 from josefine_broker.host.peers.replicator import Replicator
 from josefine_broker.host.ticker import Ticker
+from josefine_broker.wire.apis import FETCH
+from josefine_broker.wire.codec import encode_request
+from josefine_broker.wire.fetch import FetchRequest
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until_async
 from tests.unit.josefine_broker.api.replicas import Replicas, result_of
@@ -243,6 +249,33 @@ def test_leader_that_answers_nothing_is_dialled_again() -> None:
             assert result_of(waiting).error_code == 0
 
     asyncio.run(main())
+
+
+def test_a_request_whose_answer_is_damaged_is_lost_with_its_connection() -> None:
+    """Otherwise the follower would wait for the answer's deadline, and leave the ISR meanwhile."""
+    lost: list[KafkaError] = []
+
+    class Asked:
+        def answered(self, version: int, frame: memoryview) -> None:
+            raise CorruptData("damaged")
+
+        def lost(self, error: KafkaError) -> None:
+            lost.append(error)
+
+    async def main() -> None:
+        async with net(1) as cluster:
+            address = Address("127.0.0.1", cluster.ports[1])
+            connection = await ProtocolConnection.open(address, "replica-2")
+            request = FetchRequest(-1, 0, 1, 1 << 20, 0, 0, -1, ())
+
+            def encode(version: int, correlation_id: int, client: str) -> list[Any]:
+                return [*encode_request(FETCH, version, correlation_id, client, request)]
+
+            connection.ask(FETCH, encode, Asked())
+            await wait_until_async(lambda: not connection.is_usable, TIMEOUT_S, "the end")
+
+    asyncio.run(main())
+    assert len(lost) == 1
 
 
 def test_partition_that_moves_is_followed_at_its_new_leader_without_a_wait() -> None:
