@@ -5,7 +5,7 @@ Like every reader, it records problems and continues with harmless values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pipelines.base.errors import Problem
 from pipelines.config.decode import schema_of
@@ -14,7 +14,7 @@ from pipelines.config.output_paths import folder, place_in
 from pipelines.config.section import Reader
 from pipelines.config.source_keywords import SOURCES, TYPES
 from pipelines.config.units import size_bytes
-from pipelines.model.lineage import lineage
+from pipelines.model.lineage import lineage, upstream_of
 from pipelines.model.pipeline import (
     Action,
     Limit,
@@ -139,20 +139,3 @@ def _why_not(pipeline: Pipeline, sink: Sink) -> str:
     if sink.family is not None:
         return "a table for each value needs the offsets of records: expected one `path`"
     return ""
-
-
-def upstream_of(pipeline: Pipeline, sink: str) -> Sequence[str]:
-    """The sinks of the file whose tables a sink's streams read, directly and over other tables."""
-    found: dict[str, None] = {}
-    left = [sink]
-    while left:
-        read = {
-            source.local.path
-            for name in lineage(pipeline, pipeline.sinks[left.pop()].input)[0]
-            if (source := pipeline.sources[name]).table_stream and source.local
-        }
-        for other in pipeline.sinks.values():
-            if other.path in read and other.name not in found:
-                found[other.name] = None
-                left.append(other.name)
-    return tuple(found)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.config.table_stream import is_stream, table_stream_of, upstream_of
+from pipelines.config.table_stream import is_stream, table_stream_of
+from pipelines.model.lineage import upstream_first, upstream_of
 from pipelines.model.table_stream import OnChange, TableStream
 from tests.unit.pipelines.config.sections import read, said, section
 
@@ -79,6 +80,8 @@ def test_tables_from_bronze_to_gold_are_one_file():
     pipeline, _, problems = read(FILE)
     assert problems == []
     assert upstream_of(pipeline, "gold") == ("silver",)
+    assert upstream_first(pipeline, ["gold", "silver"]) == ["silver", "gold"]
+    assert upstream_first(pipeline, ["gold"]) == ["gold"]
 
 
 def test_tables_in_a_circle_are_refused():
