@@ -18,7 +18,6 @@ from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import Start
 from pipelines.exactly_once.offset_chain import Batch
 from pipelines.exactly_once.table_position import TABLE, VERSION, checkpoint_of, position_of
-from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Source
 from pipelines.model.table_stream import OnChange
 from pipelines.sources.josefine import Topics
@@ -59,29 +58,11 @@ class TableKind:
         return {}
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
-        """The stream. `at` is not used: a stream continues by its checkpoint (`continue_at`).
-        Raises RunError if the table's columns are not those of the file."""
-        from pyspark.errors import PySparkException
-
+        """The stream. `at` is not used: a stream continues by its checkpoint (`continue_at`)."""
         assert source.local is not None
-        try:
-            stream = spark.readStream.format("delta").options(**options_of(source))
-            frame = stream.load(source.local.path)
-            have = {name.lower(): kind for name, kind in frame.dtypes}
-        except PySparkException as error:
-            raise RunError(f"source `{source.name}`: {clear_reason(error)}") from error
-        wants = spark.createDataFrame([], _ddl(source))
-        wrong = [
-            f"`{name}` is {have[name.lower()].upper()}, not {kind.upper()}"
-            if name.lower() in have
-            else f"no column `{name}`"
-            for name, kind in wants.dtypes
-            if have.get(name.lower()) != kind
-        ]
-        if wrong:
-            said = f"its `schema` is not that of {source.local.path}: {', '.join(wrong)}"
-            raise RunError(f"source `{source.name}`: {said}; fix it at {source.place}")
-        return frame.select(*map(quoted, wants.columns))
+        stream = spark.readStream.format("delta").options(**options_of(source))
+        names = spark.createDataFrame([], _ddl(source)).columns
+        return stream.load(source.local.path).select(*map(quoted, names))
 
     def read(
         self, spark: SparkSession, source: Source, batch: Batch, *, marks_unreadable: bool = False
@@ -111,6 +92,24 @@ def options_of(source: Source) -> dict[str, str]:
     if stream.on_change in _ON_CHANGE:
         said[_ON_CHANGE[stream.on_change]] = "true"
     return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def refuse_columns(spark: SparkSession, source: Source) -> None:
+    """Raise RunError if the table's columns are not those of the file."""
+    assert source.local is not None
+    assert source.table_stream is not None
+    there = spark.read.format("delta").load(source.local.path)
+    have = {name.lower(): kind for name, kind in there.dtypes}
+    wrong = [
+        f"`{name}` is {have[name.lower()].upper()}, not {kind.upper()}"
+        if name.lower() in have
+        else f"no column `{name}`"
+        for name, kind in spark.createDataFrame([], source.table_stream.schema).dtypes
+        if have.get(name.lower()) != kind
+    ]
+    if wrong:
+        said = f"its `schema` is not that of {source.local.path}: {', '.join(wrong)}"
+        raise RunError(f"source `{source.name}`: {said}; fix it at {source.place}")
 
 
 def continue_at(files: CheckpointFiles, start: Start) -> None:
