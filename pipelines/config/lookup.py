@@ -13,6 +13,7 @@ from pipelines.config.loader import Scalar, Table
 from pipelines.config.output_paths import folder, place_in
 from pipelines.config.section import Reader
 from pipelines.config.source_keywords import TYPES
+from pipelines.config.table_stream import OF_STREAMS, is_stream
 from pipelines.model.lineage import inputs_of, lineage
 from pipelines.model.lookup import Lookup
 from pipelines.model.pipeline import Action, Pipeline
@@ -23,12 +24,15 @@ DELTA = "delta"
 def is_lookup(reader: Reader) -> bool:
     """Whether a section of the file is a lookup."""
     node = reader.table.nodes.get("type")
-    return isinstance(node, Scalar) and node.text == DELTA
+    return isinstance(node, Scalar) and node.text == DELTA and not is_stream(reader)
 
 
 def lookup_of(name: str, reader: Reader) -> Lookup:
     """The lookup table of a source section."""
     reader.refuse_others("type", DELTA, TYPES)
+    for word in filter(reader.has, OF_STREAMS):
+        reader.wrong_at(word, f"`{word}` is for a stream of the table: add `stream: true`")
+    reader.flag("stream")
     path = reader.text("path") if reader.has("path") else None
     table = reader.text("table") if reader.has("table") else None
     if reader.has("path") == reader.has("table"):

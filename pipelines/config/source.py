@@ -17,6 +17,7 @@ from pipelines.config.section import Reader
 from pipelines.config.security import settings_of
 from pipelines.config.source_keywords import SOURCES, TYPES
 from pipelines.config.start_stop import Reads, end_of, partitions_of, start_of
+from pipelines.config.table_stream import table_stream_of
 from pipelines.config.topic import NO_TOPIC, TOPIC, address_of
 from pipelines.config.units import size_bytes
 from pipelines.model.pipeline import Limit, Local, Source, Split, Start
@@ -26,6 +27,8 @@ from pipelines.model.test_case import Record
 def source_of(name: str, reader: Reader) -> Source:
     """The source of a section."""
     kind = reader.chosen("type", TYPES, "josefine")
+    if kind == "delta":
+        return table_stream_of(name, reader)
     if kind not in OF_BROKERS:
         return _local(name, kind, reader)
     bootstrap = address_of(reader, required=True)

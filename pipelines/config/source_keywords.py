@@ -32,6 +32,17 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.TEXT,
         ),
         "table": Word(expected="the name of the Delta table in Spark's catalog", kind=Kind.TEXT),
+        "stream": Word(
+            expected="true, for a Delta table whose new rows are a stream", kind=Kind.FLAG
+        ),
+        "changes": Word(
+            expected="true, for a stream of the table's change data feed", kind=Kind.FLAG
+        ),
+        "on_change": Word(
+            expected="fail, ignore_deletes or skip_changes",
+            kind=Kind.CHOICE,
+            choices=("fail", "ignore_deletes", "skip_changes"),
+        ),
         "schema": Word(
             expected="the table's columns that are used, as in SQL, or the name of a .ddl file",
             kind=Kind.TEXT,
@@ -64,7 +75,7 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             choices=("fail", "skip_and_record"),
         ),
         "limit": Word(
-            expected="a mapping with rows, bytes, min_rows, max_delay",
+            expected="a mapping with rows, bytes, files, min_rows, max_delay",
             kind=Kind.SECTION,
             of="limit",
         ),
@@ -118,6 +129,10 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
         "offsets": Word(
             expected="a mapping of topic: a mapping of partition: offset", kind=Kind.OFFSETS
         ),
+        "version": Word(
+            expected="the number of the first commit of a Delta table that is read",
+            kind=Kind.NUMBER,
+        ),
     },
     "stop": {
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
@@ -130,6 +145,7 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
     "limit": {
         "rows": Word(expected="the number of records of a batch, at most", kind=Kind.COUNT),
         "bytes": Word(expected="the size of a batch, at most, such as 64MiB", kind=Kind.TEXT),
+        "files": Word(expected="a Delta table's files of a batch, at most", kind=Kind.COUNT),
         "min_rows": Word(expected="the number of records that a batch waits for", kind=Kind.COUNT),
         "max_delay": Word(
             expected="how long a batch waits for them, such as 15m", kind=Kind.DURATION
@@ -167,6 +183,9 @@ TYPES: Mapping[str, ModeWords] = {
     "file": ModeWords(required=("path",), allowed=_OF_STREAMS),
     "rate": ModeWords(required=("rows_per_second",), allowed=_OF_STREAMS),
     "memory": ModeWords(required=("records",), allowed=("headers", *_OF_STREAMS)),
-    "delta": ModeWords(required=("schema",), allowed=("path", "table")),
+    "delta": ModeWords(
+        required=("schema",),
+        allowed=("path", "table", "stream", "changes", "on_change", "start", "limit"),
+    ),
 }
 """Type of a source → its own keywords; those of other types are refused."""

@@ -19,6 +19,8 @@ from pipelines.config.source_keywords import SOURCES
 from pipelines.config.units import time_ms
 from pipelines.model.pipeline import End, Source, Start
 
+VERSION = "version"
+"""The keyword of Delta tables alone (`table_stream.py`)."""
 TABLE = "table"
 """The start at the end offsets of the sink's table."""
 
@@ -64,9 +66,10 @@ def start_of(reader: Reader, reads: Reads) -> Start:
         return Start(option="startingOffsets", text=text, by_table=text == TABLE)
     start = reader.section_of("start")
     assert start is not None
-    given = [word for word in SOURCES["start"] if start.has(word)]
-    if len(given) != 1:
-        words = ", ".join(SOURCES["start"])
+    known = [word for word in SOURCES["start"] if word != VERSION]
+    given = [word for word in known if start.has(word)]
+    if len(given) != 1 or start.has(VERSION):
+        words = ", ".join(known)
         reader.wrong_at("start", f"expected exactly one of {words}")
         return Start(option="startingOffsets", text="earliest")
     if given == ["timestamp"]:

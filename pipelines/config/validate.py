@@ -33,6 +33,7 @@ from pipelines.config.source import group_problems, source_of
 from pipelines.config.spelling import nearest_word
 from pipelines.config.start_stop import stop_problems
 from pipelines.config.table_family import with_families
+from pipelines.config.table_stream import table_stream_problems
 from pipelines.config.tests import cases_of
 from pipelines.config.topic import topic_problems, with_brokers
 from pipelines.config.unavailable import with_unavailable
@@ -160,6 +161,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     pipeline = replace(pipeline, checks=checks_of(top, pipeline))
     pipeline = with_params(pipeline, params_of(top))
     problems.extend(lookup_problems(pipeline, tree))
+    problems.extend(table_stream_problems(pipeline, tree))
     problems.extend(watermark_problems(pipeline, tree, gaps_of(problems)))
     problems.extend(path_problems(pipeline, tree))
     pipeline = with_positions(pipeline, problems)

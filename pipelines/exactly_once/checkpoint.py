@@ -124,6 +124,17 @@ class CheckpointFiles:
         conf = json.loads(said).get("conf", {}) if said.startswith("{") else {}
         return str(conf.get("spark.sql.streaming.stateStore.providerClass", ""))
 
+    def write(self, name: str, text: str) -> None:
+        """Write or replace a file of the checkpoint, whole or not at all."""
+        path = f"{self.folder}/{name}"
+        folder, _, last = path.rpartition("/")
+        # Spark ignores names like this, and `sweep` removes them from `offsets`.
+        draft = f"{folder}/.{last}.tmp"
+        self._files.write_text(draft, text)
+        if self._files.read_text(path) is not None:
+            self._files.remove(path)
+        self._files.rename(draft, path)
+
     def set_aside(self) -> str:
         """Rename the folder to the first free `<folder>.set-aside-N`; returns the new path."""
         parent, _, name = self.folder.rpartition("/")

@@ -154,6 +154,8 @@ def _in_order(pipeline: Pipeline) -> list[str]:
 
 def columns_of_source(source: Source) -> Columns:
     """A source's columns as a transform sees them."""
+    if source.table_stream is not None:
+        return columns_of_ddl(source.table_stream.ddl)
     names: dict[str, Columns | None] = dict.fromkeys(_BYTES_OF_SOURCE, SCALAR)
     for column, how in (("value", source.decode), ("key", source.decode_key)):
         has_columns = how is not None and how.schema.text

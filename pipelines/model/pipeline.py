@@ -22,6 +22,7 @@ from pipelines.model.parameters import Value, bound
 from pipelines.model.retry_policy import Restart
 from pipelines.model.schema_evolution import Evolution
 from pipelines.model.table_family import TableFamily
+from pipelines.model.table_stream import TableStream
 from pipelines.model.test_case import Case, Record
 from pipelines.model.topic import SinkTopic
 from pipelines.model.watermark import Watermark
@@ -163,6 +164,7 @@ class Limit:
     bytes: int | None = None
     rows_min: int | None = None
     delay_ms: int | None = None
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,8 @@ class Local:
     path: str = ""
     rows_per_second: int = 0
     records: tuple[Record, ...] = ()
+    stream: TableStream | None = None
+    """With type delta; its table is at `path`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +219,11 @@ class Source:
     security: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
+    def table_stream(self) -> TableStream | None:
+        """Set if it is a Delta table that is read as a stream."""
+        return self.local.stream if self.local is not None else None
+
+    @property
     def is_in_file(self) -> bool:
         """Whether its records are in the pipeline file."""
         return self.local is not None and self.local.type == "memory"
@@ -230,7 +239,8 @@ class Source:
         if self.local is not None:
             many = f"{len(self.local.records)} records"
             rate = f"{self.local.rows_per_second} rows/s"
-            return {"file": self.local.path, "rate": rate}.get(self.local.type, many)
+            path = self.local.path
+            return {"file": path, "delta": path, "rate": rate}.get(self.local.type, many)
         return ", ".join(map(str, self.assigned or self.topics)) or f"/{self.pattern}/"
 
 

@@ -163,7 +163,7 @@ class BatchCommit:
             rows.free()
         return replace(
             self._done(),
-            records=_records(self.batch) if own is not None else 0,
+            records=self._records(made),
             rows=made.rows if made else 0,
             dead_letters=sum(letters for _, letters in written.values()),
             judged=written,
@@ -209,6 +209,12 @@ class BatchCommit:
             return opened.commit(out, own, self.batch_id, said, span)
         except StoppedError as stopped:
             raise self.stopped(opened.chain, stopped.stop) from stopped
+
+    def _records(self, made: TargetWritten | None) -> int:
+        """Positions in a table are no numbers of records: its rows are counted as written."""
+        if made is None:
+            return 0
+        return made.rows if self.of.plan.source.table_stream else _records(self.batch)
 
     def _done(self) -> BatchDone:
         """The report of a micro-batch that the target had already."""

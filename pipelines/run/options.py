@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pipelines.base.errors import WrongUsageError
 from pipelines.config.section import nearest
 from pipelines.exactly_once.checkpoint_start import Trust
+from pipelines.model.lineage import upstream_first
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan
 
@@ -24,8 +25,9 @@ class Wishes:
     only: Collection[str] = ()
 
     def sinks_of(self, pipeline: Pipeline) -> list[str]:
-        """The sinks that run, in file order."""
-        return [name for name in pipeline.sinks if not self.only or name in self.only]
+        """The sinks that run, in file order, but each after those whose tables it reads."""
+        names = (name for name in pipeline.sinks if not self.only or name in self.only)
+        return upstream_first(pipeline, names)
 
 
 NO_WISHES = Wishes()

@@ -36,6 +36,7 @@ from pipelines.sinks.delta_tables import change_columns, ensure_table
 from pipelines.sinks.target import LetterChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
+from pipelines.sources.table_stream import continue_at, refuse_columns
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms import dataframes
 from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
@@ -124,6 +125,8 @@ def prepare(
 
     start = settling.settle(fits)
     opened.change()
+    if of.source.table_stream is not None:
+        continue_at(settling.files, start)
     ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
     topics_of = partial(_topics_of, run.kind, seen.looked)
     letterings = {name: each.lettering for name, each in lettered.items()}
@@ -160,6 +163,8 @@ def _look(run: RunContext, of: SinkPlan) -> _Seen:
     stored = _stored(dry, of, good)
     dataframes.rows_of(run.plan, of.sink.input, good)
     looked = {one.name: run.kind.look(one) for one in of.sources}
+    if of.source.table_stream is not None:
+        refuse_columns(run.spark, of.source)
     return _Seen(
         dry=dry,
         empty=empty,

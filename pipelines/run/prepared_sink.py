@@ -141,7 +141,8 @@ class PreparedSink:
     def records_to_do(self) -> int | None:
         """The number of offsets from start to end; None if only the source knows the start."""
         begun = self.begins()
-        if begun is None:
+        # Positions in a table are no numbers of rows.
+        if begun is None or self.plan.source.table_stream is not None:
             return None
         return sum(max(0, end - begun[p]) for p, end in self.ends_at.items())
 

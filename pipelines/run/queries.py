@@ -12,6 +12,7 @@ from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.report.events import Reporter
 from pipelines.run.sink_handle import SinkHandle
+from pipelines.sources.table_refusals import why_table_failed
 from pipelines.transforms.python_state import why_class_failed
 
 HELD_SHOWN_MAX = 20
@@ -32,6 +33,7 @@ class FailedError(Exception):
             return self.failure
         stateful = self.handle.plan.stateful
         why = why_class_failed(stateful, self.failure) if stateful else ""
+        why = why or why_table_failed(self.handle.plan.source, self.failure)
         told = RunError(f"sink `{self.handle.plan.name}`: {why or clear_reason(self.failure)}")
         told.__cause__ = self.failure
         return told

@@ -21,6 +21,7 @@ from pipelines.base.errors import PipelineError, SetupError
 from pipelines.base.variables import hidden
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.model.lineage import upstream_of
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan
 from pipelines.model.retry_policy import Retry
@@ -149,8 +150,17 @@ class _Run:
         self.first_s = time.monotonic()
         for name in self.names:
             # Another sink's failure may have postponed it.
-            if name in self.lives.awake():
+            if self._waits(name):
+                self.lives.pause(name, time.monotonic())
+            elif name in self.lives.awake():
                 self._begin(name)
+
+    def _waits(self, name: str) -> bool:
+        """Whether a sink of this run still writes a table that this one reads to its end."""
+        if self.pipeline.every_ms is not None:
+            return False
+        left = self.lives.left()
+        return any(above in left for above in upstream_of(self.pipeline, name))
 
     def _settle(self) -> bool:
         """Prepare each sink; whether all are ready. False: one failed, and its pause is over."""
@@ -233,7 +243,7 @@ class _Run:
             else:
                 self._failed(handle, failure)
         for name in self.lives.due(time.monotonic()):
-            if not self.stop.is_set():
+            if not self.stop.is_set() and not self._waits(name):
                 self._begin_again(name)
 
     def _ended(self, handle: SinkHandle) -> Exception | None:

@@ -51,6 +51,7 @@ def paths_of(pipeline: Pipeline) -> list[str]:
     found = [pipeline.checkpoint]
     found += [path for sink in pipeline.sinks.values() for _, path in target_of(sink).folders()]
     found += [each.path for each in pipeline.lookups.values() if each.path]
+    found += [one.local.path for one in pipeline.sources.values() if one.table_stream and one.local]
     return [*found, pipeline.dead_letter_path] if pipeline.dead_letter_path else found
 
 

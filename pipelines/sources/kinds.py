@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.base.errors import SetupError
 from pipelines.exactly_once.offset_chain import Batch
+from pipelines.exactly_once.table_position import is_of_table
 from pipelines.model.pipeline import Source
 from pipelines.sources.columns import columns_ddl
 from pipelines.sources.josefine import JosefineKind, SourceKind, Topics
 from pipelines.sources.local_records import Rate, memory_text, records_of
+from pipelines.sources.table_stream import TableKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,6 +122,8 @@ class AnyKind:
         return _of(source).read(spark, source, batch, marks_unreadable=marks_unreadable)
 
     def parse(self, text: str) -> TopicOffsets:
+        if is_of_table(json.loads(text)):
+            return TableKind().parse(text)
         return JosefineKind().parse(text)
 
     def advise(self, source: Source, group: str, ends: ByPartition) -> str:
@@ -129,6 +134,8 @@ ANY_KIND = AnyKind()
 
 
 def _of(source: Source) -> SourceKind:
+    if source.table_stream is not None:
+        return TableKind()
     return JosefineKind() if source.local is None else LocalKind()
 
 

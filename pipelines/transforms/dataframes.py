@@ -42,7 +42,9 @@ NOTHING_READ: Mapping[str, DataFrame] = {}
 
 def empty_source(spark: SparkSession, source: Source) -> DataFrame:
     """A source's columns without rows."""
-    return spark.createDataFrame([], columns_ddl(headers=source.headers))
+    stream = source.table_stream
+    ddl = columns_ddl(headers=source.headers) if stream is None else stream.ddl
+    return spark.createDataFrame([], ddl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
