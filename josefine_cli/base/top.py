@@ -26,11 +26,13 @@ Looks = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A reader at one moment. `read`: the sum of its offsets; `lag`: None if unknown."""
+    """A reader at one moment. `read`: the sum of its offsets; `lag`: None if unknown; `lag_s`: the
+    age of its oldest unread record, None if unknown."""
 
     state: str
     read: int
     lag: int | None
+    lag_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +46,29 @@ class Speed:
     lag: int | None
     per_second: float | None
     left_s: float | None
+    lag_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         rate = None if self.per_second is None else round(self.per_second, 1)
         left = None if self.left_s is None else round(self.left_s, 1)
+        age = None if self.lag_s is None else round(self.lag_s, 1)
         said = {"name": self.name, "state": self.state, "read": self.read, "lag": self.lag}
-        return {**said, "per_second": rate, "left_s": left}
+        return {**said, "lag_s": age, "per_second": rate, "left_s": left}
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self, *, with_age: bool) -> tuple[str, ...]:
         rate = "-" if self.per_second is None else f"{self.per_second:,.1f}"
         left = "-" if self.left_s is None else f"{self.left_s:,.0f} s"
         lag = "-" if self.lag is None else f"{self.lag:,}"
-        return self.name, self.state, f"{self.read:,}", lag, rate, left
+        age = "-" if self.lag_s is None else f"{self.lag_s:,.1f} s"
+        ages = (age,) if with_age else ()
+        return self.name, self.state, f"{self.read:,}", lag, *ages, rate, left
+
+
+def table_rows(found: Sequence[Speed]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """(the columns, the rows): with the age of the lag where a reader has one."""
+    with_age = any(each.lag_s is not None for each in found)
+    columns = (*COLUMNS[:4], *(("oldest unread",) if with_age else ()), *COLUMNS[4:])
+    return columns, [each.cells(with_age=with_age) for each in found]
 
 
 def speeds(
@@ -78,6 +91,7 @@ def speeds(
                 lag=reading.lag,
                 per_second=rate,
                 left_s=left,
+                lag_s=reading.lag_s,
             )
         )
     return sorted(found, key=lambda each: (-(each.lag or 0), each.name))
@@ -110,7 +124,7 @@ def watch_readers(
             if as_json:
                 print_json([each.to_json() for each in found])
             else:
-                print_table(COLUMNS, [each.cells() for each in found])
+                print_table(*table_rows(found))
             sys.stdout.flush()
     except KeyboardInterrupt:
         return
@@ -142,4 +156,4 @@ def _in_place(look: Callable[[], Mapping[str, Reading]], every_s: float, looks: 
 def _table(found: Sequence[Speed]) -> Any:
     from josefine_cli.base.output import table_of
 
-    return table_of(COLUMNS, [each.cells() for each in found])
+    return table_of(*table_rows(found))

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, pairwise
 from statistics import median
-from time import monotonic, time_ns
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ SHARE = 20
 """Queries take at most 1/SHARE of the time."""
 COMMITS = 20
 """The newest commits of a table, whose times give the time between two."""
-UNREAD_MAX = 50
-"""Partitions whose first unread record is looked at for the age of the lag."""
 
 
 def page_of(pipeline: Pipeline, found: Sequence[SinkStatus]) -> Json:
@@ -73,7 +71,7 @@ def _row(pipeline: Pipeline, status: SinkStatus) -> Json:
         "table": status.table,
         "behind": status.behind,
         "unit": status.unit,
-        "lag_ms": _lag_ms(pipeline, status),
+        "lag_ms": status.lag_ms,
         "version": status.version,
         "committed_ms": status.committed_ms,
         "batch_ms": between_ms,
@@ -101,34 +99,6 @@ def _commits(pipeline: Pipeline, status: SinkStatus) -> tuple[int | None, LogEnt
     times = [each.at_ms for each in own if each.at_ms is not None]
     steps = [later - earlier for later, earlier in pairwise(times)]
     return (round(median(steps)) if steps else None), next(iter(own), None)
-
-
-def _lag_ms(pipeline: Pipeline, status: SinkStatus) -> int | None:
-    """The age of the oldest record that it has not read; 0 if it has read all, None if unknown."""
-    from pipelines.base.errors import PipelineError
-    from pipelines.model.plan import compile_plan
-    from pipelines.sources.josefine import first_record_ms
-
-    if status.behind is None:
-        return None
-    if not status.unread:
-        return 0
-    sources = compile_plan(pipeline).sinks[status.sink].sources
-    if any(each.local is not None for each in sources):
-        return None
-    oldest: list[int] = []
-    for source in sources:
-        positions = {
-            tp: offset
-            for tp, offset in islice(status.unread.items(), UNREAD_MAX)
-            if len(sources) == 1 or tp[0] in (source.topics or ())
-        }
-        try:
-            first_ms = first_record_ms(source, positions)
-        except PipelineError:
-            return None  # the row's `unknown` has the reason already
-        oldest += [] if first_ms is None else [first_ms]
-    return max(0, time_ns() // 1_000_000 - min(oldest)) if oldest else None
 
 
 def _dead_letters(pipeline: Pipeline) -> Json | None:
@@ -171,11 +141,12 @@ def asker(pipeline: Pipeline) -> Callable[[], Json]:
     """A query of one file; an error becomes its `error`."""
     from pipelines.base.errors import PipelineError
     from pipelines.inspect.status import status
+    from pipelines.sources.josefine import first_record_ms
     from pipelines.sources.kinds import ANY_KIND
 
     def ask() -> Json:
         try:
-            found = page_of(pipeline, status(pipeline, ANY_KIND.look))
+            found = page_of(pipeline, status(pipeline, ANY_KIND.look, first_record_ms))
         except (PipelineError, OSError) as error:
             found = {"pipeline": pipeline.name, "error": str(error)}
         clean: Json = _without(found, pipeline.secrets)

@@ -85,6 +85,7 @@ def readings(pipelines: Sequence[Pipeline]) -> dict[str, Reading]:
             state="stops" if each.stops else "failed" if each.failed else "ok",
             read=sum(each.ends.values()),
             lag=each.behind,
+            lag_s=None if each.lag_ms is None else each.lag_ms / 1000,
         )
         for pipeline in pipelines
         for each in _look(pipeline)
@@ -94,8 +95,9 @@ def readings(pipelines: Sequence[Pipeline]) -> dict[str, Reading]:
 def _look(pipeline: Pipeline) -> list[SinkStatus]:
     from pipelines.inspect.status import status as status_of
     from pipelines.sources.at_once import look_at_once
+    from pipelines.sources.josefine import first_record_ms
 
-    return status_of(pipeline, look_at_once)
+    return status_of(pipeline, look_at_once, first_record_ms)
 
 
 def _held(sink: SinkStatus) -> list[TableStatus]:
@@ -108,6 +110,8 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
     lines = [name]
     for each in found:
         behind = "" if each.behind is None else f", {counted(each.behind, each.unit)} behind"
+        if each.lag_ms:
+            behind += f", the oldest {each.lag_ms / 1000:,.1f} s old"
         ends = f"ends at {each.ends_in_words}" if each.ends else "has nothing"
         lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
         if each.version is not None:

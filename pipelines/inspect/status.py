@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import time_ns
 from typing import Any
 
 from josefine_spark.base.topic_offsets import ByPartition, nested
+from pipelines.base.errors import PipelineError
 from pipelines.base.plurals import counted
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.family_chain import family_said
@@ -18,6 +20,7 @@ from pipelines.model.plan import SinkPlan, compile_plan
 from pipelines.model.table_family import name_of
 from pipelines.run.failure_notes import FailureNote, noted
 from pipelines.sources.josefine import Topics
+from pipelines.sources.lag_age import FirstMs, lag_ms
 
 RECORD = "record"
 
@@ -45,7 +48,8 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
-    """One sink. `behind`: its lag, None if unknown, in `unit`s; `stops`: why a run would stop, ""
+    """One sink. `behind`: its lag, None if unknown, in `unit`s; `lag_ms`: the age of the oldest
+    record that the table lacks, 0 if it has all, None if unknown; `stops`: why a run would stop, ""
     if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
     newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
     ended without it, "" if it did not fail, and `failed_ms`: when;
@@ -55,6 +59,7 @@ class SinkStatus:
     table: str
     ends: ByPartition = field(default_factory=dict)
     behind: int | None = None
+    lag_ms: int | None = None
     unit: str = RECORD
     stops: str = ""
     unknown: str = ""
@@ -93,6 +98,7 @@ class SinkStatus:
             "table": self.table,
             "ends": nested(self.ends),
             "behind": self.behind,
+            "lag_s": None if self.lag_ms is None else round(self.lag_ms / 1000, 1),
             "unit": self.unit,
             "stops": self.stops,
             "unknown": self.unknown,
@@ -104,10 +110,13 @@ class SinkStatus:
         }
 
 
-def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkStatus]:
-    """Every sink, in file order. `look` raises PipelineError if the topics cannot be queried."""
+def status(
+    pipeline: Pipeline, look: Callable[[Source], Topics], first_ms: FirstMs | None = None
+) -> list[SinkStatus]:
+    """Every sink, in file order. `look` raises PipelineError if the topics cannot be queried.
+    `first_ms` gives the age of the lag; None: it stays unknown."""
     plans = compile_plan(pipeline).sinks
-    return [
+    found = [
         _sink_status(
             sides,
             noted(pipeline, sides.sink.name),
@@ -116,6 +125,23 @@ def status(pipeline: Pipeline, look: Callable[[Source], Topics]) -> list[SinkSta
         )
         for sides in all_sides(pipeline, look)
     ]
+    if first_ms is None:
+        return found
+    return [
+        replace(each, lag_ms=_lag_ms(plans[each.sink].sources, each, first_ms)) for each in found
+    ]
+
+
+def _lag_ms(sources: Sequence[Source], status: SinkStatus, first_ms: FirstMs) -> int | None:
+    if status.behind is None:
+        return None
+    if not status.unread:
+        return 0
+    now_ms = time_ns() // 1_000_000
+    try:
+        return lag_ms(sources, status.unread, is_behind=True, first_ms=first_ms, now_ms=now_ms)
+    except PipelineError:
+        return None  # the topics answered a moment ago: the next look has the reason
 
 
 def _settles(pipeline: Pipeline, plan: SinkPlan, sides: Sides) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.model.retry_policy import Retry
@@ -45,6 +45,11 @@ class BatchDone:
     """Tables of a family that lack rows, with the reason."""
 
 
+LagMs: TypeAlias = Callable[[ByPartition], int | None]
+"""From the end offsets of a sink's table: the age in milliseconds of the oldest record that the
+table lacks, 0 if it has all, None if unknown. Any thread may call it, and it may raise anything."""
+
+
 class Reporter(Protocol):
     """The interface that receives the events of a run. Called from several threads."""
 
@@ -53,7 +58,11 @@ class Reporter(Protocol):
     def begun(self, sink: str, records_to_do: int | None) -> None: ...
 
     def watched(
-        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+        self,
+        sink: str,
+        begins: ByPartition | None,
+        latest: Callable[[], ByPartition],
+        lag_ms: LagMs | None = None,
     ) -> None:
         """`begins`: the sink's start offsets, None if only its source knows them. `latest` returns
         the end offsets of its topics; any thread may call it, and it may raise anything."""
@@ -94,10 +103,14 @@ class Both:
             each.begun(sink, records_to_do)
 
     def watched(
-        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+        self,
+        sink: str,
+        begins: ByPartition | None,
+        latest: Callable[[], ByPartition],
+        lag_ms: LagMs | None = None,
     ) -> None:
         for each in self._both:
-            each.watched(sink, begins, latest)
+            each.watched(sink, begins, latest, lag_ms)
 
     def batch(self, done: BatchDone) -> None:
         for each in self._both:

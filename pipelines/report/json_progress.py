@@ -36,8 +36,8 @@ class JsonReporter:
         self._pacing.begun(sink, records_to_do)
         self._say(logging.INFO, "sink begins", sink=sink, records_to_do=records_to_do)
 
-    def watched(self, sink: str, begins: Any, latest: Any) -> None:
-        self._pacing.watched(sink, latest)
+    def watched(self, sink: str, begins: Any, latest: Any, lag_ms: Any = None) -> None:
+        self._pacing.watched(sink, latest, lag_ms)
 
     def batch(self, done: BatchDone) -> None:
         where = {"sink": done.sink, "batch": done.batch}
@@ -59,6 +59,7 @@ class JsonReporter:
             seconds=round(done.seconds, 3),
             records_per_s=None if pace.rate is None else round(pace.rate, 1),
             lag=pace.lag,
+            lag_s=None if pace.lag_s is None else round(pace.lag_s, 1),
             left_s=None if pace.left_s is None else round(pace.left_s, 1),
             version=done.version,
             **failed,

@@ -45,6 +45,11 @@ ROWS: list[Metric] = [
     *_gauges(
         ("commit_version", "Version of the table that the run's last commit made."),
         ("commit_timestamp_seconds", "When that was, since 1970."),
+        (
+            "lag_seconds",
+            "Age of the oldest record that the table lacks, by its timestamp; 0 if there is none. "
+            "Missing while brokers do not answer, and for a source without brokers.",
+        ),
         ("failed", "1: this sink failed for good, and the run continues without it; else 0."),
     ),
     *_gauges(

@@ -1,7 +1,7 @@
 """Prometheus metrics of a run: a reporter that counts, and an HTTP listener.
 
-Counters start at 0 with the run's process. A scrape costs one call to Spark per sink. A failed
-scrape never fails the run.
+Counters start at 0 with the run's process. A scrape costs one call to Spark and one fetch of a
+record batch per partition for each sink. A failed scrape never fails the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipelines.base.errors import SetupError
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan
 from pipelines.model.retry_policy import Retry
-from pipelines.report.events import BatchDone, Both, Reporter
+from pipelines.report.events import BatchDone, Both, LagMs, Reporter
 from pipelines.report.metric_table import METRICS
 from pipelines.report.progress_table import ProgressTable
 from pipelines.storage.folders import Folders
@@ -39,6 +39,8 @@ from pipelines.storage.folders import Folders
 BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 """Buckets in seconds: a batch takes at least a few tenths, and minutes with a large MERGE."""
 OF_PARTITIONS = ("pipeline_committed_offset", "pipeline_lag")
+AGE = "pipeline_lag_seconds"
+AT_SCRAPE = (*OF_PARTITIONS, AGE)
 """The gauges that are computed at each scrape."""
 
 
@@ -61,8 +63,9 @@ class Metrics(Collector):
         self._now_s = now_s
         self._reached: dict[str, ByPartition] = {}
         self._latest: dict[str, Callable[[], ByPartition]] = {}
+        self._lag_ms: dict[str, LagMs] = {}
         self._made: dict[str, Any] = {
-            name: self._make(name) for name in METRICS if name not in OF_PARTITIONS
+            name: self._make(name) for name in METRICS if name not in AT_SCRAPE
         }
         self.registry.register(self)
         counters = [m.name for m in METRICS.values() if m.kind is Kind.COUNTER]
@@ -93,11 +96,17 @@ class Metrics(Collector):
         self._of("pipeline_failed", sink).set(0)
 
     def watched(
-        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+        self,
+        sink: str,
+        begins: ByPartition | None,
+        latest: Callable[[], ByPartition],
+        lag_ms: LagMs | None = None,
     ) -> None:
         if begins is not None:
             self._reached[sink] = begins
         self._latest[sink] = latest
+        if lag_ms is not None:
+            self._lag_ms[sink] = lag_ms
 
     def batch(self, done: BatchDone) -> None:
         sink = done.sink
@@ -139,7 +148,7 @@ class Metrics(Collector):
     # -- a scrape's ---------------------------------------------------------------------------
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The current gauges of partitions."""
+        """The current gauges of partitions, and the age of each sink's lag."""
         reached, lag = map(_family, OF_PARTITIONS)
         for sink, ends in dict(self._reached).items():
             for (topic, partition), end in ends.items():
@@ -152,7 +161,21 @@ class Metrics(Collector):
                 topic, partition = where
                 behind = max(0, end - at.get(where, 0))
                 lag.add_metric((self._pipeline.name, sink, topic, str(partition)), behind)
-        return [reached, lag]
+        return [reached, lag, self._ages()]
+
+    def _ages(self) -> GaugeMetricFamily:
+        ages = _family(AGE)
+        for sink, lag_ms in dict(self._lag_ms).items():
+            if (ends := self._reached.get(sink)) is None:
+                continue
+            try:
+                found = lag_ms(ends)
+            except Exception:
+                # Brokers are away: waiting for them once per sink would end the whole scrape.
+                break
+            if found is not None:
+                ages.add_metric((self._pipeline.name, sink), found / 1000)
+        return ages
 
     def text(self) -> str:
         return generate_latest(self.registry).decode()

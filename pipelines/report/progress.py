@@ -59,7 +59,7 @@ class LineReporter:
         )
         self._say(f"sink {sink}: {so_many}")
 
-    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+    def watched(self, sink: str, begins: Any, latest: Any, lag_ms: Any = None) -> None:
         self._pacing.watched(sink, latest)
 
     def batch(self, done: BatchDone) -> None:
@@ -149,7 +149,7 @@ class BarReporter:
             self._progress.remove_task(self._preparing)
             self._preparing = None
 
-    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+    def watched(self, sink: str, begins: Any, latest: Any, lag_ms: Any = None) -> None:
         self._pacing.watched(sink, latest)
 
     def batch(self, done: BatchDone) -> None:

@@ -20,7 +20,7 @@ from pipelines.base.errors import SetupError, first_line
 from pipelines.base.plurals import counted
 from pipelines.base.variables import hidden
 from pipelines.model.retry_policy import Retry
-from pipelines.report.events import BatchDone, Reporter
+from pipelines.report.events import BatchDone, LagMs, Reporter
 from pipelines.report.progress_rows import first_day_kept, row_of
 
 GATHER_S = 5.0
@@ -103,7 +103,11 @@ class ProgressTable:
     def begun(self, sink: str, records_to_do: int | None) -> None: ...
 
     def watched(
-        self, sink: str, begins: ByPartition | None, latest: Callable[[], ByPartition]
+        self,
+        sink: str,
+        begins: ByPartition | None,
+        latest: Callable[[], ByPartition],
+        lag_ms: LagMs | None = None,
     ) -> None:
         self._latest[sink] = latest
 

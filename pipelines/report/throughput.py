@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from josefine_spark.base.topic_offsets import ByPartition
-from pipelines.report.events import BatchDone
+from pipelines.report.events import BatchDone, LagMs
 from pipelines.report.progress_rows import lag
 
 BATCHES = 10
@@ -18,13 +18,15 @@ BATCHES = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """The state after a batch. `rate`: records per second, None before any time has passed. `lag`:
-    records in the topics after the table's end, None if unknown. `seconds`: of the batch. `left_s`:
-    until everything that was available at the start is read; None if the run has no end."""
+    records in the topics after the table's end, None if unknown. `lag_s`: the age of the
+    oldest of them. `seconds`: of the batch. `left_s`: until everything that was available at the
+    start is read; None if the run has no end."""
 
     rate: float | None
     lag: int | None
     seconds: float
     left_s: float | None
+    lag_s: float | None = None
 
     def told(self) -> str:
         """In a line: `1,200/s, 40 behind, 0.8 s, 12 s left`."""
@@ -53,14 +55,20 @@ class Pacing:
         self._last: dict[str, deque[tuple[float, int]]] = {}
         self._to_do: dict[str, int | None] = {}
         self._latest: dict[str, Callable[[], ByPartition]] = {}
+        self._lag_ms: dict[str, LagMs] = {}
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
         """Also called for a restarted sink."""
         self._to_do[sink] = records_to_do
         self._last.pop(sink, None)
 
-    def watched(self, sink: str, latest: Callable[[], ByPartition]) -> None:
+    def watched(
+        self, sink: str, latest: Callable[[], ByPartition], lag_ms: LagMs | None = None
+    ) -> None:
+        """`lag_ms` costs a fetch after each batch: None where nobody reads the figure."""
         self._latest[sink] = latest
+        if lag_ms is not None:
+            self._lag_ms[sink] = lag_ms
 
     def batch(self, done: BatchDone, now_s: float) -> Pace:
         """A batch has ended now."""
@@ -79,6 +87,7 @@ class Pacing:
             lag=self._lag(done),
             seconds=done.seconds,
             left_s=to_do / rate if to_do is not None and rate else None,
+            lag_s=self._lag_s(done),
         )
 
     def _lag(self, done: BatchDone) -> int | None:
@@ -90,3 +99,14 @@ class Pacing:
         except Exception:
             # Spark may be about to end: a line without it is better than none.
             return None
+
+    def _lag_s(self, done: BatchDone) -> float | None:
+        lag_ms = self._lag_ms.get(done.sink)
+        if lag_ms is None or done.already_there:
+            return None
+        try:
+            found = lag_ms(done.ends)
+        except Exception:
+            # Brokers may be away: a line without it is better than none.
+            return None
+        return None if found is None else found / 1000

@@ -3,15 +3,19 @@ the reason of an end."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base.errors import PipelineError, RunError
 from pipelines.base.plurals import counted
 from pipelines.exactly_once.verdict_messages import clear_reason
 from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.report.events import Reporter
 from pipelines.run.sink_handle import SinkHandle
+from pipelines.sources.josefine import first_record_ms
+from pipelines.sources.lag_age import lag_ms_after
 from pipelines.sources.table_refusals import why_table_failed
 from pipelines.transforms.python_state import why_class_failed
 
@@ -55,7 +59,13 @@ def start(handle: SinkHandle, pipeline: Pipeline, reporter: Reporter) -> None:
         writer = writer.trigger(processingTime=f"{pipeline.every_ms} milliseconds")
         reporter.begun(handle.plan.name, None)
     query = handle.query = writer.start()
-    reporter.watched(handle.plan.name, prepared.begins(), partial(prepared.latest, query))
+    latest = partial(prepared.latest, query)
+
+    def lag_ms(ends: ByPartition) -> int | None:
+        now_ms = time.time_ns() // 1_000_000
+        return lag_ms_after(handle.plan.sources, ends, latest(), first_record_ms, now_ms)
+
+    reporter.watched(handle.plan.name, prepared.begins(), latest, lag_ms)
 
 
 def why_ended(handle: SinkHandle) -> Exception | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from josefine_spark.options.options import Connection
 
 LOOK_TIMEOUT_MS = 15_000
+FIRST_TIMEOUT_MS = 2_000
 """Timeout of the first request: a wrong address should be reported quickly."""
 
 _BATCH_OPTIONS = (
@@ -273,7 +274,7 @@ def _objects(source: Source) -> dict[str, str]:
 
 def first_record_ms(source: Source, positions: ByPartition) -> int | None:
     """The earliest timestamp of the first records at these positions; None: there is none. Raises
-    SetupError."""
+    SetupError, soon: the caller's answer is worth more than this figure."""
     from josefine_broker.client.fetch import records_between
 
     found: list[int] = []
@@ -288,7 +289,7 @@ def first_record_ms(source: Source, positions: ByPartition) -> int | None:
         return {}
 
     if positions:
-        _asked(source, "records", ask)
+        _asked(source, "records", ask, FIRST_TIMEOUT_MS)
     return min(found, default=None)
 
 
@@ -297,17 +298,22 @@ def _unreadable_batches(source: Source) -> dict[str, str]:
     return _AS_ROW if source.has_on_error(OnError.DEAD_LETTER) else {}
 
 
-def _connection(source: Source) -> Connection:
+def _connection(source: Source, timeout_ms: int = LOOK_TIMEOUT_MS) -> Connection:
     where = f"source `{source.name}` at {source.bootstrap}"
-    return connection_of(where, source.bootstrap, source.security, LOOK_TIMEOUT_MS)
+    return connection_of(where, source.bootstrap, source.security, timeout_ms)
 
 
-def _asked(source: Source, what: str, ask: Callable[[BlockingClient], ByPartition]) -> ByPartition:
+def _asked(
+    source: Source,
+    what: str,
+    ask: Callable[[BlockingClient], ByPartition],
+    timeout_ms: int = LOOK_TIMEOUT_MS,
+) -> ByPartition:
     """Query the brokers; raises SetupError if they fail."""
     from josefine_broker.base.errors import KafkaError
     from josefine_spark.options.connections import client_for
 
-    connection = _connection(source)
+    connection = _connection(source, timeout_ms)
     try:
         return ask(client_for(connection))
     except (KafkaError, OSError) as error:

@@ -14,6 +14,7 @@ import yaml
 
 from conf.grafana_board import board
 from josefine_broker.host.metric_table import METRICS, SECTIONS, Kind
+from pipelines.report.metric_table import METRICS as OF_PIPELINES
 
 ROOT = Path(__file__).resolve().parents[4]
 ALERTS = ROOT / "conf/prometheus/alerts.yaml"
@@ -24,7 +25,7 @@ OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 
 def exported() -> set[str]:
     names = set()
-    for metric in METRICS.values():
+    for metric in (*METRICS.values(), *OF_PIPELINES.values()):
         endings = OF_A_HISTOGRAM if metric.kind is Kind.HISTOGRAM else ("",)
         names |= {f"{metric.exported}{ending}" for ending in endings}
     return names

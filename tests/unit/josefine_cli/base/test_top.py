@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from josefine_cli.base.top import Reading, speeds, watch_readers
+from josefine_cli.base.top import COLUMNS, Reading, speeds, table_rows, watch_readers
 
 
 def reading(read: int, lag: int | None, state: str = "ok") -> Reading:
@@ -40,6 +40,15 @@ def test_a_speed_is_of_what_was_read_and_the_time_left_of_how_the_lag_shrinks(
     assert (found.per_second, found.left_s) == (rate, left_s)
 
 
+def test_the_age_of_the_lag_has_a_column_where_a_reader_has_one() -> None:
+    aged = Reading(state="ok", read=5, lag=3, lag_s=12.34)
+
+    columns, rows = table_rows(speeds({}, {"a": aged, "b": reading(1, 0)}, 0))
+    assert columns == ("name", "state", "read", "lag", "oldest unread", "per second", "left")
+    assert [row[4] for row in rows] == ["12.3 s", "-"]
+    assert table_rows(speeds({}, {"b": reading(1, 0)}, 0))[0] == COLUMNS
+
+
 def test_a_reader_that_is_gone_is_left_out_and_looks_end_by_number_or_by_ctrl_c(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -48,7 +57,15 @@ def test_a_reader_that_is_gone_is_left_out_and_looks_end_by_number_or_by_ctrl_c(
 
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == [
-        {"name": "a", "state": "ok", "read": 1, "lag": 1, "per_second": None, "left_s": None}
+        {
+            "name": "a",
+            "state": "ok",
+            "read": 1,
+            "lag": 1,
+            "lag_s": None,
+            "per_second": None,
+            "left_s": None,
+        }
     ]
     assert [each["name"] for each in second] == ["b"]
 

@@ -70,7 +70,7 @@ def test_time_between_commits_is_the_median_of_the_tables_log(
     for version, at_ms in enumerate((0, 5_000, 10_000, 90_000)):
         commit(tmp_path, version, at_ms, rows=7 + version)
 
-    status = SinkStatus(sink="lake", table="lake", version=3, behind=0)
+    status = SinkStatus(sink="lake", table="lake", version=3, behind=0, lag_ms=0)
     (row,) = page_of(pipeline, [status])["sinks"]
 
     assert (row["batch_ms"], row["rows"], row["lag_ms"]) == (5_000, 10, 0)

@@ -238,3 +238,28 @@ def test_a_stop_comes_with_the_commands_of_a_run(lake):
     assert found.stops
     assert f"  josefine pipeline run {lake.file} --trust table" in found.settles
     assert 'ends at {"orders": {"0": 12}}' in found.settles
+
+
+@pytest.mark.parametrize(
+    ("end", "first", "lag_s"),
+    [
+        (7, lambda source, at: None if at != {A: 7} else 1, "old"),
+        (20, lambda source, at: pytest.fail("nothing is left to look at"), 0),
+        (7, None, None),
+    ],
+)
+def test_age_of_the_lag_is_of_the_first_record_after_the_table(lake, end, first, lag_s):
+    lake.commit(end)
+    (found,) = status(read_pipeline(lake.file, {}), lambda source: TOPICS, first)
+
+    age = found.to_json()["lag_s"]
+    assert (age > 1_000_000) if lag_s == "old" else age == lag_s
+
+
+def test_age_of_the_lag_is_unknown_while_brokers_fail(lake):
+    def first(source, positions):
+        raise SetupError("no broker there")
+
+    lake.commit(7)
+    (found,) = status(read_pipeline(lake.file, {}), lambda source: TOPICS, first)
+    assert (found.behind, found.lag_ms) == (13, None)

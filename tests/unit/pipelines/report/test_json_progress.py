@@ -46,7 +46,8 @@ def test_a_batch_is_an_object_with_its_numbers():
             "batch committed",
             {"sink": "lake", "batch": 3, "records": 9, "rows": 7, "dead_letters": 2, "copies": 0,
              "skipped": 0, "late": 0,
-             "seconds": 0.123, "records_per_s": 72.9, "lag": None, "left_s": None, "version": 5,
+             "seconds": 0.123, "records_per_s": 72.9, "lag": None, "lag_s": None,
+             "left_s": None, "version": 5,
              "failed_good": 1},
         )
     ]  # fmt: skip

@@ -139,8 +139,37 @@ def test_lag_is_not_told_while_nobody_knows_it(metrics):
     assert values["committed_offset", "orders", "0"] == 10
 
 
+def test_lag_in_seconds_is_that_of_the_records_after_the_table_at_each_scrape(metrics):
+    ages = {10: 90_500, 50: 0}
+    metrics.watched("lake", None, lambda: {P0: 100}, lambda ends: ages[ends[P0]])
+    assert ("lag_seconds",) not in read(metrics)
+
+    metrics.watched("lake", {P0: 10}, lambda: {P0: 100}, lambda ends: ages[ends[P0]])
+    assert read(metrics)["lag_seconds",] == 90.5
+    ages[10] = 95_500
+    assert read(metrics)["lag_seconds",] == 95.5
+    metrics.batch(done())
+    assert read(metrics)["lag_seconds",] == 0
+
+
+def test_scrape_of_brokers_that_are_away_waits_for_them_once(metrics):
+    asked = []
+
+    def away(ends):
+        asked.append(ends)
+        raise ConnectionError("no broker answers")
+
+    for sink in ("lake", "gold", "topic"):
+        metrics.watched(sink, {P0: 10}, lambda: {P0: 100}, away)
+    text = metrics.text()
+
+    assert len(asked) == 1
+    assert "josefine_pipeline_lag_seconds{" not in text
+    assert "josefine_pipeline_lag{" in text
+
+
 def test_every_metric_of_the_table_is_exported_under_a_name_of_its_own(metrics):
-    metrics.watched("lake", {P0: 0}, lambda: {P0: 1})
+    metrics.watched("lake", {P0: 0}, lambda: {P0: 1}, lambda ends: 0)
     metrics.batch(done())
 
     families = {family.name for family in text_string_to_metric_families(metrics.text())}
@@ -212,7 +241,7 @@ def test_both_reporters_hear_everything():
     said = {
         "starting": ("Spark",),
         "begun": ("lake", 5),
-        "watched": ("lake", None, dict),
+        "watched": ("lake", None, dict, len),
         "batch": (done(),),
         "retrying": ("lake", 1, LOST),
         "restarting": ("lake", LOST),

@@ -47,10 +47,18 @@ def test_what_nobody_knows_is_not_told():
         raise ConnectionError("Spark is away")
 
     pacing = Pacing()
-    pacing.watched("lake", away)
+    pacing.watched("lake", away, lambda ends: away())
     pace = pacing.batch(done(0, seconds=0.0), 1.0)
 
-    assert (pace.rate, pace.lag, pace.left_s, pace.told()) == (None, None, None, "0.0 s")
+    assert (pace.rate, pace.lag, pace.lag_s, pace.left_s) == (None, None, None, None)
+    assert pace.told() == "0.0 s"
+
+
+def test_lag_in_seconds_is_of_the_end_that_the_batch_reached():
+    pacing = Pacing()
+    pacing.watched("lake", dict, lambda ends: ends["orders", 0] * 100)
+
+    assert pacing.batch(done(1, ends={("orders", 0): 25}), 1.0).lag_s == 2.5
 
 
 @pytest.mark.parametrize(
