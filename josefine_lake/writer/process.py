@@ -1,9 +1,10 @@
 """The table writer's process: one thread per table, and a member of the writers' group.
 
 Rules: a table's thread has its own client, so a slow table delays no other; an error of the world
-lets the thread try again after a pause, a verdict stops that table until its configs change; the
-main thread discovers table topics, sends heartbeats and commits the group's offsets. A table whose
-lease went to another process is left without a commit: that process continues at the chain's end.
+lets the thread try again after a pause, a verdict stops that table until a person has resolved it,
+which the thread looks for now and then; the main thread discovers table topics, sends heartbeats
+and commits the group's offsets. A table whose lease went to another process is left without a
+commit: that process continues at the chain's end.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ class TableThread:
         env: Mapping[str, str],
         offsets: Offsets,
         report: Report,
+        pauses_ms: tuple[int, int] = PAUSES_MS,
     ) -> None:
         self.table = table
+        self._pauses_ms = pauses_ms
         self._open_client = open_client
         self._env = env
         self._offsets = offsets
@@ -105,20 +108,20 @@ class TableThread:
             self._thread.join(timeout=STOP_S)
 
     def _run(self) -> None:
-        """Write; after a failure of the world pause and start again, after a verdict end."""
-        pause_ms, failed = PAUSES_MS[0], ""
+        """Write; after a failure of the world or a verdict pause and start again."""
+        pause_ms, failed = self._pauses_ms[0], ""
         while not self._stopping.is_set():
-            began_ms = monotonic_ms()
+            began_ms, what_next = monotonic_ms(), "; the writer tries again"
             try:
                 with self._open_client() as self._client:
                     world = world_of(self.table, self._client, self._env, self._offsets.reached)
                     TableWriter(self.table, world).run(self._stopping.is_set)
                 return
             except StoppedTable as error:
-                if error.stopped.verdict not in AGAIN:
-                    self._report(str(error))
-                    return
                 why = str(error)
+                if error.stopped.verdict not in AGAIN:
+                    # A person decides. A start writes nothing until then, and continues after it.
+                    pause_ms, what_next = self._pauses_ms[1], ""
             except (KafkaError, CorruptData, OutOfRangeError, DeltaError, OSError) as error:
                 why = f"table of topic `{self.table.topic}`: {error}"
             except Exception as error:
@@ -126,12 +129,12 @@ class TableThread:
                 why = f"table of topic `{self.table.topic}`: {type(error).__name__}: {error}"
             # The same reason is reported once, not at every attempt.
             if why != failed and not self._stopping.is_set():
-                self._report(f"{why}; the writer tries again")
+                self._report(why + what_next)
             failed = why
-            if monotonic_ms() - began_ms > PAUSES_MS[1]:
-                pause_ms = PAUSES_MS[0]
+            if what_next and monotonic_ms() - began_ms > self._pauses_ms[1]:
+                pause_ms = self._pauses_ms[0]
             self._stopping.wait(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, PAUSES_MS[1])
+            pause_ms = min(2 * pause_ms, self._pauses_ms[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

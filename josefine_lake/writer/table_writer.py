@@ -38,6 +38,8 @@ class World:
     """The dead-letter table; None: a record that does not decode stops the table."""
     open_file: OpenFile
     clock_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    """The time of the calendar, for readers of the tables' logs."""
     committed: Callable[[], ByPartition]
     """Reads the group's offsets of the topic."""
     commit_offsets: Callable[[ByPartition], None]
@@ -183,9 +185,9 @@ class TableWriter:
         world = self._world
         # The files are closed, and so durable, before any commit names one.
         world.at("before_files")
-        added = [] if self._file is None else [self._file.close(now_ms)]
+        added = [] if self._file is None else [self._file.close(world.wall_ms())]
         rows = 0 if self._file is None else self._file.rows
-        self._write_letters(state, step, now_ms)
+        self._write_letters(state, step)
         more: dict[str, Any] = {"mode": "append", "dead_letters": self._table.dead_letter}
         if world.letters is not None:
             more[LETTERS] = nested(self._in_letters)
@@ -199,7 +201,7 @@ class TableWriter:
         world.commit_offsets(dict(state.positions))
         self._compact()
 
-    def _write_letters(self, state: TableState, step: Write, now_ms: int) -> None:
+    def _write_letters(self, state: TableState, step: Write) -> None:
         """Commit the dead letters that their table lacks; without any the chain only advances."""
         world, commit = self._world, step.dead
         letters, self._letters = self._letters, []
@@ -212,7 +214,7 @@ class TableWriter:
             file = world.open_file(world.letters, LETTERS_SCHEMA)
             for each in left:
                 file.add(each)
-            added = [file.close(now_ms)]
+            added = [file.close(world.wall_ms())]
             world.at("before_dead_letters")
             world.letters.commit(added, commit, LETTERS_SCHEMA, {}, _nowhere)
             self._in_letters = commit.end.ends

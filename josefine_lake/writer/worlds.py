@@ -49,6 +49,7 @@ def world_of(
         letters=letters,
         open_file=lambda store, schema: DataFile(store.folder, schema),
         clock_ms=monotonic_ms,
+        wall_ms=lambda: time.time_ns() // 1_000_000,
         committed=committed,
         commit_offsets=commit_offsets,
         at=failpoints.hit,

@@ -20,6 +20,7 @@ from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.sinks.commits import lost_race
 
 TOPIC = "t"
+WALL_MS = 1_700_000_000_000
 
 
 class KilledError(BaseException):
@@ -29,8 +30,9 @@ class KilledError(BaseException):
 class MemoryFile:
     """The rows of a file that no commit names yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed_ms: list[int]) -> None:
         self.held: list[dict[str, Any]] = []
+        self._closed_ms = closed_ms
 
     @property
     def rows(self) -> int:
@@ -44,6 +46,7 @@ class MemoryFile:
         self.held += rows.to_pylist()
 
     def close(self, at_ms: int) -> Any:
+        self._closed_ms.append(at_ms)
         return self.held
 
     def discard(self) -> None:
@@ -122,6 +125,8 @@ class Lake:
         self.main, self.dead = MemoryTable(), MemoryTable()
         self.group: dict[TopicPartition, int] = {}
         self.now_ms = 0
+        self.closed_ms: list[int] = []
+        """When each file was closed, as the table's log shows it."""
         self.before_fetch: Callable[[], None] = lambda: None
         self.letters = True
 
@@ -134,8 +139,9 @@ class Lake:
             log=MemoryLog(self),
             store=MemoryStore(self.main),
             letters=MemoryStore(self.dead) if self.letters else None,
-            open_file=lambda store, schema: MemoryFile(),
+            open_file=lambda store, schema: MemoryFile(self.closed_ms),
             clock_ms=lambda: self.now_ms,
+            wall_ms=lambda: WALL_MS + self.now_ms,
             committed=lambda: dict(self.group),
             commit_offsets=self.group.update,
             at=at,

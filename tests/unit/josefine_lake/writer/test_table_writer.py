@@ -12,7 +12,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_lake.writer.failpoints import NAMES
 from josefine_lake.writer.verdicts import StoppedTable
 from pipelines.exactly_once.offset_chain import Verdict
-from tests.unit.josefine_lake.world import KilledError, Lake
+from tests.unit.josefine_lake.world import WALL_MS, KilledError, Lake
 
 GOOD, BAD = b'{"id": 1}', b"x"
 VALUES = st.lists(st.sampled_from([GOOD, BAD]), max_size=5)
@@ -163,6 +163,16 @@ def test_trust_table_continues_at_the_tables_end_after_a_restore() -> None:
     lake.run(trust=True)
 
     assert lake.found() == lake.expected()
+
+
+def test_a_file_has_the_time_of_the_calendar_in_its_tables_log() -> None:
+    lake = Lake()
+    lake.send(0, GOOD, BAD)
+
+    lake.run()
+
+    assert len(lake.closed_ms) == 2
+    assert min(lake.closed_ms) >= WALL_MS
 
 
 def test_fail_stops_the_table_at_the_first_record_that_does_not_decode() -> None:
