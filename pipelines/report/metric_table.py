@@ -56,7 +56,7 @@ ROWS: list[Metric] = [
         ("committed_offset", "End offset of the table's last commit, else the run's start offset."),
         (
             "lag",
-            "Offsets that the table is behind the topic, as Spark's last trigger found it, or "
+            "Offsets that the table lacks of the topic, as Spark's last trigger found it, or "
             "before the first one the start of the run.",
         ),
         labels=_PARTITION,

@@ -57,6 +57,7 @@ BROAD_EXCEPT_ALLOWED = {
     "pipelines/run/session.py",
     "pipelines/sinks/iceberg/catalog.py",  # a catalog raises what HTTP or a database does
     "pipelines/sinks/iceberg/chain.py",
+    "josefine_lake/writer/process.py",
 }
 """`except Exception` belongs to the connection loop and the supervisors of other people's code."""
 
