@@ -58,6 +58,13 @@ def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
             path = f"{reader.path_of('given')}.{name}"
             reader.problem(at, path, f"no source `{name}`{hint}", f"sources.{name}")
             continue
+        # A record has a key and a value; a row of a table has columns of its own.
+        if source.table_stream is not None:
+            message = (
+                f"`{name}` is a table's stream, whose rows a test cannot give yet: leave it out"
+            )
+            reader.wrong_at("given", message)
+            continue
         given[name] = tuple(
             record_of(
                 Reader(table, "record", reader.problems),

@@ -106,3 +106,8 @@ def test_dead_letters_of_a_table_are_refused():
 def test_table_for_each_value_is_refused():
     text = FILE.replace("path: /gold,", "path: '/gold/{id}',")
     assert any("expected one `path`" in each for each in read(text)[2])
+
+
+def test_rows_of_a_table_cannot_be_given_to_a_test():
+    text = FILE + "tests: [{ name: a, given: { bronze: [{ id: 1 }] }, expect: {} }]\n"
+    assert any("a test cannot give yet" in each for each in read(text)[2])
