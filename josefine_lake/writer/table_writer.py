@@ -164,6 +164,8 @@ class TableWriter:
                     self._file = self._world.open_file(self._world.store, self._columns.schema)
                 self._file.add(rows)
         size = 0 if self._file is None else self._file.size
+        # Dead letters wait in memory: a topic of nothing else must not fill it until its lag is up.
+        size += sum(each.nbytes for each in self._letters)
         state.took(read.partition, read.next_offset, size, self._world.clock_ms())
 
     def _refuse_or_keep(self, letters: Any) -> None:

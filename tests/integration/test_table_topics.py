@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
@@ -85,6 +86,32 @@ def test_json_records_are_rows_once_with_their_offsets_in_the_commit(
     with BlockingClient(broker.bootstrap) as client:
         tp = TopicPartition("orders", 0)
         assert client.committed_offsets(GROUP, [tp]) == {tp: 3}
+
+
+def test_records_of_aborted_and_open_transactions_are_no_rows(broker: Any, tmp_path: Path) -> None:
+    lake = tmp_path / "t"
+    made(broker, "decided", location=str(lake))
+    named = {"bootstrap.servers": broker.bootstrap, "transactional.id": "decided"}
+    producer = Producer(named)
+    producer.init_transactions()
+    for value, commits in ((b"a", True), (b"b", False), (b"c", True)):
+        producer.begin_transaction()
+        producer.produce("decided", value, partition=0)
+        producer.flush()
+        (producer.commit_transaction if commits else producer.abort_transaction)()
+    producer.begin_transaction()
+    producer.produce("decided", b"d", partition=0)
+    producer.flush()
+    sent(broker, "decided", [b"e"])
+
+    first = tables(broker, "run", "--topic", "decided", "--once")
+    before = [row["value"] for row in rows(lake)]
+    producer.abort_transaction()
+    more = tables(broker, "run", "--topic", "decided", "--once")
+
+    assert (first.code, more.code) == (0, 0), first.err + more.err
+    assert before == [b"a", b"c"], "nothing after the last stable offset"
+    assert [row["value"] for row in rows(lake)] == [b"a", b"c", b"e"]
 
 
 @pytest.mark.parametrize("place", ["before_files", "before_commit", "after_commit"])

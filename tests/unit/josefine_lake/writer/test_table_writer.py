@@ -175,6 +175,17 @@ def test_a_file_has_the_time_of_the_calendar_in_its_tables_log() -> None:
     assert min(lake.closed_ms) >= WALL_MS
 
 
+def test_pending_dead_letters_are_committed_once_they_have_the_size_of_a_file() -> None:
+    """They wait in memory, and the lag may be a day."""
+    lake = Lake(target_file_bytes=500)
+    lake.send(0, *[BAD] * 20)
+
+    lake.run()
+
+    assert len(lake.dead.commits) > 1
+    assert lake.found() == lake.expected()
+
+
 def test_fail_stops_the_table_at_the_first_record_that_does_not_decode() -> None:
     lake = Lake()
     lake.send(1, GOOD, BAD)
