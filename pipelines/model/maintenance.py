@@ -1,4 +1,5 @@
-"""Table maintenance: OPTIMIZE and VACUUM of a sink's table, and when each is due. Pure.
+"""Table maintenance: OPTIMIZE and VACUUM of a sink's table, when each is due, and how often Delta
+writes a checkpoint. Pure.
 
 A task is due by the number of the sink's own commits, which the table itself records: a lost
 checkpoint or a new run changes nothing.
@@ -13,6 +14,25 @@ BUDGET_MS = 60_000
 """The default time for which a task may delay the next batch."""
 KEEP_MS_MIN = 7 * 24 * 3_600_000
 """Delta's minimum retention of removed files: a reader may still use them."""
+
+
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+"""The table property: the number of commits between two checkpoints of Delta's log."""
+CHECKPOINT_COMMITS = 10
+"""Delta's default of it."""
+CHECKPOINT_COMMITS_MAX = 100
+"""A reader lists and replays the commits since the last checkpoint."""
+CHECKPOINT_MS = 100_000
+"""The time between two checkpoints to aim at: one takes seconds, in which no batch commits."""
+
+
+def checkpoint_settings(every_ms: int | None) -> tuple[tuple[str, str], ...]:
+    """The properties of a new table that gets a commit every `every_ms`; none where Delta's default
+    is rare enough, and for a run with an end (None)."""
+    if every_ms is None:
+        return ()
+    commits = min(CHECKPOINT_COMMITS_MAX, -(-CHECKPOINT_MS // max(1, every_ms)))
+    return ((CHECKPOINT_INTERVAL, str(commits)),) if commits > CHECKPOINT_COMMITS else ()
 
 
 class Chore(Enum):

@@ -189,6 +189,7 @@ def _target_run(
         link=link,
         losses=losses,
         trusts_tables=run.wishes.trust is Trust.TABLE,
+        every_ms=run.plan.pipeline.every_ms,
         on_retry=on_retry,
     )
 

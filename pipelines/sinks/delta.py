@@ -18,6 +18,7 @@ from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.state_chain import STATE
 from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
+from pipelines.model.maintenance import checkpoint_settings
 from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
 from pipelines.model.table_fit import Fitting, fitting
@@ -215,8 +216,9 @@ class DeltaTarget:
         is_new = not _is_there(spark, sink)
         if is_new and _needs_proof(sink):
             dry_write(spark, sink, partial(_first_commit, sink, run, stored))
+        settings = checkpoint_settings(run.every_ms) if is_new else ()
         with in_one_sentence(sink, "no table was created"):
-            path = ensure_table(spark, sink.path, sink.table, stored.schema)
+            path = ensure_table(spark, sink.path, sink.table, stored.schema, settings)
         chain = DeltaChain(spark, path, run.link, run.on_retry)
         opened = OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
         if is_new:

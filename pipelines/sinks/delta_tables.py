@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,15 @@ FEATURE = "delta.feature."
 """The prefix of the settings that add a table feature."""
 
 
-def ensure_table(spark: SparkSession, path: str | None, table: str | None, schema: Any) -> str:
-    """Create the Delta table if it does not exist; return its folder."""
+def ensure_table(
+    spark: SparkSession,
+    path: str | None,
+    table: str | None,
+    schema: Any,
+    settings: Iterable[tuple[str, str]] = (),
+) -> str:
+    """Create the Delta table if it does not exist; return its folder. `settings`: properties of a
+    new table; none for a table that exists."""
     from delta.tables import DeltaTable
     from pyspark.errors import PySparkException
 
@@ -28,6 +36,8 @@ def ensure_table(spark: SparkSession, path: str | None, table: str | None, schem
     for name, value in settings_for(columns):
         if not name.startswith(FEATURE):  # a new table has the features that its columns need
             builder = builder.property(name, value)
+    for name, value in settings:
+        builder = builder.property(name, value)
     if path is None:
         builder.tableName(str(table)).execute()
         return folder_of(spark, str(table))

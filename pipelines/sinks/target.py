@@ -55,12 +55,14 @@ def table_by_checkpoint(pipeline: Pipeline, sink: Sink) -> TableAt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRun:
     """What opens a target. `session` is called only if Spark is needed. `losses`: the table of lost
-    offset ranges. `trusts_tables`: with `--trust table`."""
+    offset ranges. `trusts_tables`: with `--trust table`. `every_ms`: the trigger's interval, None
+    for a run with an end."""
 
     session: Callable[[], SparkSession]
     link: Link
     losses: TableAt
     trusts_tables: bool = False
+    every_ms: int | None = None
     on_retry: Callable[[int, Retry], None] = lambda batch_id, retry: None
 
 

@@ -156,13 +156,15 @@ class Quiet:
         self.failures: list[tuple[str, str, int]] = []
         self.lines: list[tuple[str, str]] = []
         self.latest: dict[str, Any] = {}
+        self.lag_ms: dict[str, Any] = {}
 
     def starting(self, what: str) -> None: ...
 
     def begun(self, sink: str, records_to_do: int | None) -> None: ...
 
-    def watched(self, sink: str, begins: Any, latest: Any) -> None:
+    def watched(self, sink: str, begins: Any, latest: Any, lag_ms: Any = None) -> None:
         self.latest[sink] = latest
+        self.lag_ms[sink] = lag_ms
 
     def batch(self, done: BatchDone) -> None:
         self.batches.append(done)

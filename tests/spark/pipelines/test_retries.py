@@ -59,6 +59,9 @@ def test_a_worker_that_does_not_connect_while_spark_plans_begins_the_run_again(l
     assert lab.reporter.restarts == [("rows", "a Python worker died")]
     # What metrics ask, of Spark's progress.
     assert lab.reporter.latest["rows"]() == lab.topic_ends()
+    ends, lag_ms = lab.reporter.batches[-1].ends, lab.reporter.lag_ms["rows"]
+    assert lag_ms(ends) == 0
+    assert lag_ms({tp: end - 1 for tp, end in ends.items()}) > 0
     lab.check()
 
 

@@ -50,6 +50,14 @@ def running(lab):
     return process
 
 
+def table_settings(lab, sink):
+    """The properties with which the table was created."""
+    first = lab.directory / "tables" / sink / "_delta_log" / f"{0:020d}.json"
+    actions = map(json.loads, first.read_text().splitlines())
+    (found,) = [each["metaData"]["configuration"] for each in actions if "metaData" in each]
+    return found
+
+
 def ctrl_c(process):
     os.kill(process.pid, signal.SIGINT)
 
@@ -72,6 +80,7 @@ def test_a_signal_ends_the_command_well_between_batches(lab_without_spark, end):
     assert code == 0, stderr[-2000:]
     assert "Traceback" not in stderr
     assert sum(lab.arrow("sums")["records"].to_pylist()) == 20
+    assert table_settings(lab, "sums")["delta.checkpointInterval"] == "100"
 
 
 def kill_the_jvm(process):

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipelines.lint.delta_refusals import INDEXED_MAX, REFUSED
-from pipelines.sinks.delta_tables import cluster, ensure_table
+from pipelines.sinks.delta_tables import cluster, ensure_table, settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -77,3 +77,15 @@ def test_the_columns_after_the_first_have_no_statistics(
     cluster(spark, path, (f"c{INDEXED_MAX - 1}",))
     with pytest.raises(PySparkException, match="to have stats"):
         cluster(spark, path, (f"c{INDEXED_MAX}",))
+
+
+def test_table_that_exists_is_found_with_a_checkpoint_interval_of_its_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also with a column that needs a setting, which CREATE names each time."""
+    path = str(tmp_path / "table")
+    schema = spark.createDataFrame([(1,)], "`net amount` INT").schema
+    ensure_table(spark, path, None, schema, [("delta.checkpointInterval", "100")])
+
+    assert ensure_table(spark, path, None, schema) == path
+    assert settings_of(spark, path)["delta.checkpointInterval"] == "100"

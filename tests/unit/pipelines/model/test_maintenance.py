@@ -10,7 +10,7 @@ import pytest
 from pipelines.base.errors import ConfigError
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
-from pipelines.model.maintenance import Chore, Upkeep
+from pipelines.model.maintenance import Chore, Upkeep, checkpoint_settings
 from pipelines.sinks.delta_maintenance import Group, Keeper
 from pipelines.transforms.analysis_errors import refuse_no_cluster
 from tests.unit.pipelines.config.test_validate import GOOD
@@ -23,6 +23,21 @@ WORDS = """\
 mode: append, cluster_by: id,
     optimize: { every: 100 batches, within: 30s }, vacuum: { every: 1 batch, keep: 240h } }
 """
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "commits"),
+    [(1, "100"), (1_000, "100"), (3_000, "34"), (5_000, "20"), (9_999, "11")],
+)
+def test_new_table_has_a_checkpoint_of_its_log_each_100_s_and_100_commits_at_most(
+    every_ms, commits
+):
+    assert checkpoint_settings(every_ms) == (("delta.checkpointInterval", commits),)
+
+
+@pytest.mark.parametrize("every_ms", [None, 10_000, 3_600_000])
+def test_rare_commits_and_a_run_with_an_end_keep_deltas_own_interval(every_ms):
+    assert checkpoint_settings(every_ms) == ()
 
 
 class Jobs:

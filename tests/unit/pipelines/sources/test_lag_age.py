@@ -80,14 +80,18 @@ def test_partitions_with_the_most_lag_are_looked_at_and_no_more_than_the_limit(
     assert sorted(topic.asked) == many[20:]
 
 
-def test_each_source_of_a_join_is_asked_for_its_own_topics(source: Source) -> None:
+def test_each_source_of_a_join_is_asked_for_its_own_topics_and_the_oldest_counts(
+    source: Source,
+) -> None:
     other = replace(source, name="users", topics=("users",))
     users = TopicPartition("users", 0)
     asked = {}
 
     def first_ms(source: Source, positions: ByPartition) -> int | None:
         asked[source.name] = dict(positions)
-        return None
+        return 40_000 if source is other else 70_000
 
-    lag_ms([source, other], {P0: 1, users: 2}, is_behind=True, first_ms=first_ms, now_ms=NOW_MS)
+    positions = {P0: 1, users: 2}
+    age = lag_ms([source, other], positions, is_behind=True, first_ms=first_ms, now_ms=NOW_MS)
+    assert age == 60_000
     assert asked == {source.name: {P0: 1}, "users": {users: 2}}
