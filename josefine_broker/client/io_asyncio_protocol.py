@@ -144,12 +144,14 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             if not isinstance(answer, asyncio.Future):
                 version = self._core.receive_frame(frame)
                 self._answers.popleft()
+                is_heard = False
                 try:
                     answer.answered(version, frame)
-                except Exception:
-                    # It has no answer: the end of the connection, which follows, notifies it.
-                    self._answers.appendleft(answer)
-                    raise
+                    is_heard = True
+                finally:
+                    # Without an answer it is notified by the end of the connection, which follows.
+                    if not is_heard:
+                        self._answers.appendleft(answer)
                 return
             response = self._core.receive(frame)
             self._answers.popleft()
