@@ -144,12 +144,13 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             if not isinstance(answer, asyncio.Future):
                 version = self._core.receive_frame(frame)
                 self._answers.popleft()
-                is_answered = False
+                is_heard = False
                 try:
                     answer.answered(version, frame)
-                    is_answered = True
+                    is_heard = True
                 finally:
-                    if not is_answered:  # the end of the connection, which follows, notifies it
+                    # Without an answer it is notified by the end of the connection, which follows.
+                    if not is_heard:
                         self._answers.appendleft(answer)
                 return
             response = self._core.receive(frame)

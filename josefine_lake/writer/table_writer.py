@@ -114,7 +114,7 @@ class TableWriter:
             raise verdicts.stopped(
                 table,
                 f"the table does not fit the topic: {error}",
-                f"josefine topics alter {table.topic} --config josefine.table.location=/ANOTHER",
+                *verdicts.move(table),
             ) from error
         if isinstance(sides.dead, Tip):
             self._in_letters = sides.dead.reached.ends

@@ -50,7 +50,6 @@ def by_chain(table: TableTopic, stop: Stop) -> Stopped:
 def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
     """The commands, one per line; none where waiting is the only right thing."""
     trust = f"josefine tables run --topic {table.topic} --trust table --once"
-    move = f"josefine topics alter {table.topic} --config josefine.table.location=/ANOTHER/TABLE"
     if verdict is Verdict.TOPIC_SHORTER:
         return ("wait until the brokers have recovered: the writer tries again",)
     if verdict is Verdict.LOST_RACE:
@@ -66,4 +65,14 @@ def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
         )
     if verdict is Verdict.DEAD_LETTERS_GONE:
         return ("bring the dead-letter table back", f"{trust}  # continue without them")
-    return (f"{move}  # a new table, filled from the topic's start",)
+    return move(table)
+
+
+def move(table: TableTopic) -> tuple[str, ...]:
+    """The commands for a new table. The second one is needed because the group has offsets of the
+    old one: without it the new table seems to have lost its rows."""
+    return (
+        f"josefine topics alter {table.topic} --config josefine.table.location=/ANOTHER/TABLE",
+        f"josefine tables run --topic {table.topic} --trust table --once"
+        "  # the new table is filled from the topic's start",
+    )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.writer.failpoints import NAMES
-from josefine_lake.writer.verdicts import StoppedTable
-from pipelines.exactly_once.offset_chain import Verdict
-from tests.unit.josefine_lake.world import WALL_MS, KilledError, Lake
+from josefine_lake.writer.verdicts import StoppedTable, by_chain
+from pipelines.exactly_once.offset_chain import Stop, Verdict
+from tests.unit.josefine_lake.world import WALL_MS, KilledError, Lake, MemoryTable
 
 GOOD, BAD = b'{"id": 1}', b"x"
 VALUES = st.lists(st.sampled_from([GOOD, BAD]), max_size=5)
@@ -173,6 +173,23 @@ def test_a_file_has_the_time_of_the_calendar_in_its_tables_log() -> None:
 
     assert len(lake.closed_ms) == 2
     assert min(lake.closed_ms) >= WALL_MS
+
+
+def test_a_table_that_moved_is_filled_from_the_start_by_the_commands_of_the_verdict() -> None:
+    lake = Lake()
+    lake.send(0, GOOD, BAD, GOOD)
+    lake.run()
+    stopped = by_chain(lake.table, Stop(verdict=Verdict.OTHER_CHAIN))
+    move, trust = stopped.ways
+
+    assert "--config josefine.table.location=" in move
+    lake.main, lake.dead = MemoryTable(), MemoryTable()
+    with pytest.raises(StoppedTable):
+        lake.run()  # the group has offsets, and the new table has none
+
+    assert "--trust table --once" in trust
+    lake.run(trust=True)
+    assert lake.found() == lake.expected()
 
 
 def test_pending_dead_letters_are_committed_once_they_have_the_size_of_a_file() -> None:
