@@ -35,7 +35,7 @@ from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.retry_policy import retry_of
 from pipelines.model.schema_evolution import other_rows
-from pipelines.model.table_family import TableFamily, name_of, why_no_place
+from pipelines.model.table_family import NAME_RULE, TableFamily, name_of, why_no_place
 from pipelines.sinks import loss_table
 from pipelines.sinks.commits import StoppedError
 from pipelines.sinks.delta import DeltaTarget, OpenDelta
@@ -133,9 +133,18 @@ class OpenFamily:
         return Written(rows=done, version=entry.version, held=dict(chain.family.held))
 
     def _counts(self, rows: DataFrame) -> dict[str, int]:
-        """Table → the number of its rows. Raises RunError if there are too many tables."""
+        """Table → the number of its rows. Raises RunError for a name that is not valid and
+        for too many tables."""
         found = rows.groupBy(NAME).count().limit(self._of.tables_max + 1).collect()
         counts = {row[0]: row[1] for row in found}
+        # The check of the names is on the source's topic; a transform may have replaced it.
+        wrong = sorted(name or "null" for name in counts if name is None or name_of(name) != name)
+        if wrong:
+            raise RunError(
+                f"sink `{self._sink.name}`: `{wrong[0]}` is not a valid name of a table; nothing "
+                f"of the batch was written: expected {NAME_RULE}. Select the record's own `topic` "
+                "in the SQL"
+            )
         known = {*self.chain.family.tables, *counts}
         if len(known) > self._of.tables_max:
             new = sorted(counts.keys() - self.chain.family.tables.keys())

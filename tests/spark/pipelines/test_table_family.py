@@ -145,6 +145,19 @@ def test_values_of_a_column_make_tables_and_bad_names_dead_letters(lab: Lab) -> 
     ]  # fmt: skip
 
 
+def test_a_topic_column_made_of_a_value_reaches_no_folder_outside_of_the_templates(
+    lab: Lab,
+) -> None:
+    sql = {"topic as _topic": "value.k as _topic"}
+    lab.write_file("fail", BY_TOPIC % "", topics=f"topics: [{lab.topic}]", **ELSEWHERE, **sql)
+    lab.produce_raw(0, b'{"id": 1, "k": "_other/t"}', b'{"id": 2, "k": null}')
+
+    with pytest.raises(RunError, match="`_other/t` is not a valid name of a table"):
+        lab.run()
+
+    assert not Path(lab.table("_other")).exists()
+
+
 def test_more_tables_than_the_maximum_stop_the_run_before_a_row_is_written(lab: Lab) -> None:
     lab.write_file("dead_letter", BY_COLUMN % ", max_tables: 2", **ELSEWHERE)
     lab.produce(4)
