@@ -227,7 +227,7 @@ class TableWriter:
         """Rewrite small files if there are too many."""
         files, bytes_ = self._world.store.files_and_bytes()
         if compaction.is_due(files, bytes_):
-            self._world.store.compact(self._table.target_file_bytes)
+            self._world.store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
 
     def _refused(self, stop: Stop) -> StoppedTable:
         return StoppedTable(verdicts.by_chain(self._table, stop))
