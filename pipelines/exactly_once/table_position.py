@@ -28,11 +28,13 @@ _SNAPSHOT = 500_000_000
 _FIRST_INDEX = 1
 _BEFORE_FILES = (-1, -100)
 """Delta's index before the first file, as written and in memory."""
+OF_TABLE = "reservoirId"
+"""The key of the table's id in Delta's offsets. A topic of this name has an object there."""
 
 
 def is_of_table(data: object) -> bool:
     """Whether the JSON of an offset is Delta's."""
-    return isinstance(data, dict) and "reservoirId" in data
+    return isinstance(data, dict) and isinstance(data.get(OF_TABLE), str)
 
 
 def position_of(data: Mapping[str, Any]) -> TopicOffsets:

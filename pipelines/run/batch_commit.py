@@ -214,7 +214,8 @@ class BatchCommit:
         """Positions in a table are no numbers of records: its rows are counted as written."""
         if made is None:
             return 0
-        return made.rows if self.of.plan.source.table_stream else _records(self.batch)
+        local = self.of.plan.source.local
+        return made.rows if local is not None and local.stream else _records(self.batch)
 
     def _done(self) -> BatchDone:
         """The report of a micro-batch that the target had already."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.base.errors import SetupError
 from pipelines.exactly_once.offset_chain import Batch
-from pipelines.exactly_once.table_position import is_of_table
+from pipelines.exactly_once.table_position import OF_TABLE, is_of_table
 from pipelines.model.pipeline import Source
 from pipelines.sources.columns import columns_ddl
 from pipelines.sources.josefine import JosefineKind, SourceKind, Topics
@@ -122,7 +122,8 @@ class AnyKind:
         return _of(source).read(spark, source, batch, marks_unreadable=marks_unreadable)
 
     def parse(self, text: str) -> TopicOffsets:
-        if is_of_table(json.loads(text)):
+        # The text is looked at first: this runs in each micro-batch of a topic, too.
+        if OF_TABLE in text and is_of_table(json.loads(text)):
             return TableKind().parse(text)
         return JosefineKind().parse(text)
 
@@ -134,9 +135,10 @@ ANY_KIND = AnyKind()
 
 
 def _of(source: Source) -> SourceKind:
-    if source.table_stream is not None:
-        return TableKind()
-    return JosefineKind() if source.local is None else LocalKind()
+    local = source.local
+    if local is None:
+        return JosefineKind()
+    return LocalKind() if local.stream is None else TableKind()
 
 
 def _now_ms() -> int:

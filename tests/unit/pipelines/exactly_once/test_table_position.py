@@ -54,6 +54,7 @@ def test_unknown_index_is_refused(index):
 
 def test_offsets_of_topics_are_not_taken_for_those_of_a_table():
     assert not is_of_table({"topic": {"0": 1}})
+    assert not is_of_table({"reservoirId": {"0": 1}})
     assert is_of_table(offset(0, -1))
 
 
