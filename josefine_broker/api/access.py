@@ -110,7 +110,7 @@ RULES: Mapping[int, Rule] = {
     apis.TXN_OFFSET_COMMIT: (
         IS_PRODUCER,
         IS_MEMBER,
-        each_topic(READ, "topics", "topics"),
+        each(READ, TOPIC, "topics", "topics", "name"),
     ),
     apis.DESCRIBE_ACLS: (cluster(DESCRIBE),),
     apis.CREATE_ACLS: (cluster(ALTER),),

@@ -1,8 +1,7 @@
 """DeleteGroups (key 42): deletes groups without members, with all their committed offsets.
 
 Each is one deletion in its partition of `__consumer_offsets`, answered when it is on every in-sync
-replica; errors are per group, with their texts since version 3. The group name may be empty, as
-simple consumers may have none.
+replica; errors are per group. The group name may be empty, as simple consumers may have none.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -11,56 +10,45 @@ from josefine_broker.engine.coordinators.offsets_topic import append_deletion, c
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.wire.entities import delete_groups as e
 
-WHY_NOT = {
-    ErrorCode.group_id_not_found: "there is no such group",
-    ErrorCode.non_empty_group: "the group has members",
-}
-_Errors = dict[str, KafkaError | None]
-"""By group; None: it is deleted."""
-
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteGroupsRequest) -> object:
     """Answered when all deletions are committed."""
-    errors: _Errors = dict.fromkeys(request.groups_names)
+    codes = dict.fromkeys(request.groups_names, ErrorCode.none)
     appended: list[Appended] = []
-    for group_id in errors:
+    for group_id in codes:
         try:
-            appended += _delete(ctx, group_id, errors)
+            appended += _delete(ctx, group_id, codes)
         except KafkaError as error:
-            errors[group_id] = error
+            codes[group_id] = error.code
     timeout_ms = ctx.settings.offsets.timeout_ms
-    return answer_when_committed(ctx, appended, timeout_ms, lambda: _answer(errors))
+    return answer_when_committed(ctx, appended, timeout_ms, lambda: _answer(codes))
 
 
 def refuse(request: e.DeleteGroupsRequest, error: KafkaError) -> e.DeleteGroupsResponse:
     """The answer when the whole request is refused."""
-    return _answer(dict.fromkeys(request.groups_names, error))
+    return _answer(dict.fromkeys(request.groups_names, error.code))
 
 
-def _delete(ctx: Context, group_id: str, errors: _Errors) -> list[Appended]:
+def _delete(ctx: Context, group_id: str, codes: dict[str, ErrorCode]) -> list[Appended]:
     """Raises KafkaError."""
     coordinator_of(ctx, group_id)
     coordinator = ctx.clients.groups.coordinator
     code = coordinator.may_delete(group_id)
     if code is not ErrorCode.none:
-        raise KafkaError(code, WHY_NOT.get(code, ""))
+        raise KafkaError(code)
 
     def settle(error: KafkaError | None) -> None:
         if error is not None:
-            errors[group_id] = error
+            codes[group_id] = error.code
 
     committed = list(coordinator.offsets.committed(group_id))
     return append_deletion(ctx, group_id, committed, and_group=True, settle=settle)
 
 
-def _answer(errors: _Errors) -> e.DeleteGroupsResponse:
+def _answer(codes: dict[str, ErrorCode]) -> e.DeleteGroupsResponse:
     return e.DeleteGroupsResponse(
         results=tuple(
-            e.DeletableGroupResult(group_id=group_id)
-            if error is None
-            else e.DeletableGroupResult(
-                group_id=group_id, error_code=error.code, error_message=error.message or None
-            )
-            for group_id, error in errors.items()
+            e.DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id, code in codes.items()
         )
     )

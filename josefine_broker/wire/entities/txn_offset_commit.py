@@ -1,7 +1,6 @@
-"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 6."""
+"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 5."""
 
 from dataclasses import dataclass
-from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode
 
@@ -18,10 +17,9 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic:
-    """A topic by name, since version 6 by id (KIP-1319)."""
+    """A topic by name."""
 
-    name: str = ""  # until version 5
-    topic_id: UUID | None = None  # since version 6
+    name: str
     partitions: tuple[TxnOffsetCommitRequestPartition, ...]
 
 
@@ -50,10 +48,9 @@ class TxnOffsetCommitResponsePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitResponseTopic:
-    """A topic by name, since version 6 by id (KIP-1319)."""
+    """A topic by name."""
 
-    name: str = ""  # until version 5
-    topic_id: UUID | None = None  # since version 6
+    name: str
     partitions: tuple[TxnOffsetCommitResponsePartition, ...]
 
 
