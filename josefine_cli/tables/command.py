@@ -161,6 +161,9 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
     """Show each table: its lag in offsets, files, bytes, and why it is stopped.
 
     Reads tables, topics and the group's offsets; no writer has to run.
+
+    \b
+    Example: josefine tables status --topic orders
     """
     need("the tables of topics", *PACKAGES)
     from josefine_lake.writer.discovery import discover

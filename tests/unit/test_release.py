@@ -130,7 +130,7 @@ def test_two_wheels_that_own_one_file_are_refused(tmp_path: Path) -> None:
 
     assert "josefine_broker/base/ids.py: two wheels own it" in faults
     assert "a.whl: it has no licence" in faults
-    assert "2 wheels and 0 sources of 5 projects" in faults
+    assert "2 wheels and 0 sources of 6 projects" in faults
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from josefine_spark.options.environment import (
     settle_environment,
     shared_environment,
 )
+from josefine_spark.sessions.registration import make_active
 from tests.spark.connector.conftest import HAS_LIMITS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -38,6 +39,7 @@ def topic(topics) -> str:
 
 
 def test_a_session_has_all_names_before_a_stream_starts(spark):
+    make_active(spark)  # an earlier test of this thread may have left a session of its own there
     forget(spark)
 
     session()

@@ -98,8 +98,8 @@ def test_a_letter_that_a_joined_node_left_out_comes_through_it_alone():
         (JOINED.replace("name STRING", "name STRNG"),
          "f.yaml:11:47: sources.names.schema: no type `STRNG`; did you mean `STRING`?"),
         (JOINED.replace("path: /names", "path: /names, start: latest"),
-         "f.yaml:11:46: sources.names.start: `start` is for type josefine or kafka or file or rate "
-         "or memory; this source's type is delta"),
+         "f.yaml:11:46: sources.names.start: `start` is for a stream of the table: add "
+         "`stream: true`"),
         (JOINED.replace("inputs: [clean]", "inputs: [names]"),
          "f.yaml:17:32: sinks.lake.inputs: `names` is a table, no stream: expected a transform "
          "that joins them"),
