@@ -183,6 +183,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
             for s in states
         ],
     )  # fmt: skip
+    # A verdict is a paragraph with its commands: too long for a column.
     for each in states:
         if each.stopped:
             print(each.stopped)

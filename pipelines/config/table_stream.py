@@ -14,7 +14,7 @@ from pipelines.config.output_paths import folder, place_in
 from pipelines.config.section import Reader
 from pipelines.config.source_keywords import SOURCES, TYPES
 from pipelines.config.units import size_bytes
-from pipelines.model.lineage import lineage, upstream_of
+from pipelines.model.lineage import lineage
 from pipelines.model.pipeline import (
     Action,
     Limit,
@@ -26,6 +26,7 @@ from pipelines.model.pipeline import (
     Split,
     Start,
 )
+from pipelines.model.table_order import upstream_of
 from pipelines.model.table_stream import OnChange, TableStream
 
 OF_STREAMS = ("changes", "on_change", "start", "limit")

@@ -6,7 +6,7 @@ compile its plan (`plan.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from pipelines.model.pipeline import Check, Pipeline, Sink, Transform
 
@@ -31,27 +31,6 @@ def lineage(pipeline: Pipeline, node: str) -> tuple[tuple[str, ...], tuple[str, 
 
     visit(node)
     return tuple(sources), tuple(transforms)
-
-
-def upstream_of(pipeline: Pipeline, sink: str) -> tuple[str, ...]:
-    """The sinks of the file whose tables a sink's streams read, directly and over other tables."""
-    found: dict[str, None] = {}
-    left = [sink]
-    while left:
-        sources = lineage(pipeline, pipeline.sinks[left.pop()].input)[0]
-        streams = (pipeline.sources[name] for name in sources)
-        read = {one.local.path for one in streams if one.table_stream and one.local}
-        for other in pipeline.sinks.values():
-            if other.path in read and other.name not in found:
-                found[other.name] = None
-                left.append(other.name)
-    return tuple(found)
-
-
-def upstream_first(pipeline: Pipeline, sinks: Iterable[str]) -> list[str]:
-    """These sinks, each after those whose tables it reads; otherwise in the same order."""
-    # A sink has all sinks above those that it reads, and those as well: it has more of them.
-    return sorted(sinks, key=lambda name: len(upstream_of(pipeline, name)))
 
 
 def inputs_of(pipeline: Pipeline, node: str) -> set[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pipelines.base.errors import WrongUsageError
 from pipelines.config.section import nearest
 from pipelines.exactly_once.checkpoint_start import Trust
-from pipelines.model.lineage import upstream_first
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan
+from pipelines.model.table_order import upstream_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

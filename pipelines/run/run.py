@@ -21,10 +21,10 @@ from pipelines.base.errors import PipelineError, SetupError
 from pipelines.base.variables import hidden
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.verdict_messages import clear_reason
-from pipelines.model.lineage import upstream_of
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.plan import compile_plan
 from pipelines.model.retry_policy import Retry
+from pipelines.model.table_order import upstream_of
 from pipelines.report.events import BatchDone, Reporter
 from pipelines.report.totals import RunResult, Tally
 from pipelines.run.consumer_group_offsets import Advice

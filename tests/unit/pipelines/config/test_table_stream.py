@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipelines.config.table_stream import is_stream, table_stream_of
-from pipelines.model.lineage import upstream_first, upstream_of
+from pipelines.model.table_order import upstream_first, upstream_of
 from pipelines.model.table_stream import OnChange, TableStream
 from tests.unit.pipelines.config.sections import read, said, section
 
