@@ -19,9 +19,6 @@ from josefine_broker.wire import entities as e
 SOFTWARE_NAME = "josefine"
 SOFTWARE_VERSION = "0.1.0"
 CORRELATION_ID_MAX = 2**31 - 1
-HELLO_VERSION = 4
-"""Of ApiVersions. The client names no broker (version 5), and brokers before Kafka 4.4 would refuse
-it first."""
 TWO_PHASE_SINCE = 6
 """The version of InitProducerId that has fields for a two-phase commit (KIP-939)."""
 
@@ -87,7 +84,7 @@ class Connection:
         """API key → the version this connection uses; empty until READY."""
         self._client_id = client_id
         self._heard = False
-        self._hello_version = HELLO_VERSION
+        self._hello_version = apis.APIS[apis.API_VERSIONS].max_version
         self._in_flight: deque[tuple[int, int, int]] = deque()
         self._next_id = 0
 
