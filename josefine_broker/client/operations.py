@@ -138,9 +138,14 @@ def ask_once(
 
 
 def refresh(
-    session: Session, attempts: Attempts, topics: Iterable[str] | None, *, create: bool = False
+    session: Session,
+    attempts: Attempts,
+    topics: Iterable[str] | None,
+    *,
+    create: bool = False,
+    node: int = ANY_BROKER,
 ) -> Operation[tuple[ClusterMetadata, int]]:
-    """Ask any broker about `topics` (None: all); merges the answer into the metadata.
+    """Ask any broker, or this one, about `topics` (None: all); merges the answer into the metadata.
 
     With `create` a missing topic is created, if the broker creates topics for producers.
     """
@@ -148,7 +153,7 @@ def refresh(
     if topics is not None:
         wanted = tuple(e.metadata.MetadataRequestTopic(name=name) for name in sorted(set(topics)))
     request = e.metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
-    call = Call(node=ANY_BROKER, api_key=apis.METADATA, request=request)
+    call = Call(node=node, api_key=apis.METADATA, request=request)
     response, now_ms = yield from ask_until(attempts, call, _metadata_error)
     newer = from_response(response)
     session.cluster = newer if topics is None else session.cluster.merge(newer)

@@ -12,6 +12,7 @@ from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition, by_topic
+from josefine_broker.client.cluster import PartitionMetadata
 from josefine_broker.client.effects import ANY_BROKER, CONTROLLER, Call, Operation
 from josefine_broker.client.operations import ask, ask_until, partition_error, refresh
 from josefine_broker.client.session import Session
@@ -112,6 +113,29 @@ def list_reassignments(
         for topic in response.topics
         for each in topic.partitions
     }
+
+
+def placement(
+    session: Session, now_ms: int, deadline_ms: int
+) -> Operation[tuple[dict[TopicPartition, PartitionMetadata], dict[TopicPartition, Move]]]:
+    """Every partition and every move, of one moment.
+
+    Metadata do not tell a replica that is being added from one that stays: that needs the moves,
+    which are another request. A move that ends between the two would leave a partition with one
+    replica too many and no move, and so would a broker that is behind. So the controller answers
+    both, and tells the moves before and after its metadata: each that it named counts.
+    """
+    attempts = session.start(now_ms, deadline_ms, "describe the replicas")
+    yield from refresh(session, attempts, ())
+    before = yield from list_reassignments(session, now_ms, deadline_ms)
+    found, now_ms = yield from refresh(session, attempts, None, node=CONTROLLER)
+    after = yield from list_reassignments(session, now_ms, deadline_ms)
+    partitions = {
+        TopicPartition(topic.name, index): partition
+        for topic in found.topics.values()
+        for index, partition in topic.partitions.items()
+    }
+    return partitions, {**before, **after}
 
 
 def elect_leaders(

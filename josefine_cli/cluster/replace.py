@@ -148,16 +148,12 @@ class _Replacement:
     def look(self) -> Cluster:
         """The cluster as it is now. Raises KafkaError."""
         client = self._client
-        topics = client.metadata().topics
+        partitions, moves = client.run(replicas.placement)
         return Cluster(
             fenced=client.run(members.fenced_brokers),
             voters=client.run(members.voters),
-            partitions={
-                TopicPartition(topic.name, index): partition
-                for topic in topics.values()
-                for index, partition in topic.partitions.items()
-            },
-            moves=client.run(replicas.list_reassignments),
+            partitions=partitions,
+            moves=moves,
         )
 
     def run(self, cluster: Cluster) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import operations, replicas
-from josefine_broker.client.effects import Call
+from josefine_broker.client.effects import CONTROLLER, Call
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from tests.unit.josefine_broker.client.driver import Driver, unreachable
@@ -175,3 +176,33 @@ def test_vote_is_gone_when_the_voter_is_not_found_any_more() -> None:
 def test_who_never_voted_has_no_vote_to_lose() -> None:
     with pytest.raises(KafkaError, match="voter_not_found"):
         remove_voter(vote_removed(ErrorCode.voter_not_found))
+
+
+def test_a_move_that_ends_while_the_placement_is_asked_for_is_no_replica_too_many() -> None:
+    entities = e.list_partition_reassignments
+    move = entities.OngoingPartitionReassignment(
+        partition_index=0, replicas=(4, 3, 2), adding_replicas=(4,), removing_replicas=(2,)
+    )
+    listed = iter(
+        tuple(
+            (entities.OngoingTopicReassignment(name="t", partitions=(each,)),) if each else ()
+            for each in (move, None)
+        )
+    )
+    part = e.metadata.MetadataResponsePartition(
+        partition_index=0, leader_id=3, replica_nodes=(4, 3, 2), isr_nodes=(4, 3, 2)
+    )
+
+    def answer(call: Call) -> Any:
+        if call.api_key != apis.METADATA:
+            return entities.ListPartitionReassignmentsResponse(topics=next(listed))
+        topic = e.metadata.MetadataResponseTopic(name="t", partitions=(part,))
+        return replace(metadata(1), topics=(topic,))
+
+    driver = Driver(answer)
+    partitions, moves = driver.run(lambda t, d: replicas.placement(driver.session, t, d))
+
+    assert partitions[T0].replicas == (4, 3, 2)
+    assert moves[T0].removing == (2,)
+    moved = (apis.LIST_PARTITION_REASSIGNMENTS, CONTROLLER)
+    assert driver.asked[1:] == [moved, (apis.METADATA, CONTROLLER), moved]
