@@ -120,10 +120,10 @@ def placement(
 ) -> Operation[tuple[dict[TopicPartition, PartitionMetadata], dict[TopicPartition, Move]]]:
     """Every partition and every move, of one moment.
 
-    Metadata do not tell a replica that is being added from one that stays: that needs the moves,
-    which are another request. A move that ends between the two would leave a partition with one
+    In the metadata a replica that is being added looks like one that stays; the moves, which are
+    another request, show the difference. A move that ends between the two would leave a partition with one
     replica too many and no move, and so would a broker that is behind. So the controller answers
-    both, and tells the moves before and after its metadata: each that it named counts.
+    both, and lists the moves before and after its metadata: all of them count.
     """
     attempts = session.start(now_ms, deadline_ms, "describe the replicas")
     yield from refresh(session, attempts, ())
