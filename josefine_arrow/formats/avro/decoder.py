@@ -28,8 +28,9 @@ SchemaBy = Callable[[int], Schema]
 
 
 class Decoder:
-    """The decoder of one reader schema: bytes to (value, reason). `written`: lookup of the writer
-    schemas; None: the records are not framed and were written with `schema`.
+    """The decoder of one reader schema: bytes to (value, reason). `schema`: its text, or the parsed
+    record. `written`: lookup of the writer schemas; None: the records are not framed and were
+    written with `schema`.
 
     `record_type`: the full name of the record that is read; records of other types are bad, or left
     out with `skips`. "": that of the schema itself, and names are not compared.
@@ -38,15 +39,17 @@ class Decoder:
 
     def __init__(
         self,
-        schema: str,
+        schema: str | Type,
         written: SchemaBy | None = None,
         *,
         record_type: str = "",
         skips: bool = False,
     ) -> None:
-        self._reader = parse_record(schema, record_type)
+        self._reader = schema if isinstance(schema, Type) else parse_record(schema, record_type)
         self._written, self._by_name, self._skips = written, bool(record_type), skips
-        self._plain = None if written else self._reader_of(parse(schema))
+        # With `record_type` the records may be of any type that the whole schema declares.
+        whole = schema if isinstance(schema, Type) else parse(schema)
+        self._plain = None if written else self._reader_of(whole)
         self._made: dict[int, Callable[[bytes], Any] | str] = {}
 
     def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
