@@ -1,7 +1,8 @@
-"""Table topics in Avro, Protobuf and Debezium, and in mode upsert, with a real broker and registry."""
+"""Table topics in Avro, Protobuf and Debezium, and in mode upsert: a real broker and registry."""
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from deltalake import DeltaTable
 from josefine_arrow.formats.avro.schema import parse
 from josefine_arrow.formats.avro.writer import encoded
 from josefine_arrow.formats.confluent.framing import framed
+from josefine_arrow.formats.protobuf.decoder import encoded as encoded_message
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
+from josefine_lake.formats.protobuf import descriptors_of
 from tests.integration.test_table_topics import made, rows, said, tables
+from tests.support.cli import josefine
 from tests.support.fixtures import broker_fixture
 from tests.support.schema_registry import serving
 
@@ -154,3 +158,143 @@ def test_debezium_changes_are_rows_in_upsert_and_a_history_in_append(
 
 def change(op: str, before: Any, after: Any) -> dict[str, Any]:
     return {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"lsn": 5}}
+
+
+def test_avro_keys_delete_rows_of_debezium_in_avro(broker: Any, tmp_path: Path) -> None:
+    lake, key = tmp_path / "t", {**ORDER, "name": "Key", "fields": ORDER["fields"][:1]}
+    row = ["null", {**ORDER, "name": "Value"}]
+    envelope = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": row, "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": "string"},
+    ]}  # fmt: skip
+    text = json.dumps(envelope)
+
+    def value(op: str, before: Any, after: Any) -> bytes:
+        return avro(envelope, 1, {"before": before, "after": after, "op": op})
+
+    with serving({1: text, 2: json.dumps(key)}, subjects={LATEST.format("cdc"): text}) as registry:
+        made(broker, "cdc", location=str(lake), format="debezium", mode="upsert", keys="id",
+             schema__registry=registry.url())  # fmt: skip
+        one, two = {"id": 1, "note": "a"}, {"id": 2, "note": None}
+        sent(broker, "cdc", (None, value("c", None, one)), (None, value("c", None, two)),
+             (None, value("u", None, {"id": 3, "note": "c"})), (None, value("d", one, None)),
+             (avro(key, 2, {"id": 2}), None), (b"other", None))  # fmt: skip
+        once(broker, "cdc")
+
+    assert [(r["id"], r["note"]) for r in rows(lake)] == [(3, "c")]
+    (letter,) = rows(Path(f"{lake}_dead_letter"))
+    assert letter["reason"].startswith("key: begins with 0x6f")
+
+
+def test_a_compacted_topic_is_a_table_of_its_bytes_with_text_keys_or_raw(
+    broker: Any, tmp_path: Path
+) -> None:
+    raw, text = tmp_path / "raw", tmp_path / "text"
+    made(broker, "raw", location=str(raw), mode="upsert", keys="key")
+    made(broker, "text", location=str(text), format="json", schema="Id BIGINT, `na me` STRING",
+         mode="upsert", keys="Id", key__format="text")  # fmt: skip
+    sent(broker, "raw", (b"a", b"1"), (b"b", b"2"), (b"a", None), (b"b", b"3"), (None, b"4"))
+    sent(broker, "text", (b"1", {"Id": 1, "na me": "a"}), (b"2", {"Id": 2}), (b"1", None),
+         (b"x", None))  # fmt: skip
+    for topic in ("raw", "text"):
+        once(broker, topic)
+
+    assert [(r["key"], r["value"]) for r in rows(raw)] == [(b"b", b"3")]
+    assert [(r["Id"], r["na me"]) for r in rows(text)] == [(2, None)]
+    assert [r["reason"] for r in rows(Path(f"{raw}_dead_letter"))] == [
+        "a record without key is of no row"
+    ]
+    (letter,) = rows(Path(f"{text}_dead_letter"))
+    assert letter["reason"].startswith("key: ")
+
+
+def test_columns_are_added_if_the_topic_says_so_and_a_type_never_changes(
+    broker: Any, tmp_path: Path
+) -> None:
+    lake = tmp_path / "t"
+    made(broker, "grows", location=str(lake), format="json", mode="upsert", keys="id",
+         schema="id INT, old STRING, s STRUCT<a: INT>")  # fmt: skip
+    one = {"id": 1, "old": "x", "s": {"a": 1}}
+    sent(broker, "grows", (None, one), (None, {**one, "id": 2}))
+    once(broker, "grows")
+
+    def altered(**configs: str) -> None:
+        named = (f"josefine.table.{n.replace('__', '.')}={each}" for n, each in configs.items())
+        words = [word for each in named for word in ("--config", each)]
+        assert josefine(broker.bootstrap, "topics", "alter", "grows", *words).code == 0
+
+    altered(schema="id INT, s STRUCT<a: INT, b: STRING>, more DATE")
+    sent(broker, "grows", (None, {"id": 1, "s": {"a": 2, "b": "y"}, "more": "2026-01-01"}))
+    refused = once(broker, "grows", code=1)
+    altered(schema__evolution="add")
+    once(broker, "grows")
+    altered(schema="id BIGINT, s STRUCT<a: INT, b: STRING>, more DATE")
+    wider = once(broker, "grows", code=1)
+
+    assert "josefine.table.schema.evolution=add" in refused
+    assert "id is int, the topic has bigint (the table writer widens no type" in wider
+    found = sorted(DeltaTable(str(lake)).to_pyarrow_table().to_pylist(), key=lambda r: r["id"])
+    assert [(r["id"], r["old"], r["s"]["a"], r["s"]["b"], str(r["more"])) for r in found] == [
+        (1, None, 2, "y", "2026-01-01"), (2, "x", 1, None, "None"),
+    ]  # fmt: skip
+
+
+def proto() -> Any:
+    """A file with two messages: the registry's indexes name one of them."""
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="o.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    for message, fields in (("Order", ("id", "note", "at")), ("Other", ("id",))):
+        made_of = file.message_type.add(name=message)
+        for number, name in enumerate(fields, 1):
+            kind = {"id": 3, "note": 9, "at": 11}[name]
+            field = made_of.field.add(name=name, number=number, type=kind, label=1)
+            if name == "at":
+                field.type_name = ".google.protobuf.Timestamp"
+    return file
+
+
+@pytest.mark.parametrize("by_registry", [True, False])
+def test_protobuf_is_read_by_the_registrys_schema_or_a_descriptor_file(
+    broker: Any, tmp_path: Path, by_registry: bool
+) -> None:
+    topic, lake, file = f"proto_{by_registry}", tmp_path / "t", tmp_path / "o.desc"
+    text = base64.b64encode(proto().SerializeToString()).decode()
+    file.write_bytes(descriptors_of(text))
+    answer = {"schema": text, "schemaType": "PROTOBUF"}
+    order = encoded_message(
+        descriptors_of(text), "shop.Order", {"id": 1, "at": "2026-01-01T00:00:00Z"}
+    )
+    frame = framed(1, b"\0")
+    other = framed(1, b"\2\2") + b"\x08\x01"
+    with serving({1: answer}, subjects={LATEST.format(topic): answer}) as registry:
+        how = {"schema__registry": registry.url()} if by_registry else {
+            "schema": str(file), "message": "shop.Order"
+        }  # fmt: skip
+        made(broker, topic, location=str(lake), format="protobuf", **how)
+        values = (frame + order, other) if by_registry else (order, b"\xff")
+        sent(broker, topic, *((None, value) for value in values))
+        once(broker, topic)
+
+    (row,) = rows(lake)
+    assert (row["id"], row["note"], row["at"].isoformat()) == (1, "", "2026-01-01T00:00:00+00:00")
+    (letter,) = rows(Path(f"{lake}_dead_letter"))
+    assert letter["reason"].startswith("a shop.Other" if by_registry else "no shop.Order")
+
+
+def test_a_registry_that_does_not_answer_is_one_clear_error_and_nothing_is_written(
+    broker: Any, tmp_path: Path
+) -> None:
+    lake = tmp_path / "t"
+    with serving({}) as registry:
+        made(broker, "away", location=str(lake), format="avro", schema__registry=registry.url())
+        none = once(broker, "away", code=1)
+    sent(broker, "away", (None, b"x"))
+    away = once(broker, "away", code=1)
+
+    assert "the schema registry has no subject away-value" in none
+    assert "cannot be reached" in away
+    assert "Traceback" not in away
+    assert not lake.exists()
