@@ -29,7 +29,14 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain, name_of
-from pipelines.sinks.commits import Link, StoppedError, is_ours, lost_race, said_of
+from pipelines.sinks.commits import (
+    Link,
+    StoppedError,
+    hand_over,
+    is_ours,
+    lost_race,
+    said_of,
+)
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.storage.folders import TableFolder
 
@@ -80,6 +87,16 @@ class ChainedTable:
         """The chains of other names in this table."""
         seen = self._log.other_chains()
         return [other for other in seen.values() if other]
+
+    def take_over(self, other: OtherChain) -> None:
+        """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
+        hand_over(ChainedTable(self.folder, self.link.under(other.name)), self.link.app_id)
+
+    def move(self, commit: Commit, **more: Any) -> None:
+        """Commit offsets without rows; `more` is added to the metadata. Raises StoppedError."""
+        table = self._opened()
+        schema = pa.schema([]) if table is None else pa.schema(table.schema().to_arrow())
+        self.commit([], commit, schema, more, lambda place: None)
 
     @property
     def is_there(self) -> bool:

@@ -17,7 +17,7 @@ from josefine_lake.writer import compaction, verdicts
 from josefine_lake.writer.columns import LETTERS_SCHEMA, Columns, not_below
 from josefine_lake.writer.delta_table import MisfitError
 from josefine_lake.writer.ports import File, Log, OpenFile, Store
-from josefine_lake.writer.start import Ready, Sides, Topic, start
+from josefine_lake.writer.start import Ready, Sides, Topic, start, taken_over
 from josefine_lake.writer.state import Fetch, TableState, Write
 from josefine_lake.writer.topic_reader import Read
 from josefine_lake.writer.verdicts import StoppedTable
@@ -75,21 +75,31 @@ class TableWriter:
         *,
         once: bool = False,
         trust: bool = False,
+        renames: Mapping[str, str] | None = None,
     ) -> None:
         """Write until `stopping`, or with `once` up to the end that the topic has at the start.
+        `renames`: the old names of a chain to take over.
 
         Raises StoppedTable; KafkaError, CorruptData, OutOfRangeError, DeltaError and OSError of the
         world, after which another run may continue."""
         while True:
             try:
-                return self._run(stopping, once=once, trust=trust)
+                return self._run(stopping, renames or {}, once=once, trust=trust)
             except NewerSchemaError:
                 # Nothing of the open file is committed: its records are read again.
                 self._columns, trust = columns_of(self._table, self._world.env), False
 
-    def _run(self, stopping: Callable[[], bool], *, once: bool, trust: bool) -> None:
+    def _run(
+        self,
+        stopping: Callable[[], bool],
+        renames: Mapping[str, str],
+        *,
+        once: bool,
+        trust: bool,
+    ) -> None:
         try:
             topic = self._world.log.look()
+            self._take_over(topic, renames)
             state = self._started(topic, trust)
             ends = self._world.log.stable_ends(state.positions) if once else None
             while not stopping():
@@ -101,6 +111,20 @@ class TableWriter:
             raise self._refused(stop.stop) from stop
         finally:
             self._discard()
+
+    def _take_over(self, topic: Topic, renames: Mapping[str, str]) -> None:
+        """Take over the chains of table and dead letters that `renames` names. Raises
+        StoppedTable, StoppedError."""
+        world, table = self._world, self._table
+        chains = ((world.store, table.chain), (world.letters, table.dead_letter_chain))
+        for store, own in chains if renames else ():
+            if store is None or isinstance(store.load(), Tip):
+                continue
+            outcome = taken_over(own, store.others(), topic, renames)
+            if isinstance(outcome, Stop):
+                raise self._refused(outcome)
+            if outcome is not None:
+                store.take_over(outcome.other)
 
     def _started(self, topic: Topic, trust: bool) -> TableState:
         """The state to continue from. Raises StoppedTable."""
