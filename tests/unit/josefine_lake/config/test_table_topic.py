@@ -36,7 +36,9 @@ def test_fail_means_no_dead_letter_table() -> None:
     assert (found.dead_letter, found.format) == (None, Format.JSON)
 
 
-@pytest.mark.parametrize(("name", "value"), [("mode", "merge"), ("format", "xml"), ("key.format", "csv")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("mode", "merge"), ("format", "xml"), ("key.format", "csv")]
+)
 def test_what_a_newer_broker_accepts_stops_the_table(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=value):
         table_topic("t", {PREFIX + "location": "/t", PREFIX + name: value})
