@@ -30,7 +30,7 @@ _HOW = {
     "the pipeline has": "the topic has",
     "has other columns: ": "its columns differ: ",
 }
-"""What a pipeline's refusal says, and what it is for a topic."""
+"""Parts of a pipeline's refusal, and those for a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,10 @@ def world_of(
     main = _table(table, folders, table.location, table.chain, run, table.evolution)
     letters = None
     if table.dead_letter is not None:
-        letters = _table(table, folders, table.dead_letter, table.dead_letter_chain, run)
+        # A pipeline that had the table may have made this one, without headers.
+        letters = _table(
+            table, folders, table.dead_letter, table.dead_letter_chain, run, Evolution.ADD
+        )
 
     def committed() -> ByPartition:
         partitions = client.metadata([table.topic]).partitions_of(table.topic)

@@ -81,7 +81,7 @@ def test_a_pipeline_continues_the_table_of_a_table_topic_at_its_offsets(
     assert "the table was handed on to josefine:takes_over:handed_over" in back.err
 
 
-UPSERT = FILE.replace(
+UPSERT = FILE.replace("handed_over", "given_back").replace("[handed.over]", "[given.back]").replace(
     'value: {{ format: json, schema: "id BIGINT, amount DECIMAL(10,2)", on_error: dead_letter }}',
     'value: {{ format: json, schema: "id BIGINT, amount DECIMAL(10,2)", on_error: dead_letter, '
     "tombstones: true }}\n"
@@ -98,7 +98,7 @@ UPSERT = FILE.replace(
 def test_a_pipeline_continues_an_upsert_and_gives_the_table_back(
     pipe_broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    topic, lake, where = "handed.over", tmp_path / "lake", pipe_broker.bootstrap
+    topic, lake, where = "given.back", tmp_path / "lake", pipe_broker.bootstrap
     schema = "id BIGINT, amount DECIMAL(10,2)"
     configs = {
         "location": str(lake), "format": "json", "schema": schema, "mode": "upsert", "keys": "id",
@@ -127,8 +127,7 @@ def test_a_pipeline_continues_an_upsert_and_gives_the_table_back(
         before = state()
         sent((0, 2.5), (1, None), (4, 2.5))
         run = subprocess.run(
-            [*COMMAND, "pipeline", "run", str(file), "--rename", "table_topics=takes_over",
-             "--rename", "handed_over=handed_over"],
+            [*COMMAND, "pipeline", "run", str(file), "--rename", "table_topics=takes_over"],
             env=environment(where), capture_output=True, text=True, check=False,
         )  # fmt: skip
         pipelines = state()
