@@ -178,7 +178,8 @@ def _once(
             elif done.stopped:
                 note(done.stopped)
             else:
-                print(f"{done.table.topic}: {done.rows} rows into {done.table.location}")
+                what = "rows" if done.table.mode.value == "append" else "changes"
+                print(f"{done.table.topic}: {done.rows} {what} into {done.table.location}")
     if stops:
         raise UserError(f"{stops} of {len(found.tables) + len(found.wrong)} tables stopped")
 

@@ -112,6 +112,15 @@ def test_a_change_of_another_partition_counts_if_its_offset_is_higher(tmp_path: 
         assert state(tmp_path / "t") == {"a": 7 if first == 7 else 5}
 
 
+def test_a_topic_that_was_created_again_replaces_the_rows_of_the_old_one(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    commit(table, 1, 5, [("a", False), ("b", False)])
+
+    commit(table, 2, 0, [("a", False)])
+
+    assert state(tmp_path / "t") == {"a": 0, "b": 6}
+
+
 def test_a_merge_after_the_commit_of_another_run_is_refused(tmp_path: Path) -> None:
     one, other = opened(tmp_path / "t"), opened(tmp_path / "t", "other")
     commit(one, 1, 0, [("a", False)])
