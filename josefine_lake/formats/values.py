@@ -7,13 +7,12 @@ format, so that both write one table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from josefine_arrow.formats import value_by_value
+from josefine_arrow.formats.avro.column_decoder import ColumnDecoder
 from josefine_arrow.formats.avro.decoder import Decoder as AvroDecoder
 from josefine_arrow.formats.avro.decoder import arrow_of as avro_arrow
 from josefine_arrow.formats.avro.schema import SchemaError as AvroSchemaError
@@ -136,8 +135,8 @@ def _debezium(table: TableTopic, env: Mapping[str, str]) -> Envelopes:
 
 
 def _avro_column(record: AvroType, written: Any) -> tuple[pa.StructType, Decode]:
-    decoder, kind = AvroDecoder(record, written), avro_arrow(record)
-    return kind, partial(value_by_value.one_by_one, read=decoder, kind=kind)
+    kind, decoder = avro_arrow(record), AvroDecoder(record, written)
+    return kind, ColumnDecoder(decoder, kind, is_framed=written is not None).decode
 
 
 def _avro_reader(table: TableTopic, env: Mapping[str, str]) -> tuple[AvroType, Any]:
