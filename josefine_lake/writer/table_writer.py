@@ -139,7 +139,8 @@ class TableWriter:
         if isinstance(sides.found, Tip):
             other = other_rows(sides.found.said, table.mode.value, table.keys)
             if other:
-                raise verdicts.stopped(table, f"the table {other}", *verdicts.move(table))
+                what = other.replace("the file", "the topic")
+                raise verdicts.stopped(table, f"the table {what}", *verdicts.move(table))
         ready = start(table, sides, trust=trust)
         if isinstance(ready, Stop):
             raise self._refused(ready)

@@ -84,6 +84,29 @@ def test_avro_in_a_registrys_frame_gets_the_columns_of_a_newer_schema(
     assert [each["end"] for each in said(lake)] == [{"avro": {"0": 2}}, {"avro": {"0": 4}}]
 
 
+def test_a_newer_schema_of_a_record_within_a_run_starts_the_run_again(
+    broker: Any, tmp_path: Path
+) -> None:
+    lake, old, new = tmp_path / "t", json.dumps(ORDER), json.dumps(NEWER)
+
+    class Registered(dict[str, Any]):
+        """The newer schema is there from the second request on."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            return self.pop("first", new)
+
+    with serving({1: old, 2: new}) as registry:
+        registry.subjects = Registered(first=old)
+        made(broker, "grown", location=str(lake), format="avro", schema__registry=registry.url(),
+             schema__evolution="add")  # fmt: skip
+        sent(broker, "grown", (None, b"bad"), (None, avro(ORDER, 1, {"id": 1, "note": "a"})),
+             (None, avro(NEWER, 2, {"id": 2, "note": None, "paid": True})))  # fmt: skip
+        once(broker, "grown")
+
+    assert [(r["id"], r["paid"]) for r in rows(lake)] == [(1, False), (2, True)]
+    assert len(rows(Path(f"{lake}_dead_letter"))) == 1
+
+
 @pytest.mark.parametrize("place", ["before_files", "before_commit", "after_commit"])
 def test_upsert_has_the_latest_row_of_each_key_and_none_of_a_deleted_one(
     broker: Any, tmp_path: Path, place: str
@@ -231,9 +254,12 @@ def test_columns_are_added_if_the_topic_says_so_and_a_type_never_changes(
     once(broker, "grows")
     altered(schema="id BIGINT, s STRUCT<a: INT, b: STRING>, more DATE")
     wider = once(broker, "grows", code=1)
+    altered(mode="append", keys="")
+    other = once(broker, "grows", code=1)
 
     assert "josefine.table.schema.evolution=add" in refused
     assert "id is int, the topic has bigint (the table writer widens no type" in wider
+    assert "was written with mode upsert, the topic has append" in other
     found = sorted(DeltaTable(str(lake)).to_pyarrow_table().to_pylist(), key=lambda r: r["id"])
     assert [(r["id"], r["old"], r["s"]["a"], r["s"]["b"], str(r["more"])) for r in found] == [
         (1, None, 2, "y", "2026-01-01"), (2, "x", 1, None, "None"),

@@ -146,6 +146,20 @@ def shown(column: Any) -> list[Any]:
     return [column.is_valid().to_pylist(), *parts]
 
 
+@pytest.mark.parametrize(
+    "data", [b"\xff" * 9 + last for last in (b"\x01", b"\x02", b"\x03", b"\x81\x00", b"\xff\x01")]
+)
+def test_a_number_beyond_64_bits_is_left(data: bytes) -> None:
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]})
+    decoder = Decoder(text)
+    found = ColumnDecoder(decoder, arrow_of(parse(text)), is_framed=False)
+
+    plain = found.plain(pa.array([data], pa.binary()))
+
+    value = decoder(data)[0]
+    assert (None if plain is None else plain.to_pylist()) == (None if value is None else [value])
+
+
 def test_plain_records_are_read_at_once_and_only_damaged_ones_are_left() -> None:
     schema = {"type": "record", "name": "R", "fields": [
         {"name": "n", "type": "long"}, {"name": "s", "type": ["null", "string"]},
