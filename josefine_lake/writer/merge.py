@@ -51,6 +51,8 @@ def _merge(
             same,
             source_alias="s",
             target_alias="t",
+            # The changes are in memory, so files without any of their keys can be skipped.
+            streamed_exec=False,
             writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
             commit_properties=properties,
         )
