@@ -146,6 +146,7 @@ class Columns:
         tombstones = records.column("value").is_null()
         if not pc.any(tombstones).as_py():
             return rows, reasons, deleted
+        # A tombstone's row has the columns of its key, and null in all others.
         places = np.flatnonzero(flags(tombstones))
         found, why = keys.decode(records.column("key").filter(tombstones))
         parts = dict(zip(self._key_names, found.flatten(), strict=True))

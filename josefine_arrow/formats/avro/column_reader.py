@@ -64,6 +64,7 @@ class _Builder:
         wanted = {name: each for each in reader.fields for name in (*each.aliases, each.name)}
         steps: list[tuple[str | None, ReadColumn]] = []
         found: set[str] = set()
+        # In the writer's order, because that is the order of the bytes; also what nobody reads.
         for each in writer.fields:
             target = wanted.get(each.name)
             if target is None or target.name in found:
