@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
@@ -46,7 +47,7 @@ def test_sized_bytes_end_within_their_record(records: list[bytes]) -> None:
     texts, ends = gathered(cursor.data, *cursor.span())
 
     assert cursor.good.all()
-    assert [texts[a:b].tobytes() for a, b in zip(ends, ends[1:], strict=False)] == records
+    assert [texts[a:b].tobytes() for a, b in pairwise(ends)] == records
     short = cursor_of([bytes([2 * len(record) + 2]) + record for record in records])
     short.span()
     assert not short.good.any()
