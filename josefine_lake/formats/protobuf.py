@@ -19,6 +19,7 @@ from josefine_arrow.formats import value_by_value
 from josefine_arrow.formats.confluent.schema_registry import PROTOBUF
 from josefine_arrow.formats.protobuf.decoder import Decoder, arrow_of
 from josefine_arrow.formats.protobuf.descriptors import SchemaError, name_at
+from josefine_broker.base.install_commands import install_command
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.formats.registry import Subject
 
@@ -45,6 +46,10 @@ def decoder(table: TableTopic, env: Mapping[str, str]) -> tuple[pa.StructType, A
     except SchemaError as error:
         where = table.schema or f"subject {table.subject}"
         raise ValueError(f"the Protobuf schema of the values ({where}): {error}") from error
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"format protobuf takes a package: {install_command('protobuf')}"
+        ) from error
     kind = arrow_of(made.type)
     return kind, partial(value_by_value.one_by_one, read=made, kind=kind)
 
