@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -52,6 +53,14 @@ def run(
             metavar="neither|table",
         ),
     ] = "neither",
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            metavar="OLD=NEW",
+            help="Take the table back from a pipeline; once, for one topic: see its verdict.",
+        ),
+    ] = None,
     session_timeout: Annotated[
         str,
         typer.Option(
@@ -75,6 +84,9 @@ def run(
         raise UsageError(f"--trust {trust}: expected neither or table")
     if trust == "table" and not (topics and len(topics) == 1 and once):
         raise UsageError("--trust table is for one --topic, with --once: read its verdict first")
+    renames = _renames(rename or [])
+    if renames and not (topics and len(topics) == 1 and once):
+        raise UsageError("--rename is for one --topic, with --once: read its verdict first")
     # Before any table is opened: a writer that could not finish must not start.
     need("the table writer", *PACKAGES)
     from josefine_lake.writer import failpoints
@@ -82,7 +94,7 @@ def run(
     failpoints.arm(os.environ)
     where = checked_addresses(bootstrap_of(bootstrap))
     if once:
-        _once(where, topics or [], trusts=trust == "table", as_json=as_json)
+        _once(where, topics or [], trusts=trust == "table", renames=renames, as_json=as_json)
     else:
         _always(where, topics or [], _time_ms(session_timeout))
 
@@ -125,7 +137,20 @@ def _always(where: str, topics: list[str], session_timeout_ms: int) -> None:
         raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 
 
-def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None:
+def _renames(pairs: list[str]) -> dict[str, str]:
+    """Old name → new name. Raises UsageError."""
+    found = {}
+    for pair in pairs:
+        old, separator, new = pair.partition("=")
+        if not (old and separator and new):
+            raise UsageError(f"--rename {pair}: expected OLD=NEW")
+        found[old] = new
+    return found
+
+
+def _once(
+    where: str, topics: list[str], *, trusts: bool, renames: Mapping[str, str], as_json: bool
+) -> None:
     """Raises UserError if a table stopped."""
     from josefine_lake.writer.discovery import discover
     from josefine_lake.writer.once import run_once
@@ -143,7 +168,9 @@ def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None
             stops += 1
             note(f"topic '{topic}': {what}")
         ended = lambda: signals.number is not None  # noqa: E731 - two words
-        for done in run_once(client, found.tables, os.environ, ended, trust=trusts):
+        for done in run_once(
+            client, found.tables, os.environ, ended, trust=trusts, renames=renames
+        ):
             stops += bool(done.stopped)
             if as_json:
                 named = {"topic": done.table.topic, "location": done.table.location}
@@ -151,7 +178,8 @@ def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None
             elif done.stopped:
                 note(done.stopped)
             else:
-                print(f"{done.table.topic}: {done.rows} rows into {done.table.location}")
+                what = "rows" if done.table.mode.value == "append" else "changes"
+                print(f"{done.table.topic}: {done.rows} {what} into {done.table.location}")
     if stops:
         raise UserError(f"{stops} of {len(found.tables) + len(found.wrong)} tables stopped")
 

@@ -20,6 +20,31 @@ class Format(Enum):
 
     RAW = "raw"
     JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+    DEBEZIUM = "debezium"
+
+
+class Mode(Enum):
+    """How records change the table. The words are those of a pipeline's sink."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+
+
+class KeyFormat(Enum):
+    """How a record's key becomes the key columns: of tombstones, which have no value."""
+
+    JSON = "json"
+    TEXT = "text"
+    AVRO = "avro"
+
+
+class Evolution(Enum):
+    """What happens if the schema has columns that the table lacks."""
+
+    NONE = "none"
+    ADD = "add"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +55,16 @@ class TableTopic:
     location: str
     format: Format = Format.RAW
     schema: str = ""
+    """DDL, an Avro schema, or the path of an .avsc or .desc file; empty: the registry's newest."""
+    registry: str = ""
+    """The schema registry's address, without a user; empty: records have no frame."""
+    message: str = ""
+    """The full name of the Protobuf message."""
+    evolution: Evolution = Evolution.NONE
+    mode: Mode = Mode.APPEND
+    keys: tuple[str, ...] = ()
+    """The columns that identify a row, of mode upsert."""
+    key_format: KeyFormat = KeyFormat.JSON
     dead_letter: str | None = None
     target_lag_ms: int = LAG_MS
     target_file_bytes: int = FILE_BYTES
@@ -43,6 +78,11 @@ class TableTopic:
     def dead_letter_chain(self) -> ChainName:
         """The owner of the commits of its dead letters, named as pipelines name theirs."""
         return ChainName(pipeline=PIPELINE, sink=f"dead_letter.{self.chain.sink}")
+
+    @property
+    def subject(self) -> str:
+        """The registry's name for the schemas of the values."""
+        return f"{self.topic}-value"
 
 
 def chain_word(topic: str) -> str:
@@ -60,19 +100,39 @@ def table_topic(topic: str, configs: Mapping[str, str | None]) -> TableTopic | N
     location = found.get("location", "")
     if not location:
         return None
-    mode = found.get("mode") or "append"
-    if mode != "append":
-        raise ValueError(f"'{PREFIX}mode' is {mode}, this writer only appends: use a newer one")
-    name = found.get("format") or Format.RAW.value
-    if name not in {each.value for each in Format}:
-        raise ValueError(f"'{PREFIX}format' is {name}, which this writer does not decode")
     dead_letter = found.get("dead.letter") or f"{location}_dead_letter"
+    made = Format(_known(found, "format", Format))
+    key_format = _known(found, "key.format", KeyFormat) if found.get("key.format") else ""
+    registry = found.get("schema.registry", "")
     return TableTopic(
         topic=topic,
         location=location,
-        format=Format(name),
+        format=made,
         schema=found.get("schema", ""),
+        registry=registry,
+        message=found.get("message", ""),
+        evolution=Evolution(_known(found, "schema.evolution", Evolution)),
+        mode=Mode(_known(found, "mode", Mode)),
+        keys=tuple(name.strip() for name in found.get("keys", "").split(",") if name.strip()),
+        key_format=KeyFormat(key_format) if key_format else _key_format(made, registry),
         dead_letter=None if dead_letter == FAIL else dead_letter,
         target_lag_ms=int(found.get("target.lag.ms") or LAG_MS),
         target_file_bytes=int(found.get("target.file.bytes") or FILE_BYTES),
     )
+
+
+def _known(found: Mapping[str, str], key: str, kinds: type[Enum]) -> str:
+    """The value of a config, by default the first one of its kind. Raises ValueError."""
+    known = [str(each.value) for each in kinds]
+    value = found.get(key) or known[0]
+    if value not in known:
+        raise ValueError(
+            f"'{PREFIX}{key}' is {value}, this writer knows {', '.join(known)}: use a newer one"
+        )
+    return value
+
+
+def _key_format(values: Format, registry: str) -> KeyFormat:
+    """The format that producers of such values use for their keys."""
+    is_avro = values is Format.AVRO or (values is Format.DEBEZIUM and registry)
+    return KeyFormat.AVRO if is_avro and registry else KeyFormat.JSON

@@ -20,12 +20,23 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from josefine_lake.config.table_topic import Evolution
+from josefine_lake.writer.changes import Changes
+from josefine_lake.writer.evolution import fit
+from josefine_lake.writer.merge import write
 from josefine_lake.writer.start import Found
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain, name_of
-from pipelines.sinks.commits import Link, StoppedError, is_ours, lost_race, said_of
+from pipelines.sinks.commits import (
+    Link,
+    StoppedError,
+    hand_over,
+    is_ours,
+    lost_race,
+    said_of,
+)
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.storage.folders import TableFolder
 
@@ -42,9 +53,14 @@ class MisfitError(ValueError):
 class ChainedTable:
     """One table and one chain in it. Mutable: the newest version that was looked at."""
 
-    def __init__(self, folder: TableFolder, link: Link) -> None:
+    def __init__(
+        self, folder: TableFolder, link: Link, evolution: Evolution = Evolution.NONE
+    ) -> None:
         self.folder = folder
         self.link = link
+        self._evolution = evolution
+        self._said: Mapping[str, Any] = {}
+        self._removed: tuple[str, ...] = ()
         self._log = DeltaLogReader(folder.files, folder.path, link.app_id)
         self._table: DeltaTable | None = None
         self._version = -1
@@ -64,6 +80,7 @@ class ChainedTable:
             known = self._opened()
             version = known.transaction_version(self.link.app_id) if known else None
             found = replace(found, txn_version=version or 0)
+        self._said = found.said if isinstance(found, Tip) else {}
         return found
 
     def others(self) -> list[OtherChain]:
@@ -71,14 +88,24 @@ class ChainedTable:
         seen = self._log.other_chains()
         return [other for other in seen.values() if other]
 
+    def take_over(self, other: OtherChain) -> None:
+        """Continue the chain of another name: see `hand_over`. Raises StoppedError."""
+        hand_over(ChainedTable(self.folder, self.link.under(other.name)), self.link.app_id)
+
+    def move(self, commit: Commit, **more: Any) -> None:
+        """Commit offsets without rows; `more` is added to the metadata. Raises StoppedError."""
+        table = self._opened()
+        schema = pa.schema([]) if table is None else pa.schema(table.schema().to_arrow())
+        self.commit([], commit, schema, more, lambda place: None)
+
     @property
     def is_there(self) -> bool:
         """Whether the table exists."""
         return self._version >= 0
 
     def ensure(self, schema: pa.Schema) -> None:
-        """Create the table, or check that an existing one takes these columns. Raises
-        MisfitError."""
+        """Create the table, or add the columns that an existing one lacks, if it may. Raises
+        MisfitError for a table that does not take these columns."""
         table = self._opened()
         if table is None:
             try:
@@ -93,11 +120,23 @@ class ChainedTable:
             assert table is not None, "it was created"
         # A new table keeps the version before its first entry: another writer may have created it
         # since `load`, and committed the same records. The first commit looks at all of that.
-        _check_fit(table, schema)
+        self._table = None
+        self._evolve(table, Schema.from_arrow(schema))
+
+    def _evolve(self, table: DeltaTable, wanted: Schema) -> None:
+        _check_table(table)
+        found = fit(table, wanted, self._said, self._evolution)
+        if isinstance(found, str):
+            raise MisfitError(found)
+        self._removed = found.removed
+        if found.missing:
+            # A commit without the chain: the next one looks at it as at any other program's.
+            table.alter.add_columns(list(found.missing))
+        _check_fit(table, wanted)
 
     def commit(
         self,
-        files: Sequence[AddAction],
+        files: Sequence[AddAction | Changes],
         commit: Commit,
         schema: pa.Schema,
         more: Mapping[str, Any],
@@ -105,6 +144,8 @@ class ChainedTable:
     ) -> None:
         """Commit files and offsets at once. Raises StoppedError; DeltaError and OSError if the
         storage fails, and then nothing was committed."""
+        if self._removed:
+            more = {**more, "removed": [*self._removed]}
         said = json.dumps(said_of(self.link, "", commit, commit.txn_version, more))
         properties = CommitProperties(
             custom_metadata={"userMetadata": said},
@@ -115,9 +156,7 @@ class ChainedTable:
             at("before_commit")
             failure: Exception | None = None
             try:
-                table.create_write_transaction(
-                    list(files), "append", Schema.from_arrow(schema), commit_properties=properties
-                )
+                write(table, files, schema, properties, self._removed)
             except (DeltaError, OSError) as error:
                 failure = error
             # The answer may be lost although the commit was made: the log knows.
@@ -211,8 +250,8 @@ def owner(app_id: str) -> str:
     return app_id if name is None else str(name)
 
 
-def _check_fit(table: DeltaTable, schema: pa.Schema) -> None:
-    """Raises MisfitError unless files with these columns are valid files of the table."""
+def _check_table(table: DeltaTable) -> None:
+    """Raises MisfitError for a table with rules that this writer does not serve."""
     meta = table.metadata()
     if meta.partition_columns:
         raise MisfitError(f"it is partitioned by {', '.join(meta.partition_columns)}")
@@ -221,15 +260,19 @@ def _check_fit(table: DeltaTable, schema: pa.Schema) -> None:
     rules = [name for name in meta.configuration if name.startswith(CONSTRAINT)]
     if rules:
         raise MisfitError(f"it has the constraint {rules[0]}, which is not checked here")
+
+
+def _check_fit(table: DeltaTable, wanted: Schema) -> None:
+    """Raises MisfitError unless files with these columns are valid files of the table."""
     there = {field.name: field for field in table.schema().fields}
-    for wanted in Schema.from_arrow(schema).fields:
-        found = there.pop(wanted.name, None)
+    for each in wanted.fields:
+        found = there.pop(each.name, None)
         if found is None:
-            raise MisfitError(f"it has no column {wanted.name}")
-        if found.type != wanted.type:
-            raise MisfitError(f"its column {wanted.name} is {found.type}, not {wanted.type}")
+            raise MisfitError(f"it has no column {each.name}")
+        if found.type != each.type:
+            raise MisfitError(f"its column {each.name} is {found.type}, not {each.type}")
         if "delta.invariants" in found.metadata or "delta.generationExpression" in found.metadata:
-            raise MisfitError(f"its column {wanted.name} has a rule, which is not checked here")
+            raise MisfitError(f"its column {each.name} has a rule, which is not checked here")
     needed = next((name for name, field in there.items() if not field.nullable), None)
     if needed is not None:
         raise MisfitError(f"its column {needed} is required, and the topic does not have it")

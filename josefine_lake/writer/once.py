@@ -30,13 +30,14 @@ def run_once(
     stopping: Callable[[], bool],
     *,
     trust: bool,
+    renames: Mapping[str, str],
 ) -> Iterator[Done]:
     """Yield each table's result. Raises KafkaError, CorruptData, DeltaError and OSError."""
     for table in tables.values():
         rows, stop, verdict = 0, "", None
         try:
             writer = TableWriter(table, world_of(table, client, env, committer(client)))
-            writer.run(stopping, once=True, trust=trust)
+            writer.run(stopping, once=True, trust=trust, renames=renames)
             rows = writer.rows
         except StoppedTable as error:
             stop, verdict = str(error), error.stopped.verdict

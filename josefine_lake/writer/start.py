@@ -19,7 +19,14 @@ from pipelines.exactly_once.checkpoint_start import LETTERS, Unreadable, dead_le
 from pipelines.exactly_once.data_loss import losses
 from pipelines.exactly_once.dead_letter_chain import raised
 from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
-from pipelines.exactly_once.other_chains import OtherChain, begins
+from pipelines.exactly_once.other_chains import (
+    ChainName,
+    OtherChain,
+    TakeOver,
+    begins,
+    name_of,
+    rename_options,
+)
 
 Found = Tip | Unreadable | HandedOn | None
 
@@ -54,6 +61,16 @@ class Ready:
     dead: Tip | None
 
 
+def taken_over(
+    own: ChainName, others: Sequence[OtherChain], topic: Topic, renames: Mapping[str, str]
+) -> TakeOver | Stop | None:
+    """Whether a chain under an old name is continued as `own`. `renames`: old name → new name, of a
+    pipeline and its sink or source; None: none of them names one."""
+    if not renames:
+        return None
+    return begins(own, others, {topic.name: topic.id}, renames=renames, new_chains=(own.sink,))
+
+
 def start(table: TableTopic, sides: Sides, *, trust: bool = False) -> Ready | Stop:
     """Decide. `trust`: the user declared the table right, whatever topic and group have."""
     tip = sides.found
@@ -62,6 +79,14 @@ def start(table: TableTopic, sides: Sides, *, trust: bool = False) -> Ready | St
         return Stop(verdict=Verdict.TABLE_UNREADABLE, detail=tip.hint)
     if isinstance(tip, HandedOn):
         detail = f"the table was handed on to {tip.to}, which writes it now"
+        old = name_of(tip.to)
+        if old is not None:
+            # A pipeline that still runs stops at its next commit: the chain is not its own then.
+            options = rename_options(table.chain, old)
+            detail += (
+                f"; to take it back, stop that and run `josefine tables run --topic {table.topic}"
+                f" --once {options}`"
+            )
         return Stop(verdict=Verdict.OTHER_CHAIN, detail=detail)
     if isinstance(sides.dead, Unreadable | HandedOn):
         return Stop(verdict=Verdict.TABLE_UNREADABLE, detail="that of the dead letters")

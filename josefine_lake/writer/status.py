@@ -12,9 +12,9 @@ from typing import Any
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import verdicts
-from josefine_lake.writer.columns import Columns
 from josefine_lake.writer.delta_table import reached
 from josefine_lake.writer.start import Ready, Sides, start
+from josefine_lake.writer.table_writer import columns_of
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import world_of
 from pipelines.exactly_once.offset_chain import Stop
@@ -56,10 +56,7 @@ def status(
 
 def _one(client: BlockingClient, table: TableTopic, env: Mapping[str, str]) -> TableStatus:
     """Raises StoppedTable."""
-    try:
-        Columns(table)
-    except ValueError as error:
-        raise verdicts.stopped(table, str(error)) from error
+    columns_of(table, env)
     # A look alone: nothing is committed through this world.
     world = world_of(table, client, env, lambda offsets: None)
     topic = world.log.look()

@@ -7,21 +7,24 @@ both. An error leaves no open file; what the table has is looked at again by the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.formats.registry import NewerSchemaError
+from josefine_lake.formats.values import Values, values_of
 from josefine_lake.writer import compaction, verdicts
 from josefine_lake.writer.columns import LETTERS_SCHEMA, Columns, not_below
 from josefine_lake.writer.delta_table import MisfitError
 from josefine_lake.writer.ports import File, Log, OpenFile, Store
-from josefine_lake.writer.start import Ready, Sides, Topic, start
+from josefine_lake.writer.start import Ready, Sides, Topic, start, taken_over
 from josefine_lake.writer.state import Fetch, TableState, Write
 from josefine_lake.writer.topic_reader import Read
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.exactly_once.checkpoint_start import LETTERS
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
+from pipelines.model.schema_evolution import other_rows
 from pipelines.sinks.commits import StoppedError
 
 BEAT_MS = 5_000
@@ -46,19 +49,19 @@ class World:
     """Stores them, after each Delta commit; it may fail silently."""
     at: Callable[[str], None]
     """Called with the name of each step of a commit."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The user of a schema registry."""
 
 
 class TableWriter:
     """Mutable: the open file, the pending dead letters, the state."""
 
     def __init__(self, table: TableTopic, world: World) -> None:
-        """Raises StoppedTable for a schema that cannot be written."""
-        try:
-            self._columns = Columns(table)
-        except ValueError as error:
-            raise verdicts.stopped(table, str(error)) from error
+        """Raises StoppedTable for a schema that cannot be written, OSError for a schema file or
+        registry without an answer."""
         self._table = table
         self._world = world
+        self._columns = columns_of(table, world.env)
         self._file: File | None = None
         self._letters: list[Any] = []
         self._in_letters: ByPartition = {}
@@ -72,13 +75,31 @@ class TableWriter:
         *,
         once: bool = False,
         trust: bool = False,
+        renames: Mapping[str, str] | None = None,
     ) -> None:
         """Write until `stopping`, or with `once` up to the end that the topic has at the start.
+        `renames`: the old names of a chain to take over.
 
         Raises StoppedTable; KafkaError, CorruptData, OutOfRangeError, DeltaError and OSError of the
         world, after which another run may continue."""
+        while True:
+            try:
+                return self._run(stopping, renames or {}, once=once, trust=trust)
+            except NewerSchemaError:
+                # Nothing of the open file is committed: its records are read again.
+                self._columns, trust = columns_of(self._table, self._world.env), False
+
+    def _run(
+        self,
+        stopping: Callable[[], bool],
+        renames: Mapping[str, str],
+        *,
+        once: bool,
+        trust: bool,
+    ) -> None:
         try:
             topic = self._world.log.look()
+            self._take_over(topic, renames)
             state = self._started(topic, trust)
             ends = self._world.log.stable_ends(state.positions) if once else None
             while not stopping():
@@ -91,6 +112,20 @@ class TableWriter:
         finally:
             self._discard()
 
+    def _take_over(self, topic: Topic, renames: Mapping[str, str]) -> None:
+        """Take over the chains of table and dead letters that `renames` names. Raises
+        StoppedTable, StoppedError."""
+        world, table = self._world, self._table
+        chains = ((world.store, table.chain), (world.letters, table.dead_letter_chain))
+        for store, own in chains if renames else ():
+            if store is None or isinstance(store.load(), Tip):
+                continue
+            outcome = taken_over(own, store.others(), topic, renames)
+            if isinstance(outcome, Stop):
+                raise self._refused(outcome)
+            if outcome is not None:
+                store.take_over(outcome.other)
+
     def _started(self, topic: Topic, trust: bool) -> TableState:
         """The state to continue from. Raises StoppedTable."""
         world, table = self._world, self._table
@@ -101,6 +136,11 @@ class TableWriter:
             dead=None if world.letters is None else world.letters.load(),
             committed={p: at for p, at in world.committed().items() if p in topic.bounds},
         )
+        if isinstance(sides.found, Tip):
+            other = other_rows(sides.found.said, table.mode.value, table.keys)
+            if other:
+                what = other.replace("the file", "the topic")
+                raise verdicts.stopped(table, f"the table {what}", *verdicts.move(table))
         ready = start(table, sides, trust=trust)
         if isinstance(ready, Stop):
             raise self._refused(ready)
@@ -190,7 +230,12 @@ class TableWriter:
         added = [] if self._file is None else [self._file.close(world.wall_ms())]
         rows = 0 if self._file is None else self._file.rows
         self._write_letters(state, step)
-        more: dict[str, Any] = {"mode": "append", "dead_letters": self._table.dead_letter}
+        more: dict[str, Any] = {
+            "mode": self._table.mode.value,
+            "keys": [*self._table.keys],
+            "dead_letters": self._table.dead_letter,
+            **self._columns.facts,
+        }
         if world.letters is not None:
             more[LETTERS] = nested(self._in_letters)
         # From here on a log entry may name the file, whatever this process hears of it: it is
@@ -236,6 +281,16 @@ class TableWriter:
         if self._file is not None:
             self._file.discard()
         self._file, self._letters = None, []
+
+
+def columns_of(table: TableTopic, env: Mapping[str, str]) -> Columns:
+    """The columns of a topic's table. Raises StoppedTable for a schema that cannot be written,
+    OSError for a schema file or registry without an answer."""
+    try:
+        values: Values | None = values_of(table, env)
+        return Columns(table, values, env)
+    except ValueError as error:
+        raise verdicts.stopped(table, str(error)) from error
 
 
 def _nowhere(place: str) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import uuid4
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.leases import GROUP
-from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.config.table_topic import Evolution, Mode, TableTopic
 from josefine_lake.writer import failpoints, verdicts
+from josefine_lake.writer.changes import PendingChanges
+from josefine_lake.writer.columns import order_of
 from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.delta_table import ChainedTable
+from josefine_lake.writer.ports import File
 from josefine_lake.writer.table_writer import World
 from josefine_lake.writer.topic_reader import TopicReader
 from josefine_spark.base.topic_offsets import ByPartition
@@ -35,32 +39,48 @@ def world_of(
 ) -> World:
     """The world of one table. Raises StoppedTable for a place that cannot be written."""
     folders, run = Folders({}, env), uuid4().hex
+    main = _table(table, folders, table.location, table.chain, run, table.evolution)
     letters = None
     if table.dead_letter is not None:
-        letters = _table(table, folders, table.dead_letter, table.dead_letter_chain, run)
+        # A pipeline that had the table may have made this one, without headers.
+        letters = _table(
+            table, folders, table.dead_letter, table.dead_letter_chain, run, Evolution.ADD
+        )
 
     def committed() -> ByPartition:
         partitions = client.metadata([table.topic]).partitions_of(table.topic)
         return client.committed_offsets(GROUP, partitions)
 
+    def open_file(store: Any, schema: Any) -> File:
+        if store is main and table.mode is Mode.UPSERT:
+            return PendingChanges(table.keys, order_of(table))
+        return DataFile(store.folder, schema)
+
     return World(
         log=TopicReader(client, table.topic),
-        store=_table(table, folders, table.location, table.chain, run),
+        store=main,
         letters=letters,
-        open_file=lambda store, schema: DataFile(store.folder, schema),
+        open_file=open_file,
         clock_ms=monotonic_ms,
         wall_ms=lambda: time.time_ns() // 1_000_000,
         committed=committed,
         commit_offsets=commit_offsets,
         at=failpoints.hit,
+        env=env,
     )
 
 
 def _table(
-    table: TableTopic, folders: Folders, where: str, name: ChainName, run: str
+    table: TableTopic,
+    folders: Folders,
+    where: str,
+    name: ChainName,
+    run: str,
+    evolution: Evolution = Evolution.NONE,
 ) -> ChainedTable:
     folder = opened(table, folders, where)
-    return ChainedTable(folder, Link(pipeline=name.pipeline, sink=name.sink, run=run))
+    link = Link(pipeline=name.pipeline, sink=name.sink, run=run)
+    return ChainedTable(folder, link, evolution)
 
 
 def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:

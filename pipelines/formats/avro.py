@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from josefine_arrow.formats.avro.decoder import arrow_of, decoder_of
+from josefine_arrow.formats.avro.decoder import Decoder, arrow_of, decoder_of
 from josefine_arrow.formats.avro.schema import parse_record, sql_of
-from pipelines.formats.python_values import Decode, PythonValues
+from pipelines.formats.python_values import DecodeColumn, PythonValues
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +30,16 @@ class AvroValues(PythonValues):
     def arrow(self) -> pa.DataType:
         return arrow_of(parse_record(self._schema, self._record_type))
 
-    def decoder(self) -> Callable[[], Decode]:
+    def decoder(self) -> Callable[[], Decoder]:
         of = (self._schema, self._registry, self._record_type)
         return partial(decoder_of, *of, skips=self._skips)
+
+    def columns_decoder(self) -> Callable[[], DecodeColumn]:
+        """Reads plain records a column at a time."""
+        return partial(_columns_of, self.decoder(), self.arrow(), self._registry is not None)
+
+
+def _columns_of(decoder: Callable[[], Decoder], kind: pa.DataType, is_framed: bool) -> DecodeColumn:
+    from josefine_arrow.formats.avro.column_decoder import ColumnDecoder
+
+    return ColumnDecoder(decoder(), kind, is_framed=is_framed).decode

@@ -11,7 +11,18 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from josefine_arrow.formats.debezium.documents import PLAIN
-from josefine_arrow.formats.debezium.envelope import DELETE, DELETED, OPERATIONS, ROW, TRUNCATE
+from josefine_arrow.formats.debezium.envelope import (
+    A_TRUNCATE,
+    DELETE,
+    DELETED,
+    NO_AFTER,
+    NO_BEFORE,
+    NO_OPERATION,
+    OPERATIONS,
+    ROW,
+    TRUNCATE,
+    UNKNOWN_OPERATION,
+)
 from josefine_arrow.formats.debezium.position import (
     ABSENT,
     CONNECTORS,
@@ -211,11 +222,11 @@ def _no_row(envelope: Column, *, may_lack_before: bool) -> Column:
     is_delete = op == DELETE
     before, after = envelope.getField("before"), envelope.getField("after")
     return (
-        F.when(op.isNull(), "no envelope of Debezium: it has no `op`")
-        .when(op == TRUNCATE, "op t: a truncate is of no row")
-        .when(~op.isin(*OPERATIONS), F.concat(told, F.lit(": expected c, r, u or d")))
-        .when(is_delete & before.isNull() & F.lit(not may_lack_before), "op d without `before`")
-        .when(~is_delete & after.isNull(), F.concat(told, F.lit(" without `after`")))
+        F.when(op.isNull(), NO_OPERATION)
+        .when(op == TRUNCATE, A_TRUNCATE)
+        .when(~op.isin(*OPERATIONS), F.concat(told, F.lit(UNKNOWN_OPERATION)))
+        .when(is_delete & before.isNull() & F.lit(not may_lack_before), NO_BEFORE)
+        .when(~is_delete & after.isNull(), F.concat(told, F.lit(NO_AFTER)))
     )
 
 

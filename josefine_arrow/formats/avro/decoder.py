@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from josefine_arrow.formats.avro.column_reader import ReadColumn, columns_reader
 from josefine_arrow.formats.avro.primitives import AvroError
 from josefine_arrow.formats.avro.reader import OtherTypeError, reader_of
 from josefine_arrow.formats.avro.schema import (
@@ -28,8 +29,9 @@ SchemaBy = Callable[[int], Schema]
 
 
 class Decoder:
-    """The decoder of one reader schema: bytes to (value, reason). `written`: lookup of the writer
-    schemas; None: the records are not framed and were written with `schema`.
+    """The decoder of one reader schema: bytes to (value, reason). `schema`: its text, or the parsed
+    record. `written`: lookup of the writer schemas; None: the records are not framed and were
+    written with `schema`.
 
     `record_type`: the full name of the record that is read; records of other types are bad, or left
     out with `skips`. "": that of the schema itself, and names are not compared.
@@ -38,16 +40,19 @@ class Decoder:
 
     def __init__(
         self,
-        schema: str,
+        schema: str | Type,
         written: SchemaBy | None = None,
         *,
         record_type: str = "",
         skips: bool = False,
     ) -> None:
-        self._reader = parse_record(schema, record_type)
+        self._reader = schema if isinstance(schema, Type) else parse_record(schema, record_type)
         self._written, self._by_name, self._skips = written, bool(record_type), skips
-        self._plain = None if written else self._reader_of(parse(schema))
+        # With `record_type` the records may be of any type that the whole schema declares.
+        whole = schema if isinstance(schema, Type) else parse(schema)
+        self._plain = None if written else self._reader_of(whole)
         self._made: dict[int, Callable[[bytes], Any] | str] = {}
+        self._columns: dict[int | None, ReadColumn | None] = {}
 
     def __call__(self, data: bytes | None) -> tuple[Any, str | None]:
         """Raises RegistryError."""
@@ -63,6 +68,25 @@ class Decoder:
             return None, None if self._skips else str(error)
         except (AvroError, FramingError, NoSchemaError) as error:
             return None, str(error)
+
+    def columns_by(self, number: int | None) -> ReadColumn | None:
+        """The reader of whole columns of records with this schema; None: one by one. `number` None:
+        records without a frame. Raises RegistryError."""
+        if number not in self._columns:
+            self._columns[number] = self._columns_by(number)
+        return self._columns[number]
+
+    def _columns_by(self, number: int | None) -> ReadColumn | None:
+        if self._by_name or self._skips or (number is None) != (self._written is None):
+            return None
+        try:
+            writer = self._reader
+            if number is not None and self._written is not None:
+                schema = self._written(number)
+                writer = parse(schema.text, schema.referenced)
+            return columns_reader(writer, self._reader, arrow_of)
+        except (NoSchemaError, SchemaError, AvroError):
+            return None  # each record has its reason, one by one
 
     def _reader_of(self, writer: Type) -> Callable[[bytes], Any]:
         return reader_of(writer, self._reader, by_name=self._by_name)

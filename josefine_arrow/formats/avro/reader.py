@@ -51,8 +51,8 @@ def _compiled(writer: Type, reader: Type, path: str) -> Read:
     if writer.kind == "union":
         return _of_written_union(writer, reader, path)
     if reader.kind == "union":
-        return _compiled(writer, _fitting_branch(writer, reader, path), path)
-    if not _fits(writer, reader):
+        return _compiled(writer, fitting_branch(writer, reader, path), path)
+    if not fits(writer, reader):
         raise AvroError(f"{subject(path)} was written as {_named(writer)}, not {_named(reader)}")
     match reader.kind:
         case "record":
@@ -80,7 +80,7 @@ _PROMOTED = {
 """Written kind → the other kinds that it can be promoted to."""
 
 
-def _fits(writer: Type, reader: Type) -> bool:
+def fits(writer: Type, reader: Type) -> bool:
     """Whether one kind can be read as the other; nested types are not compared."""
     if writer.kind != reader.kind and reader.kind not in _PROMOTED.get(writer.kind, ()):
         return False
@@ -98,11 +98,12 @@ def _alike(writer: str, reader: str) -> bool:
     return writer.partition("-m")[0] == reader.partition("-m")[0]
 
 
-def _fitting_branch(writer: Type, union: Type, path: str) -> Type:
+def fitting_branch(writer: Type, union: Type, path: str) -> Type:
+    """The type of a union that a type is read as. Raises AvroError."""
     same = [each for each in union.branches if each.kind == writer.kind]
     namesakes = [each for each in same if each.name == writer.name]
     for each in (*namesakes, *same, *union.branches):
-        if _fits(writer, each):
+        if fits(writer, each):
             return each
     raise AvroError(f"{subject(path)} was written as {_named(writer)}, not {_named(union)}")
 
@@ -162,7 +163,7 @@ def _of_record(writer: Type, reader: Type, path: str) -> Read:
             found.add(target.name)
             steps.append((target.name, _compiled(each.type, target.type, below)))
     defaults = {
-        each.name: _default(each, f"{path}.{each.name}" if path else each.name)
+        each.name: default_of(each, f"{path}.{each.name}" if path else each.name)
         for each in reader.fields
         if each.name not in found
     }
@@ -178,7 +179,8 @@ def _of_record(writer: Type, reader: Type, path: str) -> Read:
     return read
 
 
-def _default(each: Field, path: str) -> Any:
+def default_of(each: Field, path: str) -> Any:
+    """The value of a field that was not written. Raises AvroError without a default."""
     if not each.has_default:
         raise AvroError(f"field `{path}` was not written and has no default")
     # A union's default is a value of its first type (since Avro 1.12 of any type).

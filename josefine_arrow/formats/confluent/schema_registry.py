@@ -10,7 +10,7 @@ and for JSON Schema if its title may be there (json_schema_title.py): JSON is re
 the file, so nothing else of its schema is used. Of Protobuf, the file has all descriptors.
 
 Source: `GET /schemas/ids/{id}`, `GET /schemas/ids/{id}/versions`,
-`GET /subjects/{subject}/versions/{version}` of the Schema Registry API.
+`GET /subjects/{subject}/versions/{version}` (a number or `latest`) of the Schema Registry API.
 """
 
 from __future__ import annotations
@@ -193,6 +193,13 @@ class Registry:
         self._pause(PAUSE_S)
         return self._whole(number)
 
+    def latest(self, subject: str) -> Schema:
+        """The newest schema of a subject, which is not cached. Raises NoSchemaError,
+        RegistryError."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest{_QUERY[self._wanted]}"
+        found = self._asked(path, f"the newest schema of {subject}", self._schema_in)
+        return self._with_references(0, found)
+
     def subjects(self, number: int) -> tuple[str, ...]:
         """The subjects that have a schema. Raises NoSchemaError, RegistryError."""
         path, what = f"/schemas/ids/{number}/versions", f"the subjects of schema {number}"
@@ -207,6 +214,9 @@ class Registry:
             found = self._asked(path, f"schema {number}", self._schema_in)
         except NoSchemaError as error:
             raise NoSchemaError(f"schema {number}: {error}") from error
+        return self._with_references(number, found)
+
+    def _with_references(self, number: int, found: Registered) -> Schema:
         if self._wanted == PROTOBUF or (self._wanted == JSON and not needs_references(found.text)):
             return Schema(found.text)
         return resolved(number, found, self._referenced)

@@ -13,6 +13,12 @@ OPERATIONS = ("c", "r", "u", "d")
 """The operations: insert (c), snapshot read (r), update (u), delete (d)."""
 DELETE, TRUNCATE = "d", "t"
 
+NO_OPERATION = "no envelope of Debezium: it has no `op`"
+A_TRUNCATE = "op t: a truncate is of no row"
+UNKNOWN_OPERATION = ": expected c, r, u or d"
+NO_BEFORE, NO_AFTER = "op d without `before`", " without `after`"
+"""The reasons of bad envelopes; UNKNOWN_OPERATION and NO_AFTER follow the operation."""
+
 ROW, DELETED = "row", "deleted"
 """The added columns: the row (for a delete, its last state), and whether it is deleted."""
 
@@ -26,6 +32,20 @@ SOURCE = (
 connectors are null. A txId is a number in PostgreSQL and a text in Oracle."""
 
 SOURCE_NAMES = tuple(word.split()[0].strip("`") for word in SOURCE.split(", "))
+
+
+def no_row(op: str | None, *, has_before: bool, has_after: bool) -> str | None:
+    """Why an envelope lacks the row that its operation requires; None if it has it. Its twin for
+    Spark's columns is in `pipelines/formats`."""
+    if op is None:
+        return NO_OPERATION
+    if op == TRUNCATE:
+        return A_TRUNCATE
+    if op not in OPERATIONS:
+        return f"op {op}{UNKNOWN_OPERATION}"
+    if op == DELETE:
+        return None if has_before else NO_BEFORE
+    return None if has_after else f"op {op}{NO_AFTER}"
 
 
 def envelope_of(row: str) -> str:

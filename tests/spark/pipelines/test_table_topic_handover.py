@@ -79,3 +79,69 @@ def test_a_pipeline_continues_the_table_of_a_table_topic_at_its_offsets(
     assert len({(row["_partition"], row["_offset"]) for row in rows}) == 6
     assert back.code == 1
     assert "the table was handed on to josefine:takes_over:handed_over" in back.err
+
+
+UPSERT = FILE.replace("handed_over", "given_back").replace("[handed.over]", "[given.back]").replace(
+    'value: {{ format: json, schema: "id BIGINT, amount DECIMAL(10,2)", on_error: dead_letter }}',
+    'value: {{ format: json, schema: "id BIGINT, amount DECIMAL(10,2)", on_error: dead_letter, '
+    "tombstones: true }}\n"
+    '      key: {{ format: json, schema: "id BIGINT", on_error: dead_letter }}',
+).replace(
+    "select value.*, timestamp",
+    "select coalesce(value.id, key.id) as id, value.amount as amount, timestamp",
+).replace(
+    "mode: append }}",
+    "mode: upsert, keys: [id], order_by: _offset, delete_when: amount is null }}",
+)  # fmt: skip
+
+
+def test_a_pipeline_continues_an_upsert_and_gives_the_table_back(
+    pipe_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    topic, lake, where = "given.back", tmp_path / "lake", pipe_broker.bootstrap
+    schema = "id BIGINT, amount DECIMAL(10,2)"
+    configs = {
+        "location": str(lake), "format": "json", "schema": schema, "mode": "upsert", "keys": "id",
+    }  # fmt: skip
+    named = {f"josefine.table.{name}": value for name, value in configs.items()}
+    file = tmp_path / "p.yaml"
+    file.write_text(UPSERT.format(folder=tmp_path, bootstrap=where))
+    once = ("tables", "run", "--topic", topic, "--once")
+
+    def sent(*changes: tuple[int, float | None]) -> None:
+        for number, amount in changes:
+            value = None if amount is None else {"id": number, "amount": amount}
+            key, data = json.dumps({"id": number}).encode(), json.dumps(value).encode()
+            producer.send(topic, key, None if value is None else data, partition=number % 2)
+        producer.flush()
+
+    def state() -> list[tuple[int, float]]:
+        rows = DeltaTable(str(lake)).to_pyarrow_table().to_pylist()
+        return sorted((row["id"], float(row["amount"])) for row in rows)
+
+    with BlockingClient(where) as client:
+        client.create_topics([NewTopic(name=topic, partitions=2, configs=named)])
+        producer = BlockingProducer(client)
+        sent((0, 1.5), (1, 1.5), (2, 1.5), (3, 1.5), (2, None))
+        assert josefine(where, *once).code == 0
+        before = state()
+        sent((0, 2.5), (1, None), (4, 2.5))
+        run = subprocess.run(
+            [*COMMAND, "pipeline", "run", str(file), "--rename", "table_topics=takes_over"],
+            env=environment(where), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        pipelines = state()
+        refused = josefine(where, *once)
+        sent((0, 3.5), (4, None), (1, 3.5))
+        back = josefine(where, *once, "--rename", "takes_over=table_topics")
+        again = josefine(where, *once)
+        status = josefine(where, "tables", "status", "--topic", topic)
+
+    assert before == [(0, 1.5), (1, 1.5), (3, 1.5)]
+    assert run.returncode == 0, run.stderr
+    assert pipelines == [(0, 2.5), (3, 1.5), (4, 2.5)]
+    assert refused.code == 1
+    assert "--rename takes_over=table_topics" in refused.err
+    assert (back.code, again.code) == (0, 0), back.err + again.err
+    assert state() == [(0, 3.5), (1, 3.5), (3, 1.5)]
+    assert "stopped" not in status.out

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.consumer_protocol import round_robin_assignor
+from josefine_broker.engine.metadata.config_texts import printed
 from josefine_broker.engine.metadata.table_configs import TABLE_KEYS, TableSettings
 from josefine_lake.config.leases import lease_partition, leased
 from josefine_lake.config.table_topic import PREFIX, Format, TableTopic, table_topic
@@ -18,7 +19,7 @@ def test_a_topic_without_a_location_has_no_table() -> None:
 
 
 def test_the_brokers_defaults_are_the_writers() -> None:
-    shown = {key.name: str(getattr(TableSettings(), key.attribute)) for key in TABLE_KEYS}
+    shown = {key.name: printed(getattr(TableSettings(), key.attribute)) for key in TABLE_KEYS}
 
     assert table_topic("t", {**shown, "josefine.table.location": "/t"}) == TableTopic(
         topic="t", location="/t", dead_letter="/t_dead_letter"
@@ -35,7 +36,9 @@ def test_fail_means_no_dead_letter_table() -> None:
     assert (found.dead_letter, found.format) == (None, Format.JSON)
 
 
-@pytest.mark.parametrize(("name", "value"), [("mode", "upsert"), ("format", "avro")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("mode", "merge"), ("format", "xml"), ("key.format", "csv")]
+)
 def test_what_a_newer_broker_accepts_stops_the_table(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=value):
         table_topic("t", {PREFIX + "location": "/t", PREFIX + name: value})

@@ -1,0 +1,79 @@
+"""A commit's write by delta-rs: appended files, or changes that are merged into the table's rows.
+
+Either is one Delta commit with the given properties, so rows and offsets are there together. A
+merge that changes no row makes no commit by itself: then one without files has the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
+
+from josefine_lake.writer.changes import DELETED, Changes
+
+
+def write(
+    table: DeltaTable,
+    files: Sequence[Any],
+    schema: pa.Schema,
+    properties: CommitProperties,
+    removed: Collection[str],
+) -> None:
+    """`files`: AddActions, or one Changes. `removed`: columns that the topic has no more, which
+    become null in rows that change. Raises DeltaError, OSError."""
+    before = table.version()
+    if files and isinstance(files[0], Changes):
+        _merge(table, files[0], properties, removed)
+        if table.version() != before:
+            return
+        files = ()
+    table.create_write_transaction(
+        list(files), "append", Schema.from_arrow(schema), commit_properties=properties
+    )
+
+
+def _merge(
+    table: DeltaTable, changes: Changes, properties: CommitProperties, removed: Collection[str]
+) -> None:
+    same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in changes.keys)
+    gone = f"s.{quoted(DELETED)}"
+    later = _later(*map(quoted, changes.order))
+    names = [name for name in changes.rows.schema.names if name != DELETED]
+    columns = {quoted(name): f"s.{quoted(name)}" for name in names}
+    # What the topic has no more would otherwise keep the value of an earlier row.
+    nulls = {quoted(name): "NULL" for name in removed}
+    (
+        table.merge(
+            changes.rows,
+            same,
+            source_alias="s",
+            target_alias="t",
+            # The changes are in memory, so files without any of their keys can be skipped.
+            streamed_exec=False,
+            writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
+            commit_properties=properties,
+        )
+        .when_matched_delete(f"{gone} AND {later}")
+        .when_matched_update({**nulls, **columns}, f"NOT {gone} AND {later}")
+        .when_not_matched_insert(columns, f"NOT {gone}")
+        .execute()
+    )
+
+
+def _later(offset: str, partition: str) -> str:
+    """SQL: whether a change is later than the table's row. Within a partition it always is, because
+    the chain reads each offset once; so rows of a topic that was created again are replaced."""
+    return (
+        f"(s.{partition} = t.{partition} OR s.{offset} > t.{offset}"
+        f" OR (s.{offset} = t.{offset} AND s.{partition} > t.{partition})"
+        f" OR t.{offset} IS NULL OR t.{partition} IS NULL)"
+    )
+
+
+def quoted(name: str) -> str:
+    """A column's name in DataFusion's SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'

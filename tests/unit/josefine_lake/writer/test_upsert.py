@@ -1,0 +1,178 @@
+"""Mode upsert with real Delta tables: the latest row of each key, however changes are cut."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_lake.writer import delta_table
+from josefine_lake.writer.changes import DELETED, PendingChanges
+from josefine_lake.writer.delta_table import ChainedTable
+from josefine_lake.writer.merge import write
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.offset_chain import Commit
+from pipelines.sinks.commits import Link, StoppedError
+from pipelines.storage.folders import Folders
+
+SCHEMA = pa.schema(
+    [
+        ("Id", pa.string()),
+        ('a "b"', pa.int64()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+    ]
+)
+TP = TopicPartition("t", 0)
+Change = tuple[str, bool]
+"""A key, and whether it is deleted."""
+
+
+def opened(path: Path, run: str = "one") -> ChainedTable:
+    folder = Folders({}, {}).open(str(path))
+    assert folder is not None
+    table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run=run))
+    table.load()
+    table.ensure(SCHEMA)
+    return table
+
+
+def pending(first: int, changes: list[Change], partition: int = 0) -> PendingChanges:
+    """The changes as record batches of two records."""
+    found = PendingChanges(("Id",), ("_offset", "_partition"))
+    rows = [
+        {"Id": key, 'a "b"': at, "_partition": partition, "_offset": at, DELETED: is_deleted}
+        for at, (key, is_deleted) in enumerate(changes, first)
+    ]
+    schema = SCHEMA.append(pa.field(DELETED, pa.bool_()))
+    for at in range(0, len(rows), 2):
+        found.add(pa.RecordBatch.from_pylist(rows[at : at + 2], schema=schema))
+    return found
+
+
+def commit(table: ChainedTable, number: int, start: int, changes: list[Change]) -> None:
+    files = [pending(start, changes).close(0)] if changes else []
+    ends = TopicOffsets(ends={TP: start + len(changes)}, topic_ids={"t": "1"})
+    made = Commit(start={TP: start}, end=ends, txn_version=number)
+    table.commit(files, made, SCHEMA, {}, lambda place: None)
+
+
+def state(path: Path) -> dict[str, int]:
+    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    assert len({row["Id"] for row in rows}) == len(rows), "one row of each key"
+    return {row["Id"]: row["_offset"] for row in rows}
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(["a", "b", "c", ""]), st.booleans()), max_size=12)
+
+
+@given(changes=CHANGES, cuts=st.lists(st.integers(0, 12), max_size=4))
+@settings(max_examples=25, deadline=None)
+def test_the_table_is_the_latest_row_of_each_key_however_the_changes_are_cut(
+    changes: list[Change], cuts: list[int]
+) -> None:
+    expected: dict[str, int] = {}
+    for at, (key, is_deleted) in enumerate(changes):
+        expected.pop(key, None)
+        if not is_deleted:
+            expected[key] = at
+
+    with tempfile.TemporaryDirectory() as folder:
+        place, at = Path(folder) / "t", 0
+        table = opened(place)
+        for number, end in enumerate(
+            sorted({*(min(c, len(changes)) for c in cuts), len(changes)}), 1
+        ):
+            commit(table, number, at, changes[at:end])
+            at = end
+
+        assert state(place) == expected
+        last = json.loads(DeltaTable(str(place)).history(1)[0]["userMetadata"])
+        assert last["end"] == {"t": {"0": len(changes)}}, "also of a commit that changes no row"
+
+
+def test_a_change_of_another_partition_counts_if_its_offset_is_higher(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    commit(table, 1, 5, [("a", False)])
+
+    for number, (first, gone) in enumerate([(3, False), (4, True), (7, False)], 2):
+        ends = TopicOffsets(ends={TP: 6}, topic_ids={"t": "1"})
+        made = Commit(start={TP: 6}, end=ends, txn_version=number)
+        files = [pending(first, [("a", gone)], partition=1).close(0)]
+        table.commit(files, made, SCHEMA, {}, lambda place: None)
+        assert state(tmp_path / "t") == {"a": 7 if first == 7 else 5}
+
+
+def test_a_topic_that_was_created_again_replaces_the_rows_of_the_old_one(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    commit(table, 1, 5, [("a", False), ("b", False)])
+
+    commit(table, 2, 0, [("a", False)])
+
+    assert state(tmp_path / "t") == {"a": 0, "b": 6}
+
+
+def test_a_merge_after_the_commit_of_another_run_is_refused(tmp_path: Path) -> None:
+    one, other = opened(tmp_path / "t"), opened(tmp_path / "t", "other")
+    commit(one, 1, 0, [("a", False)])
+
+    with pytest.raises(StoppedError):
+        commit(other, 1, 0, [("a", False), ("b", False)])
+
+    assert state(tmp_path / "t") == {"a": 0}
+
+
+def test_a_merge_at_the_same_moment_as_that_of_another_run_is_refused(tmp_path: Path) -> None:
+    one, other = opened(tmp_path / "t"), opened(tmp_path / "t", "other")
+    commit(one, 1, 0, [("a", False)])
+    other.load()
+
+    def race(place: str) -> None:
+        if place == "before_commit":
+            commit(one, 2, 1, [("a", False), ("b", False)])
+
+    ends = TopicOffsets(ends={TP: 2}, topic_ids={"t": "1"})
+    made = Commit(start={TP: 1}, end=ends, txn_version=2)
+    with pytest.raises(StoppedError):
+        other.commit([pending(1, [("a", True)]).close(0)], made, SCHEMA, {}, race)
+
+    assert state(tmp_path / "t") == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_merge_whose_answer_is_lost_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    table, calls = opened(tmp_path / "t"), []
+
+    def lost(*args: Any) -> None:
+        calls.append(args)
+        if is_made or len(calls) > 1:
+            write(*args)
+        if len(calls) == 1:
+            raise CommitFailedError("the answer was lost")
+
+    monkeypatch.setattr(delta_table, "write", lost)
+    commit(table, 1, 0, [("a", False)])
+
+    assert len(calls) == (1 if is_made else 2)
+    assert state(tmp_path / "t") == {"a": 0}
+    assert DeltaTable(str(tmp_path / "t")).version() == 1
+
+
+def test_replaced_changes_are_dropped_before_their_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("josefine_lake.writer.changes.FOLD_BYTES", 1_000)
+    found = pending(0, [("same", False)] * 5_000)
+
+    assert found.rows == 5_000
+    assert found.size < 10_000
+    assert found.close(0).rows.to_pylist()[-1]["_offset"] == 4_999
