@@ -121,9 +121,9 @@ def placement(
     """Every partition and every move, of one moment.
 
     In the metadata a replica that is being added looks like one that stays; the moves, which are
-    another request, show the difference. A move that ends between the two would leave a partition with one
-    replica too many and no move, and so would a broker that is behind. So the controller answers
-    both, and lists the moves before and after its metadata: all of them count.
+    another request, show the difference. A move that ends between the two would leave a partition
+    with one replica too many and no move, and so would a broker that is behind. So the controller
+    answers both, and lists the moves before and after its metadata: all of them count.
     """
     attempts = session.start(now_ms, deadline_ms, "describe the replicas")
     yield from refresh(session, attempts, ())
