@@ -25,8 +25,8 @@ from josefine_broker.engine.groups.share.states import (
 from josefine_broker.engine.groups.share.values import (
     EVENTS,
     Ack,
-    Acquired,
     AckType,
+    Acquired,
     Found,
     Limits,
     ShareState,
@@ -269,6 +269,21 @@ class SharePartition:
     def must_write(self) -> bool:
         """Whether there are changes to be stored, and no write is open."""
         return self._is_changed and self._open_write == NO_WRITE
+
+    def touch(self) -> None:
+        """Store the state at the next occasion, though nothing changed: it is new."""
+        self._is_changed = True
+
+    @property
+    def open_write_from(self) -> int:
+        """The number of the first write that has not ended."""
+        return self._write if self._open_write == NO_WRITE else self._open_write
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no member has a record, and nothing is to be stored."""
+        is_had = any(each.state is RecordState.ACQUIRED for each in self._spans)
+        return not (is_had or self._is_changed or self._open_write != NO_WRITE)
 
     def begin_write(self) -> ShareState:
         """What is to be stored now: everything, with the answers that wait for it."""

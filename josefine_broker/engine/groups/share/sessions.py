@@ -93,6 +93,6 @@ class ShareSessions:
             raise KafkaError(ErrorCode.share_session_not_found, message)
         return session
 
-    def has(self, group_id: str) -> bool:
-        """Whether the group has a session here."""
-        return any(each.group_id == group_id for each in self._sessions.values())
+    def has(self, group_id: str, but: str) -> bool:
+        """Whether the group has a session here of another member than this one."""
+        return any(key[0] == group_id and key[1] != but for key in self._sessions)

@@ -115,6 +115,11 @@ def deleted(before: ShareState | None) -> None:
     """DeleteShareGroupState."""
 
 
+def unchanged(before: ShareState | None) -> ShareState | None:
+    """ReadShareGroupStateSummary."""
+    return before
+
+
 def _check_leader_epoch(stored: ShareState, leader_epoch: int) -> None:
     if leader_epoch < stored.leader_epoch:
         message = f"a leader of epoch {stored.leader_epoch} uses it, not of {leader_epoch}"
