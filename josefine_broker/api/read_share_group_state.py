@@ -1,6 +1,7 @@
 """ReadShareGroupState (key 84, KIP-932): the stored state, for the partition's leader.
 
-Stores the leader's epoch, which fences the leaders before it. Only brokers send it (CLUSTER_ACTION).
+Stores the leader's epoch, which fences the leaders before it. Only brokers send it
+(CLUSTER_ACTION).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """ReadShareGroupStateSummary (key 87, KIP-932): where a share partition starts.
 
-The group's coordinator asks the share coordinator, to describe the offsets of the group. Only brokers send it (CLUSTER_ACTION).
+The group's coordinator asks the share coordinator, to describe the offsets of the group. Only
+brokers send it (CLUSTER_ACTION).
 """
 
 from collections.abc import Mapping

@@ -25,7 +25,12 @@ from josefine_broker.api.shared.share_sessions import (
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.share_partitions_host import Room, acquire, config_of
-from josefine_broker.engine.groups.share.sessions import FINAL_EPOCH, OPENING_EPOCH, Part
+from josefine_broker.engine.groups.share.sessions import (
+    FINAL_EPOCH,
+    OPENING_EPOCH,
+    Part,
+    ShareSession,
+)
 from josefine_broker.engine.groups.share.values import Acquired
 from josefine_broker.engine.hosted import Buffer
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
@@ -57,7 +62,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ShareFetchRequest) -> obj
         message = "a request that renews locks fetches nothing: its limits must be 0"
         raise KafkaError(ErrorCode.invalid_request, message)
     session = session_of(ctx, group_id, member_id, epoch, may_open=True)
-    fetch = _ShareFetch(ctx, info, request, is_final=epoch == FINAL_EPOCH)
+    fetch = _ShareFetch(ctx, info, request, session)
     if epoch != FINAL_EPOCH:
         gone = [
             (t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions
@@ -88,14 +93,14 @@ class _ShareFetch(Parked):
     """One request, with what it has acquired."""
 
     __slots__ = (
-        "_bytes_left", "_ctx", "_final_ms", "_info", "_is_final", "_records_left", "_request",
+        "_bytes_left", "_ctx", "_final_ms", "_info", "_records_left", "_request", "_session",
         "acknowledging", "acquired", "errors", "parts",
     )  # fmt: skip
 
     is_cut_short = True
 
     def __init__(
-        self, ctx: Context, info: RequestInfo, request: e.ShareFetchRequest, *, is_final: bool
+        self, ctx: Context, info: RequestInfo, request: e.ShareFetchRequest, session: ShareSession
     ) -> None:
         now_ms = ctx.clock.monotonic_ms()
         super().__init__(now_ms + max(0, request.max_wait_ms))
@@ -104,7 +109,7 @@ class _ShareFetch(Parked):
         self._ctx = ctx
         self._info = info
         self._request = request
-        self._is_final = is_final
+        self._session = session
         self._records_left = request.max_records
         self._bytes_left = min(request.max_bytes, ctx.settings.fetch.bytes_max)
         self.acknowledging = Acknowledging(ctx, self._decided)
@@ -114,7 +119,10 @@ class _ShareFetch(Parked):
         self.errors: dict[Part, KafkaError] = {}
 
     def look_at(self, parts: Sequence[Part]) -> None:
-        """Acquire what there is."""
+        """Acquire what there is, for a session that is still open: its records would be locked for
+        nobody."""
+        if not self._ctx.clients.shares.sessions.is_open(self._session):
+            return
         ctx, group_id = self._ctx, self._request.group_id or ""
         member_id = self._request.member_id or ""
         for part in parts:

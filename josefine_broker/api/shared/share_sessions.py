@@ -136,9 +136,9 @@ def readable(ctx: Context, info: RequestInfo, group_id: str, part: Part) -> LedS
     topic_id, index = part
     name = ctx.image.topic_names.get(topic_id)
     asker = asker_of(ctx, info)
-    if asker is not None and name is not None:
-        if not asker.may(Operation.READ, ResourceType.TOPIC, name):
-            raise asker.denied(Operation.READ, ResourceType.TOPIC)
+    may_read = asker is None or name is None or asker.may(Operation.READ, ResourceType.TOPIC, name)
+    if asker is not None and not may_read:
+        raise asker.denied(Operation.READ, ResourceType.TOPIC)
     return led_share(ctx, ShareKey(group_id, topic_id, index), config_of(ctx, group_id))
 
 
@@ -160,7 +160,7 @@ def _ack(batch: AckBatch, *, is_renewing: bool) -> Ack:
 
 
 def asked_of(topics: Iterable[Any]) -> Asked:
-    """The partitions of a request. Raises KafkaError(invalid_request) for one that is named twice."""
+    """The partitions of a request. Raises KafkaError(invalid_request) for one named twice."""
     found: Asked = {}
     for topic in topics:
         for each in topic.partitions:

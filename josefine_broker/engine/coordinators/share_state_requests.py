@@ -18,6 +18,7 @@ from josefine_broker.engine.coordinators.share_states_host import (
     coordinator_key,
 )
 from josefine_broker.engine.groups.share import stored
+from josefine_broker.engine.groups.share.group import ShareGroup
 from josefine_broker.engine.groups.share.states import RecordState
 from josefine_broker.engine.groups.share.stored import Change
 from josefine_broker.engine.groups.share.values import NO_START, ShareKey, ShareState, StateBatch
@@ -164,6 +165,14 @@ def delete_state(ctx: Context, key: ShareKey, heard: Heard) -> None:
     topic = e.DeleteStateData(topic_id=key.topic_id, partitions=(part,))
     request = e.DeleteShareGroupStateRequest(group_id=key.group_id, topics=(topic,))
     _ask(ctx, key, stored.deleted, apis.DELETE_SHARE_GROUP_STATE, request, lambda _: None, heard)
+
+
+def delete_states(ctx: Context, group: ShareGroup) -> None:
+    """Forget all share partitions of a deleted group. One whose coordinator is away keeps its
+    state, which a group of the same name would continue."""
+    for topic_id, count in group.topics.items():
+        for index in range(count):
+            delete_state(ctx, ShareKey(group.group_id, topic_id, index), lambda outcome: None)
 
 
 def _ask(

@@ -54,7 +54,7 @@ class GroupSettings:
     (`group.consumer_migration_policy`)."""
     downgrades_consumer: bool = False
     """Whether a group with only classic members left becomes a classic group."""
-    share: ShareConfig = ShareConfig()
+    share: ShareConfig = field(default_factory=ShareConfig)
     """What share groups do that have no configuration of their own."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay after their group became empty or unsubscribed."""

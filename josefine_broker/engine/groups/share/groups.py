@@ -1,8 +1,8 @@
 """The share groups of a broker, and the session deadlines of their members. Mutable.
 
-As for consumer-protocol groups (`groups/consumer/consumers.py`): the host asks how a request changes
-a group, writes the records, and returns the group once they are in its log. Each accepted heartbeat
-renews the session, and so does a new coordinator. Times are monotonic milliseconds.
+As for groups of the consumer protocol (`groups/consumer/consumers.py`): the host asks how a request
+changes a group, writes the records, and returns the group once they are in its log. Each accepted
+heartbeat renews the session, and so does a new coordinator. Times are monotonic milliseconds.
 """
 
 from collections.abc import Callable, Mapping

@@ -93,6 +93,10 @@ class ShareSessions:
             raise KafkaError(ErrorCode.share_session_not_found, message)
         return session
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether this is still the session of its member."""
+        return self._sessions.get((session.group_id, session.member_id)) is session
+
     def has(self, group_id: str, but: str) -> bool:
         """Whether the group has a session here of another member than this one."""
         return any(key[0] == group_id and key[1] != but for key in self._sessions)

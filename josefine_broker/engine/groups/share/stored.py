@@ -70,9 +70,9 @@ def initialized(state_epoch: int, start_offset: int) -> Change:
 
     def change(before: ShareState | None) -> ShareState:
         if before is None:
-            return ShareState(state_epoch, 0, start_offset)
+            return ShareState(state_epoch, 0, start_offset, (), 0)
         _check_state_epoch(before, state_epoch)
-        return ShareState(state_epoch, before.leader_epoch, start_offset)
+        return ShareState(state_epoch, before.leader_epoch, start_offset, (), 0)
 
     return change
 
