@@ -224,7 +224,7 @@ class _ShareFetch(Parked):
                 acknowledge_error_code=ack_code.value,
                 acknowledge_error_message=None if refused is None else refused.message or None,
                 current_leader=e.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1]),
-                records=b"".join(records) if records else None,
+                records=b"".join(records),  # never null: Kafka 4.4's clients stop at that
                 acquired_records=tuple(
                     e.AcquiredRecords(
                         first_offset=each.first,
