@@ -21,7 +21,7 @@ _STREAMS = "there are no groups of the streams protocol here: set group.protocol
 _VOTERS = (
     "the controller makes registered brokers voters by itself: start the broker with raft.seeds"
 )
-LISTS = ("group_ids", "groups", "topics", "partitions")
+LISTS = ("group_ids", "groups")
 """Lists of a request for whose entries the answer has an entry each."""
 
 
@@ -67,7 +67,7 @@ class Declined:
 
 def failed(shape: type, source: Any, error: KafkaError) -> Any:
     """An answer of this shape with the error wherever it has a place: once for the whole, or for
-    each group or partition that `source`, a request or a part of one, names."""
+    each group that `source`, a request or a part of one, names."""
     has_code = any(field.name == "error_code" for field in fields(shape))
     values: dict[str, Any] = {}
     for field in fields(shape):
@@ -83,8 +83,6 @@ def failed(shape: type, source: Any, error: KafkaError) -> Any:
             values[field.name] = source
         elif isinstance(found := getattr(source, field.name, None), str | int | bytes):
             values[field.name] = found
-        elif field.name == "topic_id":
-            values[field.name] = getattr(source, field.name, None)
     return shape(**values)
 
 

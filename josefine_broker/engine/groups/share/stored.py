@@ -12,6 +12,7 @@ altered, and fences a leader that has not read the state since.
 from collections.abc import Callable, Iterable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.groups.share.states import FINAL
 from josefine_broker.engine.groups.share.values import (
     NO_START,
     ShareKey,
@@ -94,7 +95,8 @@ def read(leader_epoch: int) -> Change:
 
 
 def written(new: ShareState) -> Change:
-    """WriteShareGroupState: its batches replace what is stored of the same records. Raises
+    """WriteShareGroupState: its batches replace what is stored of the same records. What is
+    finished stays so: a write that was on its way for long may come after a later one. Raises
     KafkaError(fenced_leader_epoch | fenced_state_epoch), and KafkaError(invalid_request) if nothing
     is stored: the state was deleted, and a write must not bring it back."""
 
@@ -104,9 +106,13 @@ def written(new: ShareState) -> Change:
             raise KafkaError(ErrorCode.invalid_request, message)
         _check_leader_epoch(before, new.leader_epoch)
         _check_state_epoch(before, new.state_epoch)
-        start = before.start_offset if new.start_offset == NO_START else new.start_offset
-        batches = tuple(_laid_over(before.batches, new.batches, start))
-        return new._replace(start_offset=start, batches=batches)
+        if new.state_epoch > before.state_epoch:
+            return new
+        start = max(before.start_offset, new.start_offset)
+        finished = [each for each in before.batches if each.state in FINAL]
+        batches = _laid_over(_laid_over(before.batches, new.batches, start), finished, start)
+        count = sum(each.last - each.first + 1 for each in batches if each.state in FINAL)
+        return new._replace(start_offset=start, batches=tuple(batches), complete_count=count)
 
     return change
 
