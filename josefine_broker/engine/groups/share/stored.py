@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.share.states import FINAL
 from josefine_broker.engine.groups.share.values import (
-    NO_START,
     ShareKey,
     ShareState,
     StateBatch,

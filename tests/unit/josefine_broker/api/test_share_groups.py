@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
+from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
@@ -22,6 +25,7 @@ from tests.unit.josefine_broker.api.share_members import (
     got,
     values_of,
 )
+from tests.unit.josefine_broker.api.test_isolation import Producers
 from tests.unit.josefine_broker.api.world import World, batch_of, world_of
 
 LOCK_MS = 30_000
@@ -238,6 +242,41 @@ def test_deleted_records_are_passed() -> None:
     world, a = sharing(b"v0", b"v1", b"v2")
     world.ctx.hosted.partitions["orders", 0].log.delete_before(2)
     assert got(a.fetch()) == [(2, 2, 1)]
+
+
+def group_of(*, is_committed_only: bool) -> World:
+    """A broker whose share groups start at the beginning."""
+    share = ShareConfig(start_at=StartAt.EARLIEST, is_committed_only=is_committed_only)
+    groups = GroupSettings(share=share)
+    world = World(BrokerSettings(offsets=OffsetsSettings(groups=groups)))
+    world.create()
+    return world
+
+
+def test_records_of_aborted_transactions_are_not_for_a_group_that_reads_committed() -> None:
+    world, producers = group_of(is_committed_only=True), Producers()
+    producers.write(world.ctx, 7, b"aborted")
+    producers.write(world.ctx, 8, b"committed")
+    a = Sharer(world, "a").join()
+    assert got(a.fetch()) == []  # both are open
+    producers.end(world.ctx, 7, is_commit=False)
+    waiting = a.fetch(max_wait_ms=1_000)
+    assert isinstance(waiting, Parked)
+    producers.end(world.ctx, 8, is_commit=True)
+    answer = waiting.response
+    assert (got(answer), values_of(answer)) == ([(1, 1, 1)], [b"committed"])
+    assert a.acknowledge((1, 1, ACCEPT)) is ErrorCode.none
+    assert got(a.fetch()) == []
+    assert offsets(world) == {("orders", 0): (4, 0)}
+
+
+def test_group_that_reads_uncommitted_gets_everything_but_markers() -> None:
+    world, producers = group_of(is_committed_only=False), Producers()
+    producers.write(world.ctx, 7, b"aborted")
+    producers.end(world.ctx, 7, is_commit=False)
+    producers.write(world.ctx, 8, b"open")
+    answer = Sharer(world, "a").join().fetch()
+    assert (got(answer), values_of(answer)) == ([(0, 0, 1), (2, 2, 1)], [b"aborted", b"open"])
 
 
 # Sessions.
