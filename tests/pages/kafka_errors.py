@@ -54,7 +54,9 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     ),
     "fenced_leader_epoch": ("The client knows an older leader.", MOVED),
     "fenced_member_epoch": ("The member's epoch is old: it was away too long.", REJOIN),
-    "fenced_state_epoch": ("The offsets of a share group were altered.", "Nothing: brokers read them again."),
+    "fenced_state_epoch": (
+        "The offsets of a share group were altered.", "Nothing: brokers read them again.",
+    ),
     "fetch_session_id_not_found": ("The fetch session was evicted.", "Nothing: clients open one."),
     "fetch_session_topic_id_error": ("Session and request name topics differently.", "Nothing."),
     "group_authorization_failed": ("The user may not use this group.", ACL),
@@ -128,7 +130,9 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "The session timeout is outside of the broker's bounds.",
         "Set `session.timeout.ms` between `group.min_session_timeout_ms` and `max`.",
     ),
-    "invalid_share_session_epoch": ("The share session is out of order.", "Nothing: clients open one."),
+    "invalid_share_session_epoch": (
+        "The share session is out of order.", "Nothing: clients open one.",
+    ),
     "invalid_timestamp": (
         "A record's time is too far from the broker's clock.",
         "Correct the producer's clock, or the topic's `message.timestamp.*` settings.",
@@ -203,8 +207,12 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "`josefine users list` on a listener where you may; then set the password again.",
     ),
     "security_disabled": ("ACLs are off.", "Set `acls.enabled: true`."),
-    "share_session_limit_reached": ("The broker has 2,000 share sessions.", "Spread members over more brokers."),
-    "share_session_not_found": ("The share session was closed or evicted.", "Nothing: clients open one."),
+    "share_session_limit_reached": (
+        "The broker has 2,000 share sessions.", "Spread members over more brokers.",
+    ),
+    "share_session_not_found": (
+        "The share session was closed or evicted.", "Nothing: clients open one.",
+    ),
     "stale_broker_epoch": ("The broker registered again.", "Nothing: the broker retries."),
     "stale_member_epoch": ("The member's epoch is old.", "Nothing: clients retry."),
     "topic_already_exists": ("There is a topic of this name.", "`--if-not-exists`"),

@@ -251,7 +251,7 @@ class SharePartition:
     # The log.
 
     def trim(self, log_start_offset: int) -> None:
-        """The log starts there now: what was before is deleted, whoever had it."""
+        """The log starts there now: what was before is deleted, also if a member had it."""
         if log_start_offset <= self.start_offset:
             return
         # They are nowhere: there is nothing to be stored first.
@@ -374,7 +374,7 @@ class SharePartition:
         self._spans[at : at + 1] = parts
 
     def _split(self, offset: int) -> None:
-        """Let a span begin at this offset, if it is in flight."""
+        """Let a span start at this offset, if it is in flight."""
         for each in self._within(offset, offset):
             self._put(each)
 
