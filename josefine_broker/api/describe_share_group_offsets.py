@@ -28,6 +28,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DescribeShareGroupOffsets
             wanted[group.group_id] = _wanted(ctx, group)
         except KafkaError as error:
             refused[group.group_id] = error
+    # One round for all groups; a topic that does not exist has no share partitions to ask for.
     keys = [
         ShareKey(group_id, ctx.image.topics[name].topic_id, index)
         for group_id, topics in wanted.items()
@@ -93,6 +94,7 @@ def _topic(
     topic_id = None if entry is None else entry.topic_id
     parts = []
     for index in indexes:
+        # Errors are per partition, also those of a topic that the request alone names.
         if topic_id is None:
             code = ErrorCode.unknown_topic_or_partition
             outcome = Outcome(None, code, f"there is no topic '{name}'")

@@ -49,6 +49,7 @@ def described_share_offsets(
     refuse: Refuse,
 ) -> tuple[Any, After | None]:
     """DESCRIBE on each group; topics that this client may not DESCRIBE are left out."""
+    # Of a request without topics the answer has them all, so topics are judged afterwards.
     flags = [asker.may(Operation.DESCRIBE, GROUP, each.group_id) for each in request.groups]
     refused: tuple[describe_share_group_offsets.DescribeShareGroupOffsetsResponseGroup, ...] = ()
     if not all(flags):

@@ -116,6 +116,7 @@ def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
     if led is not None and not led.is_led(ctx):
         drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
         led = None
+    # In use from now on: the next leader epoch makes another one.
     if led is None:
         led = LedShare(key, TopicPartition(topic, key.partition), hosted)
         ctx.clients.shares.led[key] = led
@@ -176,6 +177,7 @@ def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
     if led.alarm is not None:
         ctx.parked.forget(led.alarm)
         led.alarm = None
+    # Members learn it before others can get their records from another leader.
     waiting, led.waiting = led.waiting, []
     for _, settle in waiting:
         settle(error)
@@ -241,6 +243,7 @@ def acquire(
     now_ms = ctx.clock.monotonic_ms()
     shared.expire(now_ms)
     shared.trim(log.log_start_offset)
+    # As far as a consumer may read. A deletion may have moved the log's start past that.
     end = partition.readable_end(-1, log.log_end_offset)
     if config.is_committed_only:
         end = min(end, max(partition.last_stable_offset, log.log_start_offset))
@@ -249,6 +252,7 @@ def acquire(
     at = shared.read_offset
     if at is not None and at < end:
         records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
+        # Headers alone: no record is looked at here, however many a batch has.
         found = list(_batches(records))
         acquired = shared.acquire(
             member_id,
@@ -337,6 +341,7 @@ def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
             return
         led.retry_ms = now_ms + RETRY_MS
     shared.end_write(is_stored=error is None)
+    # Answers that came during the write wait for the next one.
     settled = [each for each in led.waiting if each[0] < shared.open_write_from]
     led.waiting = [each for each in led.waiting if each[0] >= shared.open_write_from]
     for _, settle in settled:

@@ -132,6 +132,7 @@ def gather(
 ) -> object:
     """Ask for each share partition; `build` makes the answer from all outcomes, now or for the
     token that is returned."""
+    # Answers may come while the requests are still being sent, or when nobody waits any more.
     outcomes: dict[ShareKey, Outcome] = {}
     waiting: list[Promise] = []
     wanted = list(dict.fromkeys(keys))
@@ -186,6 +187,7 @@ def _ask(
 ) -> None:
     """Make the change here, if this broker coordinates the share partition, or send the request to
     the broker that does."""
+    # By the image, like every client; a broker that does not lead it any more refuses.
     tp = partition_of(ctx, SHARE_STATE_TOPIC, coordinator_key(key))
     entry = None if tp is None else ctx.image.partition(tp.topic, tp.partition)
     leader = -1 if entry is None else entry.leader
@@ -201,6 +203,7 @@ def _ask(
         if answer is None:
             heard(UNKNOWN)
             return
+        # The request named one partition.
         result = answer.results[0].partitions[0]
         if result.error_code is not ErrorCode.none:
             heard(Outcome(None, result.error_code, result.error_message))

@@ -23,6 +23,7 @@ def assign(
     readers: dict[UUID, list[str]] = {
         topic_id: [each for each in found if topic_id in reads[each]] for topic_id in counts
     }
+    # How many members each partition has so far.
     taken = dict.fromkeys(parts, 0)
 
     def give(member_id: str, part: Part) -> None:

@@ -98,6 +98,7 @@ def _of_its_epoch(
 ) -> ShareGroup:
     """The group in its next epoch if something requires one, with the target assignment of its
     epoch."""
+    # A member that left has raised the epoch, and left the assignment to this heartbeat.
     is_due = group.target_epoch != group.epoch
     read_hash = group.metadata_hash
     if has_changed or is_due or is_news:
@@ -112,6 +113,7 @@ def _of_its_epoch(
         member_id: frozenset(topics[name].topic_id for name in member.topics if name in topics)
         for member_id, member in group.members.items()
     }
+    # Topics that were deleted are forgotten; others stay, also without a reader: they have state.
     there = {entry.topic_id for entry in topics.values()}
     kept = {topic_id: count for topic_id, count in group.topics.items() if topic_id in there}
     return group.moved(

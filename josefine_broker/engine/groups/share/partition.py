@@ -131,6 +131,7 @@ class SharePartition:
         """
         left, at = records_max, read_from
         acquired: list[Acquired] = []
+        # What lies between two batches was compacted away, and would hold up the start for ever.
         for batch in found:
             if left <= 0:
                 break
@@ -301,6 +302,7 @@ class SharePartition:
                 start = each.last + 1
                 continue
             complete += (each.last - each.first + 1) * (state in FINAL)
+            # Neighbours that differ by their members alone are one batch in the log.
             if batches and batches[-1][1:] == (each.first - 1, state, deliveries):
                 batches[-1] = batches[-1]._replace(last=each.last)
             else:
@@ -352,6 +354,7 @@ class SharePartition:
 
     def _within(self, first: int, last: int) -> list[Span]:
         """The spans of this range, cut to it."""
+        # The span with `first` is the last one that does not start after it.
         at = max(0, bisect_right(self._spans, first, key=_first) - 1)
         found = []
         for each in self._spans[at:]:
@@ -366,6 +369,7 @@ class SharePartition:
         """Replace the records of one span, or of a part of it."""
         at = bisect_right(self._spans, span.first, key=_first) - 1
         whole = self._spans[at]
+        # What is left of the span on both sides keeps its state.
         parts = [span]
         if whole.first < span.first:
             parts.insert(0, whole._replace(last=span.first - 1))

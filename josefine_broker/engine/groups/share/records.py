@@ -47,6 +47,7 @@ def changes(before: ShareGroup | None, after: ShareGroup | None) -> list[Entry]:
     was = before or ShareGroup(group_id=group_id, epoch=-1, target_epoch=-1)
     now = after or ShareGroup(group_id=group_id, epoch=-1, target_epoch=-1)
     found: list[Entry] = []
+    # Deletions are in reverse order of creation: no record may refer to a deleted member.
     for member_id in was.members:
         if member_id not in now.members:
             for kind in (CURRENT_KEY, TARGET_KEY, MEMBER_KEY):

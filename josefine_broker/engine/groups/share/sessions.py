@@ -62,6 +62,7 @@ class ShareSessions:
     def open(self, group_id: str, member_id: str, now_ms: int) -> ShareSession:
         """A new session. Raises KafkaError(share_session_limit_reached)."""
         self._sessions.pop((group_id, member_id), None)
+        # Members that died closed nothing. Only an opening looks for them: others cost nothing.
         for key, each in list(self._sessions.items()):
             if now_ms - each.used_ms > self._idle_ms:
                 del self._sessions[key]

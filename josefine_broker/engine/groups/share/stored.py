@@ -141,6 +141,7 @@ def _laid_over(
     below: Iterable[StateBatch], above: Iterable[StateBatch], start: int
 ) -> list[StateBatch]:
     """The batches of both in order, from the start offset on; where they overlap, those above."""
+    # Those above stay whole; of those below, the parts that nothing covers.
     upper = sorted((each for each in above if each.last >= start), key=lambda batch: batch.first)
     found = list(upper)
     for each in below:
