@@ -35,6 +35,7 @@ from josefine_broker.api.rules.share_groups import (
     described_share_offsets,
     described_share_topics,
     each_share_topic,
+    shared_group,
 )
 from josefine_broker.api.rules.topics import (
     configs,
@@ -164,8 +165,8 @@ RULES: Mapping[int, Rule] = {
         described_share_topics,
         with_operations(GROUP, "groups", "group_id", "authorized_operations"),
     ),
-    apis.SHARE_FETCH: (IS_MEMBER,),  # and READ on each topic (api/shared/share_sessions.py)
-    apis.SHARE_ACKNOWLEDGE: (IS_MEMBER,),
+    apis.SHARE_FETCH: (shared_group,),  # and READ on each topic (api/shared/share_sessions.py)
+    apis.SHARE_ACKNOWLEDGE: (shared_group,),
     apis.REMOVE_RAFT_VOTER: (cluster(ALTER),),
     apis.DESCRIBE_SHARE_GROUP_OFFSETS: (described_share_offsets,),
     apis.ALTER_SHARE_GROUP_OFFSETS: (IS_MEMBER, each_share_topic),

@@ -12,6 +12,14 @@ from josefine_broker.wire.entities import describe_share_group_offsets, share_gr
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 
 
+def shared_group(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
+    """READ on the group. The handler refuses a request without one, and checks the topics."""
+    group_id = request.group_id
+    if group_id and not asker.may(Operation.READ, GROUP, group_id):
+        raise asker.denied(Operation.READ, GROUP)
+    return request, None
+
+
 def described_share_topics(
     asker: Asker, request: object, refuse: Refuse
 ) -> tuple[Any, After | None]:

@@ -6,11 +6,17 @@ from typing import Any
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.records.batch import iter_batches
 from josefine_broker.records.reader import read_records
 from josefine_broker.wire import apis
-from josefine_broker.wire import entities as e
+from josefine_broker.wire.entities import (
+    find_coordinator,
+    share_acknowledge,
+    share_fetch,
+    share_group_heartbeat,
+)
 from tests.unit.josefine_broker.api.world import World
 
 GROUP = "readers"
@@ -23,6 +29,7 @@ class Sharer:
     def __init__(self, world: World, name: str, *topics: str, group_id: str = GROUP) -> None:
         self.world = world
         self.name = name
+        self.principal = ANONYMOUS
         self.group_id = group_id
         self.topics = topics or ("orders",)
         self.epoch = 0
@@ -32,13 +39,13 @@ class Sharer:
     def beat(self, epoch: int | None = None) -> Any:
         """One heartbeat; the assignment becomes what it fetches."""
         epoch = self.epoch if epoch is None else epoch
-        request = e.share_group_heartbeat.ShareGroupHeartbeatRequest(
+        request = share_group_heartbeat.ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.name,
             member_epoch=epoch,
             subscribed_topic_names=self.topics if epoch == 0 else None,
         )
-        answer = self.world.ask(apis.SHARE_GROUP_HEARTBEAT, request)
+        answer = self.world.ask(apis.SHARE_GROUP_HEARTBEAT, request, principal=self.principal)
         if answer.error_code is ErrorCode.none:
             self.epoch = max(0, answer.member_epoch)
             if answer.assignment is not None:
@@ -66,7 +73,7 @@ class Sharer:
     ) -> Any:
         """A ShareFetch of everything that is assigned, or of one part; `acks`: (first, last, type)
         of the first partition. Returns the answer, or the Parked that waits for it."""
-        f = e.share_fetch
+        f = share_fetch
         batches = tuple(
             f.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=(kind,))
             for a, b, kind in acks
@@ -93,7 +100,7 @@ class Sharer:
             forgotten_topics_data=(),
             **(plain | changes),
         )
-        answer = self.world.ask(apis.SHARE_FETCH, request)
+        answer = self.world.ask(apis.SHARE_FETCH, request, principal=self.principal)
         if isinstance(answer, Parked) or answer.error_code is ErrorCode.none:
             self.session = 0 if session == -1 else session + 1
         return answer
@@ -102,7 +109,7 @@ class Sharer:
         self, *acks: tuple[int, int, int], part: tuple[UUID, int] | None = None, **changes: Any
     ) -> Any:
         """A ShareAcknowledge for one partition: its code, or the Parked that waits for it."""
-        a = e.share_acknowledge
+        a = share_acknowledge
         topic_id, index = next(iter(self.parts)) if part is None else part
         batches = tuple(
             a.AcknowledgementBatch(first_offset=x, last_offset=y, acknowledge_types=(kind,))
@@ -116,7 +123,7 @@ class Sharer:
             topics=(a.AcknowledgeTopic(topic_id=topic_id, partitions=(where,)),),
             **(plain | changes),
         )
-        answer = self.world.ask(apis.SHARE_ACKNOWLEDGE, request)
+        answer = self.world.ask(apis.SHARE_ACKNOWLEDGE, request, principal=self.principal)
         if isinstance(answer, Parked):
             self.session += 1
             return answer
@@ -128,7 +135,7 @@ class Sharer:
 
 def find(world: World, group_id: str = GROUP) -> None:
     """What every client asks first; it creates the topic of the groups."""
-    request = e.find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
+    request = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
     (found,) = world.ask(apis.FIND_COORDINATOR, request).coordinators
     assert found.error_code is ErrorCode.none
     world.advance(10)

@@ -12,7 +12,17 @@ from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
-from josefine_broker.wire import entities as e
+from josefine_broker.wire.entities import (
+    alter_share_group_offsets,
+    consumer_group_heartbeat,
+    delete_groups,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+    list_groups,
+    read_share_group_state,
+    share_group_describe,
+    write_share_group_state,
+)
 from tests.unit.josefine_broker.api.share_members import (
     ACCEPT,
     GROUP,
@@ -42,12 +52,12 @@ def sharing(*values: bytes, partitions: int = 1) -> tuple[World, Sharer]:
 
 
 def listed(world: World) -> list[tuple[str, str, str]]:
-    answer = world.ask(apis.LIST_GROUPS, e.list_groups.ListGroupsRequest())
+    answer = world.ask(apis.LIST_GROUPS, list_groups.ListGroupsRequest())
     return [(each.group_id, each.group_type, each.group_state) for each in answer.groups]
 
 
 def described(world: World, group_id: str = GROUP) -> Any:
-    request = e.share_group_describe.ShareGroupDescribeRequest(
+    request = share_group_describe.ShareGroupDescribeRequest(
         group_ids=(group_id,), include_authorized_operations=False
     )
     return world.ask(apis.SHARE_GROUP_DESCRIBE, request).groups[0]
@@ -55,7 +65,7 @@ def described(world: World, group_id: str = GROUP) -> Any:
 
 def offsets(world: World, group_id: str = GROUP) -> dict[tuple[str, int], tuple[int, int]]:
     """(topic, partition) → (start offset, lag)."""
-    d = e.describe_share_group_offsets
+    d = describe_share_group_offsets
     group = d.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
     request = d.DescribeShareGroupOffsetsRequest(groups=(group,))
     (found,) = world.ask(apis.DESCRIBE_SHARE_GROUP_OFFSETS, request).groups
@@ -68,7 +78,7 @@ def offsets(world: World, group_id: str = GROUP) -> dict[tuple[str, int], tuple[
 
 
 def alter(world: World, start: int, topic: str = "orders", group_id: str = GROUP) -> Any:
-    a = e.alter_share_group_offsets
+    a = alter_share_group_offsets
     part = a.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=start)
     topics = (a.AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=(part,)),)
     request = a.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
@@ -120,7 +130,7 @@ def test_heartbeats_are_checked() -> None:
 
 def test_group_id_belongs_to_one_protocol() -> None:
     world, _ = sharing()
-    request = e.consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         group_id=GROUP,
         member_id="m",
         member_epoch=0,
@@ -132,7 +142,7 @@ def test_group_id_belongs_to_one_protocol() -> None:
     assert answer.error_code is ErrorCode.group_id_not_found
     other = world.ask(
         apis.CONSUMER_GROUP_HEARTBEAT,
-        e.consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
             group_id="others",
             member_id="m",
             member_epoch=0,
@@ -355,7 +365,7 @@ def test_offsets_can_be_set_before_the_group_has_a_member() -> None:
 
 def test_deleted_offsets_are_those_of_a_new_group() -> None:
     world, a = sharing(b"v0")
-    d = e.delete_share_group_offsets
+    d = delete_share_group_offsets
     topics = tuple(
         d.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ("orders", "none")
     )
@@ -373,7 +383,7 @@ def test_deleted_offsets_are_those_of_a_new_group() -> None:
 
 def test_deleted_group_is_new_again() -> None:
     world, a = sharing(b"v0")
-    request = e.delete_groups.DeleteGroupsRequest(groups_names=(GROUP,))
+    request = delete_groups.DeleteGroupsRequest(groups_names=(GROUP,))
     (result,) = world.ask(apis.DELETE_GROUPS, request).results
     assert result.error_code is ErrorCode.non_empty_group
     a.fetch(session=-1)
@@ -389,12 +399,12 @@ def test_deleted_group_is_new_again() -> None:
 def test_older_leader_may_not_write(leader_epoch: int) -> None:
     world, a = sharing()
     (topic_id, index) = next(iter(a.parts))
-    r = e.read_share_group_state
+    r = read_share_group_state
     part = r.PartitionData(partition=index, leader_epoch=5)
     topics = (r.ReadStateData(topic_id=topic_id, partitions=(part,)),)
     read = r.ReadShareGroupStateRequest(group_id=GROUP, topics=topics)
     world.ask(apis.READ_SHARE_GROUP_STATE, read)
-    w = e.write_share_group_state
+    w = write_share_group_state
     state = w.PartitionData(
         partition=index, state_epoch=0, leader_epoch=leader_epoch, start_offset=1, state_batches=()
     )

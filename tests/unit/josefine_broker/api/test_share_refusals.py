@@ -21,8 +21,11 @@ from josefine_broker.api import (
     share_group_heartbeat,
     write_share_group_state,
 )
+from josefine_broker.api.access import RULES
+from josefine_broker.api.rules.share_groups import described_share_topics
 from josefine_broker.api.shared.share_sessions import ACKNOWLEDGE_TIMEOUT_MS
 from josefine_broker.api.shared.share_states import NO_TOPIC, share_key
+from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.coordinators import share_groups_host, share_partitions_host
 from josefine_broker.engine.coordinators.loading_share_states import (
@@ -31,14 +34,15 @@ from josefine_broker.engine.coordinators.loading_share_states import (
 )
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.share_partitions_host import RETRY_MS
-from josefine_broker.engine.coordinators.share_state_requests import UNKNOWN
+from josefine_broker.engine.coordinators.share_state_requests import UNKNOWN, write_state
 from josefine_broker.engine.coordinators.share_states_host import coordinator_key
 from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.metadata.image import SHARE_STATE_TOPIC
 from josefine_broker.engine.purgatory.purgatory import Parked
+from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis
 from tests.unit.josefine_broker.api.share_members import ACCEPT, GROUP, ack_codes, got
-from tests.unit.josefine_broker.api.test_access import codes
+from tests.unit.josefine_broker.api.test_access import ALICE, ROOT, codes, grant
 from tests.unit.josefine_broker.api.test_share_groups import described, sharing
 from tests.unit.josefine_broker.api.test_table import empty_request
 
@@ -77,12 +81,11 @@ def test_coordinator_is_found_by_kafkas_name_of_a_share_partition() -> None:
 def test_answers_that_cannot_be_stored_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     world, a = sharing(b"v0")
     a.fetch()
-    write = share_partitions_host.write_state
     monkeypatch.setattr(
         share_partitions_host, "write_state", lambda ctx, key, state, heard: heard(UNKNOWN)
     )
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.coordinator_not_available
-    monkeypatch.setattr(share_partitions_host, "write_state", write)
+    monkeypatch.setattr(share_partitions_host, "write_state", write_state)
     world.advance(RETRY_MS)
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
 
@@ -149,3 +152,23 @@ def test_member_waits_while_the_states_are_loaded() -> None:
     share_states_moved(world.ctx)
     world.advance(2 * RETRY_MS)
     assert got(waiting.response) == [(0, 0, 1)]
+
+
+def test_member_needs_rights_on_its_group_and_on_what_it_reads() -> None:
+    world, a = sharing(b"v0")
+    world.ctx.clients.authorizer = Authorizer(frozenset({ROOT}))
+    a.principal = ALICE
+    assert a.beat().error_code is ErrorCode.group_authorization_failed
+    assert a.fetch().error_code is ErrorCode.group_authorization_failed
+    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.group_authorization_failed
+    grant(world, (Operation.READ, ResourceType.GROUP), name=GROUP)
+    assert a.beat().error_code is ErrorCode.none
+    assert a.beat(0).error_code is ErrorCode.topic_authorization_failed
+    refused = a.fetch()
+    denied = {ErrorCode.topic_authorization_failed, ErrorCode.none}
+    assert set(codes(refused)) == denied
+    assert got(refused) == []
+    grant(world, (Operation.READ, ResourceType.TOPIC), name="orders")
+    assert got(a.fetch()) == [(0, 0, 1)]
+    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
+    assert described_share_topics in RULES[apis.SHARE_GROUP_DESCRIBE]
