@@ -397,3 +397,12 @@ def test_promises_hold_in_any_order_of_events(seed: int) -> None:
     for _ in range(400):
         world.step()
     world.finish()
+
+
+def test_record_is_archived_when_the_lock_of_its_last_delivery_ends() -> None:
+    shared = new()
+    for count in (1, 2, 3):
+        assert get(shared, (0, 0), now_ms=count * 100) == [Acquired(0, 0, count)]
+        assert shared.expire((count + 1) * 100)
+    assert shared.start_offset == 1
+    assert shared.must_write
