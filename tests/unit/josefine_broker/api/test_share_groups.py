@@ -17,9 +17,12 @@ from josefine_broker.wire.entities import (
     consumer_group_heartbeat,
     delete_groups,
     delete_share_group_offsets,
+    delete_share_group_state,
     describe_share_group_offsets,
+    initialize_share_group_state,
     list_groups,
     read_share_group_state,
+    read_share_group_state_summary,
     share_group_describe,
     write_share_group_state,
 )
@@ -414,3 +417,29 @@ def test_older_leader_may_not_write(leader_epoch: int) -> None:
     answer = world.ask(apis.WRITE_SHARE_GROUP_STATE, written)
     code = answer.results[0].partitions[0].error_code
     assert code is (ErrorCode.fenced_leader_epoch if leader_epoch < 5 else ErrorCode.none)
+
+
+def test_state_is_initialized_summarized_and_deleted() -> None:
+    world, a = sharing()
+    ((topic_id, index),) = a.parts
+
+    def start() -> int:
+        r = read_share_group_state_summary
+        part = r.PartitionData(partition=index, leader_epoch=-1)
+        topics = (r.ReadStateSummaryData(topic_id=topic_id, partitions=(part,)),)
+        request = r.ReadShareGroupStateSummaryRequest(group_id=GROUP, topics=topics)
+        answer = world.ask(apis.READ_SHARE_GROUP_STATE_SUMMARY, request)
+        return int(answer.results[0].partitions[0].start_offset)
+
+    i = initialize_share_group_state
+    begun = i.PartitionData(partition=index, state_epoch=1, start_offset=5)
+    begin = i.InitializeShareGroupStateRequest(
+        group_id=GROUP, topics=(i.InitializeStateData(topic_id=topic_id, partitions=(begun,)),)
+    )
+    world.ask(apis.INITIALIZE_SHARE_GROUP_STATE, begin)
+    assert start() == 5
+    d = delete_share_group_state
+    gone = (d.DeleteStateData(topic_id=topic_id, partitions=(d.PartitionData(partition=index),)),)
+    request = d.DeleteShareGroupStateRequest(group_id=GROUP, topics=gone)
+    world.ask(apis.DELETE_SHARE_GROUP_STATE, request)
+    assert start() == -1
