@@ -212,7 +212,7 @@ def test_renewed_lock_is_not_over() -> None:
     world, a = sharing(b"v0")
     a.fetch()
     world.advance(LOCK_MS - 1)
-    limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+    limits: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
     assert ack_codes(a.fetch((0, 0, RENEW), is_renew_ack=True, **limits)) == [ErrorCode.none]
     world.advance(LOCK_MS - 1)
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
