@@ -44,8 +44,8 @@ NOT_SERVED: dict[str, str] = {
     "ControllerRegistration, AllocateProducerIds, AlterPartition, Envelope": (
         "what Kafka's brokers say to each other; ours do it by chained Raft, and clients never ask"
     ),
-    "*Share*, StreamsGroup*": (
-        "groups of the classic and of the consumer protocol are served; the newer kinds are not"
+    "StreamsGroup*": (
+        "groups of the classic, the consumer and the share protocol are served; Streams uses one"
     ),
     "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
 }
@@ -60,6 +60,17 @@ LIMITED: dict[str, str] = {
 
 
 DIFFERENT: dict[str, str] = {
+    "share groups (KIP-932)": (
+        "served as by Kafka 4.4, with lock renewal (KIP-1222), both acquire modes (KIP-1206) and "
+        "lag (KIP-1226; known where the group's coordinator leads the partition). What "
+        "`share.auto.offset.reset`, `share.isolation.level`, `share.record.lock.duration.ms` and "
+        "the limits are is one for all groups of a broker (`group.share_*`): configurations of "
+        "single groups are refused, and `kafka-share-groups --reset-offsets` moves a group that "
+        "is to start elsewhere. There are no dead letters (KIP-1191). Each record of "
+        "`__share_group_state` is a whole ShareSnapshot, in a compacted topic; Kafka also writes "
+        "differences. A fetch does not wait for `min_bytes`. Markers of transactions are never "
+        "acquired. A record that was finished stays so, whatever late write comes"
+    ),
     "groups of the consumer protocol (KIP-848)": (
         "served from `group.version` 1 on, which a new cluster has. A group changes its protocol "
         "while it is empty, and keeps its offsets: with members of the other protocol it answers "

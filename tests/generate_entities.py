@@ -132,6 +132,7 @@ _PLAIN = {
     "bytes": ("bytes", 'b""'),
     "error_code": ("ErrorCode", "ErrorCode.none"),
     "float64": ("float", "0.0"),
+    "records": ("bytes | None", "None"),
     "string": ("str", '""'),
     "uuid": ("UUID | None", "None"),
 }

@@ -20,6 +20,7 @@ from josefine_broker.engine.groups import states
 from josefine_broker.engine.groups.consumer import states as consumer_states
 from josefine_broker.engine.groups.consumer.values import ConsumerGroup, ConsumerMember
 from josefine_broker.engine.groups.group import Group, GroupCounts
+from josefine_broker.engine.groups.share import states as share_states
 from josefine_broker.engine.groups.values import Member
 from josefine_broker.engine.partition import partition, replica_fetch, replica_role
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
@@ -242,6 +243,20 @@ MACHINES = (
         events=consumer_states.ConsumerMemberEvent,
         transitions=consumer_states.MEMBER_TRANSITIONS,
         step=_consumer_member_step,
+    ),
+    StateMachine(
+        title="A record of a share partition",
+        states=share_states.RecordState,
+        events=share_states.RecordEvent,
+        transitions=share_states.RECORD_TRANSITIONS,
+        step=share_states.next_record_state,
+    ),
+    StateMachine(
+        title="A share group",
+        states=share_states.ShareGroupState,
+        events=share_states.ShareGroupEvent,
+        transitions=share_states.GROUP_TRANSITIONS,
+        step=share_states.next_group_state,
     ),
     StateMachine(
         title="A transaction",

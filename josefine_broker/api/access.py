@@ -31,6 +31,12 @@ from josefine_broker.api.rules.kinds import (
     whole,
     with_operations,
 )
+from josefine_broker.api.rules.share_groups import (
+    described_share_offsets,
+    described_share_topics,
+    each_share_topic,
+    shared_group,
+)
 from josefine_broker.api.rules.topics import (
     configs,
     created_topics,
@@ -64,7 +70,7 @@ SHARE_STATE = (
     apis.DELETE_SHARE_GROUP_STATE,
     apis.READ_SHARE_GROUP_STATE_SUMMARY,
 )
-"""Declined requests that only Kafka's brokers send to each other."""
+"""Requests to share coordinators, which only brokers send."""
 IS_MEMBER = whole(READ, GROUP, "group_id")
 IS_PRODUCER = whole(WRITE, TRANSACTIONAL_ID, "transactional_id")
 
@@ -153,7 +159,18 @@ RULES: Mapping[int, Rule] = {
         topic_partitions,
         with_operations(TOPIC, "topics", "name", "topic_authorized_operations"),
     ),
+    apis.SHARE_GROUP_HEARTBEAT: (IS_MEMBER, subscribed_topics),
+    apis.SHARE_GROUP_DESCRIBE: (
+        each(DESCRIBE, GROUP, "group_ids", "groups"),
+        described_share_topics,
+        with_operations(GROUP, "groups", "group_id", "authorized_operations"),
+    ),
+    apis.SHARE_FETCH: (shared_group,),  # and READ on each topic (api/shared/share_sessions.py)
+    apis.SHARE_ACKNOWLEDGE: (shared_group,),
     apis.REMOVE_RAFT_VOTER: (cluster(ALTER),),
+    apis.DESCRIBE_SHARE_GROUP_OFFSETS: (described_share_offsets,),
+    apis.ALTER_SHARE_GROUP_OFFSETS: (IS_MEMBER, each_share_topic),
+    apis.DELETE_SHARE_GROUP_OFFSETS: (whole(DELETE, GROUP, "group_id"), each_share_topic),
     apis.LIST_CONFIG_RESOURCES: (cluster(DESCRIBE_CONFIGS),),
     **dict.fromkeys(REASONS, OPEN),
     apis.ADD_RAFT_VOTER: (cluster(ALTER),),

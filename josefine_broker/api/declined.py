@@ -17,12 +17,11 @@ from josefine_broker.wire import apis
 from josefine_broker.wire.schema import parse_hint
 
 _TOKENS = "there are no delegation tokens here: log in by SASL or a certificate"
-_SHARE = "there are no share groups here: use a group of the consumer protocol"
 _STREAMS = "there are no groups of the streams protocol here: set group.protocol to classic"
 _VOTERS = (
     "the controller makes registered brokers voters by itself: start the broker with raft.seeds"
 )
-LISTS = ("group_ids", "groups", "topics", "partitions")
+LISTS = ("group_ids", "groups")
 """Lists of a request for whose entries the answer has an entry each."""
 
 
@@ -34,7 +33,6 @@ class Reason(NamedTuple):
 
 
 _NO_TOKENS = Reason(ErrorCode.delegation_token_auth_disabled, _TOKENS)
-_NO_SHARE = Reason(ErrorCode.unsupported_version, _SHARE)
 _NO_STREAMS = Reason(ErrorCode.unsupported_version, _STREAMS)
 
 REASONS: Mapping[int, Reason] = {
@@ -42,21 +40,9 @@ REASONS: Mapping[int, Reason] = {
     apis.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
     apis.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
     apis.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
-    apis.SHARE_GROUP_HEARTBEAT: _NO_SHARE,
-    apis.SHARE_GROUP_DESCRIBE: _NO_SHARE,
-    apis.SHARE_FETCH: _NO_SHARE,
-    apis.SHARE_ACKNOWLEDGE: _NO_SHARE,
     apis.ADD_RAFT_VOTER: Reason(ErrorCode.unsupported_version, _VOTERS),
-    apis.INITIALIZE_SHARE_GROUP_STATE: _NO_SHARE,
-    apis.READ_SHARE_GROUP_STATE: _NO_SHARE,
-    apis.WRITE_SHARE_GROUP_STATE: _NO_SHARE,
-    apis.DELETE_SHARE_GROUP_STATE: _NO_SHARE,
-    apis.READ_SHARE_GROUP_STATE_SUMMARY: _NO_SHARE,
     apis.STREAMS_GROUP_HEARTBEAT: _NO_STREAMS,
     apis.STREAMS_GROUP_DESCRIBE: _NO_STREAMS,
-    apis.DESCRIBE_SHARE_GROUP_OFFSETS: _NO_SHARE,
-    apis.ALTER_SHARE_GROUP_OFFSETS: _NO_SHARE,
-    apis.DELETE_SHARE_GROUP_OFFSETS: _NO_SHARE,
 }
 
 
@@ -81,7 +67,7 @@ class Declined:
 
 def failed(shape: type, source: Any, error: KafkaError) -> Any:
     """An answer of this shape with the error wherever it has a place: once for the whole, or for
-    each group or partition that `source`, a request or a part of one, names."""
+    each group that `source`, a request or a part of one, names."""
     has_code = any(field.name == "error_code" for field in fields(shape))
     values: dict[str, Any] = {}
     for field in fields(shape):
@@ -97,8 +83,6 @@ def failed(shape: type, source: Any, error: KafkaError) -> Any:
             values[field.name] = source
         elif isinstance(found := getattr(source, field.name, None), str | int | bytes):
             values[field.name] = found
-        elif field.name == "topic_id":
-            values[field.name] = getattr(source, field.name, None)
     return shape(**values)
 
 

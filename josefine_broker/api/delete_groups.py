@@ -7,6 +7,7 @@ replica; errors are per group. The group name may be empty, as simple consumers 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.offsets_topic import append_deletion, coordinator_of
+from josefine_broker.engine.coordinators.share_state_requests import delete_states
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.wire.entities import delete_groups as e
 
@@ -42,7 +43,11 @@ def _delete(ctx: Context, group_id: str, codes: dict[str, ErrorCode]) -> list[Ap
             codes[group_id] = error.code
 
     committed = list(coordinator.offsets.committed(group_id))
-    return append_deletion(ctx, group_id, committed, and_group=True, settle=settle)
+    share = coordinator.shares.get(group_id)
+    appended = append_deletion(ctx, group_id, committed, and_group=True, settle=settle)
+    if share is not None:
+        delete_states(ctx, share)
+    return appended
 
 
 def _answer(codes: dict[str, ErrorCode]) -> e.DeleteGroupsResponse:

@@ -1,29 +1,46 @@
-"""FindCoordinator (key 10): the broker that leads a group's partition of `__consumer_offsets`, or
-of `__transaction_state` for a transactional id.
+"""FindCoordinator (key 10): the broker that leads a group's partition of `__consumer_offsets`, of
+`__transaction_state` for a transactional id, or of `__share_group_state` for a share partition.
 
 The topic is created at the first request, and the answer waits for it. Several keys since v4
 (KIP-699).
 """
 
-from josefine_broker.api.shared.topics import submit_offsets_topic, submit_transactions_topic
+from collections.abc import Callable, Mapping
+
+from josefine_broker.api.shared.topics import (
+    submit_offsets_topic,
+    submit_share_state_topic,
+    submit_transactions_topic,
+)
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.log import partition_of
-from josefine_broker.engine.metadata.image import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from josefine_broker.engine.metadata.image import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
+from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled
 from josefine_broker.wire.entities import find_coordinator as e
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_TOPICS: Mapping[int, tuple[str, Callable[[Context, int], list[Proposal]]]] = {
+    GROUP: (OFFSETS_TOPIC, submit_offsets_topic),
+    TRANSACTION: (TRANSACTIONS_TOPIC, submit_transactions_topic),
+    SHARE: (SHARE_STATE_TOPIC, submit_share_state_topic),
+}
+"""By type of a key: the topic of its coordinators, and its creation."""
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.FindCoordinatorRequest) -> object:
     """The coordinator of each key; errors are per key."""
-    if request.key_type not in (GROUP, TRANSACTION):
+    if request.key_type not in _TOPICS:
         raise KafkaError(ErrorCode.invalid_request, f"no coordinators of type {request.key_type}")
     if request.key_type == TRANSACTION and not ctx.image.serves_transactions:
         return _here(ctx, info, request)
-    topic = OFFSETS_TOPIC if request.key_type == GROUP else TRANSACTIONS_TOPIC
-    submit = submit_offsets_topic if request.key_type == GROUP else submit_transactions_topic
+    topic, submit = _TOPICS[request.key_type]
     deadline_ms = ctx.clock.monotonic_ms() + ctx.settings.metadata_timeout_ms
 
     def build() -> e.FindCoordinatorResponse:

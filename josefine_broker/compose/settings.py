@@ -13,6 +13,8 @@ from josefine_broker.engine.broker import EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.values import Limits
 from josefine_broker.engine.groups.values import NO_SIZE_LIMIT, GroupSettings
 from josefine_broker.engine.limits.request_memory import GRACE_MS
 from josefine_broker.engine.metadata.changes import RegisterBroker
@@ -151,6 +153,15 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         consumer_heartbeat_interval_ms=group.consumer_heartbeat_interval_ms,
         upgrades_classic=group.consumer_migration_policy in ("upgrade", "bidirectional"),
         downgrades_consumer=group.consumer_migration_policy in ("downgrade", "bidirectional"),
+        share=ShareConfig(
+            Limits(
+                lock_ms=group.share_record_lock_duration_ms,
+                deliveries_max=group.share_delivery_count_limit,
+                locks_max=group.share_partition_max_record_locks,
+            ),
+            StartAt(group.share_auto_offset_reset),
+            is_committed_only=group.share_isolation_level == "read_committed",
+        ),
         offsets_retention_ms=config.offsets.retention_ms,
     )
 

@@ -43,6 +43,27 @@ class GroupSection(Section):
         " bidirectional: both. disabled: a group changes its protocol while it is empty.",
     )
 
+    share_record_lock_duration_ms: TimeoutMs = Field(
+        default=30_000,
+        description="How long a member of a share group has a record before others may get it.",
+    )
+    share_delivery_count_limit: Count = Field(
+        default=5, description="How often a share group gets a record that nobody accepts."
+    )
+    share_partition_max_record_locks: Count = Field(
+        default=2_000,
+        description="Records of a partition that are in flight in a share group at most, but for"
+        " the last record batch.",
+    )
+    share_auto_offset_reset: Literal["latest", "earliest"] = Field(
+        default="latest",
+        description="Where a share group starts in a partition that is new to it.",
+    )
+    share_isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
+        default="read_uncommitted",
+        description="read_committed: share groups get no records of open or aborted transactions.",
+    )
+
     @model_validator(mode="after")
     def _session_timeouts_in_order(self) -> GroupSection:
         if self.min_session_timeout_ms > self.max_session_timeout_ms:

@@ -15,6 +15,9 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import PARTITIONS_PER_BROKER_MAX
 from josefine_broker.base.ports import Clock
 from josefine_broker.engine.groups.coordinator import GroupCoordinator
+from josefine_broker.engine.groups.share.sessions import ShareSessions
+from josefine_broker.engine.groups.share.stored import ShareStates
+from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
@@ -184,12 +187,27 @@ class Transactions:
 
 
 @dataclass(slots=True, kw_only=True)
+class Shares:
+    """The share partitions that this broker leads, and the share states that it coordinates."""
+
+    sessions: ShareSessions
+    states: ShareStates = field(default_factory=ShareStates)
+    loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
+    """Partitions of `__share_group_state` that are led here and still being loaded, each with its
+    loader. Written by `engine/coordinators/loading_share_states.py`."""
+    led: dict[ShareKey, Any] = field(default_factory=dict)
+    """The share partitions in use, each a `LedShare`. Written by
+    `engine/coordinators/share_partitions_host.py`."""
+
+
+@dataclass(slots=True, kw_only=True)
 class ClientState:
     """State of clients between their requests; each field has a class that changes it."""
 
     sessions: FetchSessions
     groups: Groups
     transactions: Transactions
+    shares: Shares
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     validations: ValidationQueue = field(default_factory=ValidationQueue)
@@ -284,6 +302,9 @@ def new_context(
             groups=Groups(coordinator=GroupCoordinator(settings.offsets.groups)),
             transactions=Transactions(
                 coordinator=TransactionCoordinator(settings.offsets.transactions)
+            ),
+            shares=Shares(
+                sessions=ShareSessions(settings.offsets.groups.consumer_session_timeout_ms)
             ),
             authorizer=authorizer,
             listeners_apart=listeners_apart,

@@ -54,6 +54,9 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     ),
     "fenced_leader_epoch": ("The client knows an older leader.", MOVED),
     "fenced_member_epoch": ("The member's epoch is old: it was away too long.", REJOIN),
+    "fenced_state_epoch": (
+        "The offsets of a share group were altered.", "Nothing: brokers read them again.",
+    ),
     "fetch_session_id_not_found": ("The fetch session was evicted.", "Nothing: clients open one."),
     "fetch_session_topic_id_error": ("Session and request name topics differently.", "Nothing."),
     "group_authorization_failed": ("The user may not use this group.", ACL),
@@ -108,6 +111,8 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "A record breaks a rule: no key in a compacted topic, or a malformed batch.",
         "Give each record a key; the message names the rule and the record.",
     ),
+    "invalid_record_state": ("A member answered for a record that it does not have (any more).",
+        "Process within the lock (`group.share_record_lock_duration_ms`), or renew it."),
     "invalid_regular_expression": (
         "The expression of a subscription is not one of RE2.", "Correct the pattern.",
     ),
@@ -124,6 +129,9 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "invalid_session_timeout": (
         "The session timeout is outside of the broker's bounds.",
         "Set `session.timeout.ms` between `group.min_session_timeout_ms` and `max`.",
+    ),
+    "invalid_share_session_epoch": (
+        "The share session is out of order.", "Nothing: clients open one.",
     ),
     "invalid_timestamp": (
         "A record's time is too far from the broker's clock.",
@@ -199,6 +207,12 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "`josefine users list` on a listener where you may; then set the password again.",
     ),
     "security_disabled": ("ACLs are off.", "Set `acls.enabled: true`."),
+    "share_session_limit_reached": (
+        "The broker has 2,000 share sessions.", "Spread members over more brokers.",
+    ),
+    "share_session_not_found": (
+        "The share session was closed or evicted.", "Nothing: clients open one.",
+    ),
     "stale_broker_epoch": ("The broker registered again.", "Nothing: the broker retries."),
     "stale_member_epoch": ("The member's epoch is old.", "Nothing: clients retry."),
     "topic_already_exists": ("There is a topic of this name.", "`--if-not-exists`"),

@@ -16,13 +16,17 @@ from josefine_broker.wire.entities import (
 )
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
-GROUP_COORDINATOR = 0
+GROUP_COORDINATOR, SHARE_COORDINATOR = 0, 2
 
 
 def coordinators(
     asker: Asker, request: find_coordinator.FindCoordinatorRequest, refuse: Refuse
 ) -> tuple[Any, After | None]:
-    """DESCRIBE on each group, or transactional id."""
+    """DESCRIBE on each group, or transactional id; only brokers look for share coordinators."""
+    if request.key_type == SHARE_COORDINATOR:
+        if not asker.may_cluster(Operation.CLUSTER_ACTION):
+            raise asker.denied(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return request, None
     is_group = request.key_type == GROUP_COORDINATOR
     kind = GROUP if is_group else ResourceType.TRANSACTIONAL_ID
     flags = [asker.may(Operation.DESCRIBE, kind, key) for key in request.coordinator_keys]

@@ -16,6 +16,7 @@ from josefine_broker.engine.metadata.image import (
     INTERNAL_TOPICS,
     METADATA_TOPIC,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerEntry,
     Endpoint,
@@ -172,6 +173,12 @@ def submit_transactions_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
     """The change that creates `__transaction_state`; none if it exists."""
     partitions = ctx.settings.offsets.transactions.partitions
     return _submit_internal(ctx, TRANSACTIONS_TOPIC, partitions, deadline_ms)
+
+
+def submit_share_state_topic(ctx: Context, deadline_ms: int) -> list[Proposal]:
+    """The change that creates `__share_group_state`; none if it exists."""
+    partitions = ctx.settings.offsets.partitions
+    return _submit_internal(ctx, SHARE_STATE_TOPIC, partitions, deadline_ms)
 
 
 def _submit_internal(ctx: Context, name: str, partitions: int, deadline_ms: int) -> list[Proposal]:

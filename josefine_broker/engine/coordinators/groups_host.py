@@ -16,6 +16,7 @@ from josefine_broker.base.rounds import PER_STEP
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.consumer_groups_host import lose
 from josefine_broker.engine.coordinators.offsets_topic import append_deletion, append_records
+from josefine_broker.engine.coordinators.share_groups_host import lose_share_members
 from josefine_broker.engine.groups.records import encode_key, encode_value
 from josefine_broker.engine.groups.values import Effect, JoinAnswer, Lost, Store, SyncAnswer
 from josefine_broker.engine.purgatory.promises import AwaitEach, Translated
@@ -83,6 +84,7 @@ def _execute(ctx: Context, effect: Effect) -> None:
         _store(ctx, effect)
     elif isinstance(effect, Lost):
         lose(ctx, effect)
+        lose_share_members(ctx, effect)
     else:
         assert isinstance(effect.ticket, GroupWait)
         effect.ticket.answer(effect.answer)

@@ -31,6 +31,9 @@ from josefine_broker.engine.groups.records import (
 )
 from josefine_broker.engine.groups.records import encode_key as encode_group_key
 from josefine_broker.engine.groups.records import encode_value as encode_group_value
+from josefine_broker.engine.groups.share.records import changes as share_changes
+from josefine_broker.engine.groups.share.records import is_share_key
+from josefine_broker.engine.groups.share.replay import ShareReplay
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.replicas.committing import answer_when_committed
@@ -56,6 +59,7 @@ class _GroupReader:
         self._offsets = GroupOffsets()
         self._stored: dict[str, StoredGroup] = {}
         self._consumers = ConsumerReplay()
+        self._shares = ShareReplay()
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
         """Replay one batch. Offsets of a transaction are pending until its marker settles them."""
@@ -76,6 +80,8 @@ class _GroupReader:
     ) -> None:
         if key is not None and is_consumer_key(key):
             self._consumers.take(key, value)
+        elif key is not None and is_share_key(key):
+            self._shares.take(key, value)
         elif key is None or not is_group_key(key):
             self._offsets.replay(key, value, producer_id)
         elif value is None:
@@ -89,7 +95,9 @@ class _GroupReader:
         del groups.loading[self._tp]
         groups.coordinator.offsets.adopt(self._offsets)
         now_ms = self._ctx.clock.monotonic_ms()
-        groups.coordinator.load(self._stored, now_ms, self._consumers.groups())
+        groups.coordinator.load(
+            self._stored, now_ms, self._consumers.groups(), self._shares.groups()
+        )
         _loaded(self._ctx, self._tp, self._hosted, self._offsets)
 
 
@@ -185,6 +193,9 @@ def _truth(ctx: Context, tp: TopicPartition) -> dict[str, list[Entry]]:
     for group_id in coordinator.consumers.group_ids:
         if coordinator_partition(group_id, count) == tp.partition:
             found[group_id] = changes(None, coordinator.consumers.get(group_id))
+    for group_id in coordinator.shares.group_ids:
+        if coordinator_partition(group_id, count) == tp.partition:
+            found[group_id] = share_changes(None, coordinator.shares.get(group_id))
     for group_id in coordinator.offsets.group_ids:
         if coordinator_partition(group_id, count) == tp.partition:
             found.setdefault(group_id, []).extend(

@@ -22,6 +22,8 @@ from josefine_broker.engine.groups.consumer.records import changes
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupEvent
 from josefine_broker.engine.groups.offsets import CommittedOffset, encode_key, encode_value
 from josefine_broker.engine.groups.records import encode_key as encode_group_key
+from josefine_broker.engine.groups.share.records import changes as share_changes
+from josefine_broker.engine.groups.share.states import ShareGroupEvent
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
@@ -160,6 +162,9 @@ def _gone(ctx: Context, group_id: str) -> list[Entry]:
     consumer = ctx.clients.groups.coordinator.consumers.get(group_id)
     if consumer is not None:
         return changes(consumer.moved(ConsumerGroupEvent.REMOVED), None)
+    share = ctx.clients.groups.coordinator.shares.get(group_id)
+    if share is not None:
+        return share_changes(share.moved(ShareGroupEvent.REMOVED), None)
     return [(encode_group_key(group_id), None)]
 
 

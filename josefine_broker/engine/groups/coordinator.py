@@ -20,6 +20,9 @@ from josefine_broker.engine.groups.consumer.values import ConsumerGroup
 from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.offsets import GroupOffsets
 from josefine_broker.engine.groups.records import NO_TIMESTAMP_MS, StoredGroup
+from josefine_broker.engine.groups.share.group import ShareGroup
+from josefine_broker.engine.groups.share.groups import ShareGroups
+from josefine_broker.engine.groups.share.states import ShareGroupState
 from josefine_broker.engine.groups.states import GroupEvent, GroupState
 from josefine_broker.engine.groups.values import (
     CONSUMER_PROTOCOL_TYPE,
@@ -37,11 +40,13 @@ from josefine_broker.engine.groups.values import (
     Ticket,
 )
 from josefine_broker.engine.groups.views import (
+    SHARE,
     TEXT,
     GroupView,
     restored,
     view_of_classic,
     view_of_consumer,
+    view_of_share,
     view_of_text,
 )
 from josefine_broker.engine.partition.fetch_session import Rng
@@ -52,7 +57,7 @@ class GroupCoordinator:
 
     __slots__ = (
         "_armed", "_effects", "_groups", "_wakes", "_write_ids", "consumers", "counts", "offsets",
-        "settings",
+        "settings", "shares",
     )  # fmt: skip
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
@@ -61,7 +66,9 @@ class GroupCoordinator:
         self.consumers = ConsumerGroups(
             self.settings.consumer_session_timeout_ms, self.settings.size_max
         )
-        """Groups of the consumer protocol; a group id is in here or in `_groups`, never in both."""
+        """Groups of the consumer protocol; a group id is in here, in `shares` or in `_groups`."""
+        self.shares = ShareGroups(self.settings.consumer_session_timeout_ms, self.settings.size_max)
+        """Groups whose members share partitions."""
         self.counts = GroupCounts()
         self._groups: dict[str, Group] = {}
         self._effects: list[Effect] = []
@@ -72,7 +79,7 @@ class GroupCoordinator:
 
     def __len__(self) -> int:
         """The number of groups, including those of simple consumers."""
-        return len({*self._groups, *self.offsets.group_ids, *self.consumers.group_ids})
+        return len(self.group_ids)
 
     # Requests of members.
 
@@ -85,7 +92,7 @@ class GroupCoordinator:
             code = ErrorCode.invalid_session_timeout
         # Members of the text protocol hold partitions without a generation: the two cannot share a
         # group.
-        elif self.offsets.holders(group_id):
+        elif self.offsets.holders(group_id) or self.shares.get(group_id) is not None:
             code = ErrorCode.inconsistent_group_protocol
         # The coordinator has moved or the group expired: the client must join as a new member.
         elif group is None and request.member_id != NO_MEMBER:
@@ -139,6 +146,8 @@ class GroupCoordinator:
         consumer = self.consumers.get(group_id)
         if consumer is not None:
             return self.consumers.may_commit(consumer, *identity, generation)
+        if self.shares.get(group_id) is not None:
+            return ErrorCode.group_id_not_found  # it has offsets of its own
         # Subscriptions of the text protocol own these offsets, and no Kafka client is one of them.
         if self.offsets.holders(group_id):
             return ErrorCode.unknown_member_id
@@ -155,7 +164,8 @@ class GroupCoordinator:
     @property
     def group_ids(self) -> list[str]:
         """Every group, including those of simple consumers, by name."""
-        return sorted({*self._groups, *self.offsets.group_ids, *self.consumers.group_ids})
+        others = *self.consumers.group_ids, *self.shares.group_ids
+        return sorted({*self._groups, *self.offsets.group_ids, *others})
 
     def views(self) -> list[GroupView]:
         """Every group, by name."""
@@ -166,6 +176,9 @@ class GroupCoordinator:
         consumer = self.consumers.get(group_id)
         if consumer is not None:
             return view_of_consumer(consumer)
+        share = self.shares.get(group_id)
+        if share is not None:
+            return view_of_share(share)
         holders = self.offsets.holders(group_id)
         if holders:
             return view_of_text(group_id, holders)
@@ -176,7 +189,9 @@ class GroupCoordinator:
         """Whether subscriptions of the text protocol may hold partitions in that group: it must
         have no member of another protocol."""
         view = self.view(group_id)
-        return view is None or view.group_type == TEXT or not view.size
+        if view is None or view.group_type == TEXT:
+            return True
+        return not view.size and view.group_type != SHARE
 
     def upgraded(self, group_id: str, topics: Topics) -> ConsumerGroup | None:
         """The consumer group that a classic group of that name becomes when a member of the
@@ -186,6 +201,9 @@ class GroupCoordinator:
         if self.offsets.holders(group_id):
             message = f"group {group_id} has subscriptions of the text protocol"
             raise KafkaError(ErrorCode.inconsistent_group_protocol, message)
+        if self.shares.get(group_id) is not None:
+            message = f"Group {group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.group_id_not_found, message)
         group = self._groups.get(group_id)
         if group is None:
             return None
@@ -221,13 +239,16 @@ class GroupCoordinator:
         view = self.view(group_id)
         if view is None:
             return ErrorCode.group_id_not_found
-        is_empty = view.state in (GroupState.EMPTY, ConsumerGroupState.EMPTY)
+        is_empty = view.state in (
+            GroupState.EMPTY, ConsumerGroupState.EMPTY, ShareGroupState.EMPTY
+        )  # fmt: skip
         return ErrorCode.none if is_empty else ErrorCode.non_empty_group
 
     def delete(self, group_id: str) -> None:
         """Remove a group that is deleted in the log. Its offsets are removed when that is
         committed, by `offsets.store`."""
         self.consumers.drop(group_id)
+        self.shares.drop(group_id)
         group = self._groups.get(group_id)
         if group is not None:
             self._drop(group, ErrorCode.unknown_member_id)
@@ -294,11 +315,13 @@ class GroupCoordinator:
         stored: Mapping[str, StoredGroup],
         now_ms: int,
         consumers: Mapping[str, ConsumerGroup] = MappingProxyType({}),
+        shares: Mapping[str, ShareGroup] = MappingProxyType({}),
     ) -> None:
         """Coordinate these groups from now on; each member gets a full session."""
         # A full session for each: how much of the old one was left is known to the old coordinator
         # alone.
         self.consumers.load(consumers, now_ms)
+        self.shares.load(shares, now_ms)
         for group_id, each in stored.items():
             group = self._groups[group_id] = restored(group_id, self._write_ids, self.counts, each)
             for member in group.members.values():
@@ -313,6 +336,7 @@ class GroupCoordinator:
         for group_id in [each for each in self._groups if is_gone(each)]:
             self._drop(self._groups[group_id], ErrorCode.not_coordinator)
         self.consumers.unload(is_gone)
+        self.shares.unload(is_gone)
         self.offsets.forget(is_gone)
 
     def records(self) -> Iterable[tuple[str, GroupRecord, int]]:
@@ -339,13 +363,17 @@ class GroupCoordinator:
         while self._wakes and self._armed.get(self._wakes[0][1]) != self._wakes[0][0]:
             heappop(self._wakes)
         times = [self._wakes[0][0]] if self._wakes else []
-        consumers_ms = self.consumers.wake_at_ms()
-        return min([*times, *([] if consumers_ms is None else [consumers_ms])], default=None)
+        for at_ms in (self.consumers.wake_at_ms(), self.shares.wake_at_ms()):
+            if at_ms is not None:
+                times.append(at_ms)
+        return min(times, default=None)
 
     def tick(self, now_ms: int) -> None:
         """Run what is due: lost consumer sessions, and the timers of classic groups."""
         for consumer, gone in self.consumers.late(now_ms):
             self._effects.append(Lost(consumer.group_id, tuple(gone)))
+        for share, gone in self.shares.late(now_ms):
+            self._effects.append(Lost(share.group_id, tuple(gone)))
         while self._wakes and self._wakes[0][0] <= now_ms:
             at_ms, group_id = heappop(self._wakes)
             # Stale: the group was armed earlier or dropped since.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.groups.share.config import ShareConfig
 from josefine_broker.engine.groups.states import MemberEvent, MemberState, next_member_state
 
 Ticket = object
@@ -53,6 +54,8 @@ class GroupSettings:
     (`group.consumer_migration_policy`)."""
     downgrades_consumer: bool = False
     """Whether a group with only classic members left becomes a classic group."""
+    share: ShareConfig = field(default_factory=ShareConfig)
+    """What share groups do that have no configuration of their own."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay after their group became empty or unsubscribed."""
 

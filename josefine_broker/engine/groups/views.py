@@ -9,11 +9,13 @@ from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
 from josefine_broker.engine.groups.consumer.values import ConsumerGroup
 from josefine_broker.engine.groups.group import Group, GroupCounts
 from josefine_broker.engine.groups.records import NO_TIMESTAMP_MS, StoredGroup
+from josefine_broker.engine.groups.share.group import ShareGroup
+from josefine_broker.engine.groups.share.states import ShareGroupState
 from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.engine.groups.values import CONSUMER_PROTOCOL_TYPE, Member
 
-CLASSIC, CONSUMER, TEXT = "classic", "consumer", "text"
-"""Group types: those of KIP-848, and that of the text protocol."""
+CLASSIC, CONSUMER, SHARE, TEXT = "classic", "consumer", "share", "text"
+"""Group types: those of KIP-848 and KIP-932, and that of the text protocol."""
 NO_HOLDERS: Mapping[TopicPartition, str] = MappingProxyType({})
 
 
@@ -21,7 +23,7 @@ class GroupView(NamedTuple):
     """The description of a group."""
 
     group_id: str
-    state: GroupState | ConsumerGroupState
+    state: GroupState | ConsumerGroupState | ShareGroupState
     protocol_type: str
     protocol_name: str | None
     members: tuple[Member, ...]
@@ -49,6 +51,12 @@ def view_of_consumer(group: ConsumerGroup) -> GroupView:
     """The view of a consumer group; ConsumerGroupDescribe returns its members."""
     size = len(group.members)
     return GroupView(group.group_id, group.state, CONSUMER_PROTOCOL_TYPE, None, (), size, CONSUMER)
+
+
+def view_of_share(group: ShareGroup) -> GroupView:
+    """The view of a share group; ShareGroupDescribe returns its members."""
+    size = len(group.members)
+    return GroupView(group.group_id, group.state, SHARE, None, (), size, SHARE)
 
 
 def view_of_text(group_id: str, holders: Mapping[TopicPartition, str]) -> GroupView:

@@ -50,7 +50,8 @@ the end of each transaction raises its producer's epoch, and leaders add partiti
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 METADATA_TOPIC = "__cluster_metadata"
 """Kafka's name for the log of its controllers; no topic can have that name."""
 

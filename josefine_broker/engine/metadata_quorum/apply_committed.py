@@ -26,6 +26,11 @@ from josefine_broker.engine.coordinators.loading_groups import (
     groups_moved,
     unload_groups,
 )
+from josefine_broker.engine.coordinators.loading_share_states import (
+    begin_loading_share_states,
+    share_states_moved,
+    unload_share_states,
+)
 from josefine_broker.engine.coordinators.loading_transactions import (
     begin_loading_transactions,
     transactions_moved,
@@ -37,6 +42,7 @@ from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import AllocateProducerIds, At
 from josefine_broker.engine.metadata.image import (
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     MetadataImage,
     PartitionEntry,
@@ -67,6 +73,7 @@ class ToHost(NamedTuple):
 COORDINATORS = {
     OFFSETS_TOPIC: _Coordinates(begin_loading, unload_groups),
     TRANSACTIONS_TOPIC: _Coordinates(begin_loading_transactions, unload_transactions),
+    SHARE_STATE_TOPIC: _Coordinates(begin_loading_share_states, unload_share_states),
 }
 
 
@@ -141,6 +148,7 @@ def reconcile(ctx: Context) -> None:
         ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
     groups_moved(ctx)
     transactions_moved(ctx)
+    share_states_moved(ctx)
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:

@@ -106,6 +106,13 @@ NEEDS: dict[int, Needs] = {
     apis.LIST_CONFIG_RESOURCES: ((_.DESCRIBE_CONFIGS, C),),
     **dict.fromkeys(REASONS, OPEN),
     apis.ADD_RAFT_VOTER: ((_.ALTER, C),),
+    apis.SHARE_GROUP_HEARTBEAT: ((_.READ, G),),
+    apis.SHARE_GROUP_DESCRIBE: ((_.DESCRIBE, G),),
+    apis.SHARE_FETCH: OPEN,  # without a group; see test_share_refusals.py
+    apis.SHARE_ACKNOWLEDGE: OPEN,
+    apis.DESCRIBE_SHARE_GROUP_OFFSETS: ((_.DESCRIBE, G),),
+    apis.ALTER_SHARE_GROUP_OFFSETS: ((_.READ, G), (_.READ, T)),
+    apis.DELETE_SHARE_GROUP_OFFSETS: ((_.DELETE, G), (_.READ, T)),
     apis.INITIALIZE_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),
     apis.READ_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),
     apis.WRITE_SHARE_GROUP_STATE: ((_.CLUSTER_ACTION, C),),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-from uuid import UUID
-
 import pytest
 
 from josefine_broker.api.declined import REASONS
@@ -76,24 +73,14 @@ def test_tokens_are_for_who_logged_in() -> None:
     assert answer.error_code is ErrorCode.delegation_token_request_not_allowed
 
 
-def test_each_group_and_partition_that_is_named_has_the_error() -> None:
-    groups = apis.APIS[apis.SHARE_GROUP_DESCRIBE].request(group_ids=("a", "b"))
-    found = World().ask(apis.SHARE_GROUP_DESCRIBE, groups).groups
+def test_each_group_that_is_named_has_the_error() -> None:
+    groups = apis.APIS[apis.STREAMS_GROUP_DESCRIBE].request(group_ids=("a", "b"))
+    found = World().ask(apis.STREAMS_GROUP_DESCRIBE, groups).groups
     assert [(each.group_id, each.error_code) for each in found] == [
         ("a", ErrorCode.unsupported_version),
         ("b", ErrorCode.unsupported_version),
     ]
-    assert "share groups" in found[0].error_message
-
-    shape = apis.APIS[apis.DELETE_SHARE_GROUP_STATE].request
-    request: Any = codec.decode_request(
-        codec.RequestHeader(apis.DELETE_SHARE_GROUP_STATE, 0, 1, "c", 0),
-        memoryview(b"\x02g\x02" + UUID(int=7).bytes + b"\x03\0\0\0\x01\0\0\0\0\x04\0\0\0"),
-    )
-    assert isinstance(request, shape)
-    (topic,) = World().ask(apis.DELETE_SHARE_GROUP_STATE, request).results
-    assert topic.topic_id == UUID(int=7)
-    assert [each.partition for each in topic.partitions] == [1, 4]
+    assert "streams protocol" in found[0].error_message
 
 
 # Served since tools ask for them.

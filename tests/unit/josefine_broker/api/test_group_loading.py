@@ -159,10 +159,10 @@ def test_what_cannot_be_read_is_tried_again_and_nothing_is_served_until_then(
 
 
 def test_records_of_other_kinds_are_passed_over(world: World) -> None:
-    """Those of Kafka's share groups, say."""
+    """Those of Kafka's streams groups, say."""
     commit(world, 5)
     tp, _ = coordinator_of(world.ctx, GROUP)
-    entries = [(b"\x00\x0b\x00\x01g", b"?"), (b"\x7f", b"?"), (b"", None)]
+    entries = [(b"\x00\x11\x00\x01g", b"?"), (b"\x7f", b"?"), (b"", None)]
     append_records(world.ctx, GROUP, entries, 0, lambda error: None)
 
     lead_anew(world)

@@ -1,0 +1,364 @@
+"""The host of share partitions (`engine/groups/share/partition.py`) on the leader of their
+partition: it reads their state, gives records to members, and stores the answers.
+
+Rules: a share partition is in use from the first request of a member on, after its state was read
+under this leader's epoch, which fences the leader before. An answer of a member counts when it is
+stored. A write that fails is repeated after a while; one that is fenced ends this use, and the next
+request reads the state again. Members that wait are woken when records come back.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
+from josefine_broker.engine.coordinators.share_states_host import Outcome
+from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.partition import SharePartition
+from josefine_broker.engine.groups.share.values import NO_START, Ack, Acquired, Found, ShareKey
+from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
+from josefine_broker.engine.replicas.fetch_follower import read_or_wait
+from josefine_broker.records.batch import BatchHeader, iter_batches
+
+RETRY_MS = 500
+"""After a read or write of the state that failed."""
+FENCED = frozenset(
+    {
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.fenced_state_epoch,
+        ErrorCode.invalid_request,  # the state was deleted
+        ErrorCode.not_leader_or_follower,
+    }
+)
+"""Answers to a write after which this leader's memory of the share partition is void."""
+
+Settle = Callable[[KafkaError | None], None]
+
+
+class LedShare:
+    """One share partition in use. Mutable."""
+
+    __slots__ = (
+        "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "partition", "retry_ms",
+        "tp", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:
+        self.key = key
+        self.tp = tp
+        self.hosted = hosted
+        self.leader_epoch: LeaderEpoch = hosted.partition.leader_epoch
+        self.partition: SharePartition | None = None
+        """None: its state is not read yet."""
+        self.is_reading = False
+        self.error: KafkaError | None = None
+        """Why the last read failed."""
+        self.retry_ms = 0
+        """When a read or write may be tried again."""
+        self.waiting: list[tuple[int, Settle]] = []
+        """The answers of members that are not stored, by the number of their write."""
+        self.alarm: _Alarm | None = None
+
+    def is_led(self, ctx: Context) -> bool:
+        """Whether this broker still leads the partition, in the same epoch."""
+        partition = self.hosted.partition
+        is_hosted = ctx.hosted.partitions.get(self.tp) is self.hosted
+        return is_hosted and partition.is_leader and partition.leader_epoch == self.leader_epoch
+
+
+class _Alarm(Parked):
+    """The timer of one share partition: the next end of a lock, or the next try of a write."""
+
+    __slots__ = ("_ctx", "_led")
+
+    outlives_client = True
+
+    def __init__(self, ctx: Context, led: LedShare, deadline_ms: int) -> None:
+        super().__init__(deadline_ms)
+        self._ctx = ctx
+        self._led = led
+
+    def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        """Nothing but the time completes it."""
+        return False
+
+    def expire(self, now_ms: int) -> None:
+        ctx, led = self._ctx, self._led
+        led.alarm = None
+        if ctx.clients.shares.led.get(led.key) is not led:
+            return
+        if not led.is_led(ctx):
+            drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
+        elif led.partition is not None and led.partition.expire(now_ms):
+            store(ctx, led)
+            ctx.parked.wake(led.tp, now_ms)
+        else:
+            store(ctx, led)
+
+
+def config_of(ctx: Context, group_id: str) -> ShareConfig:
+    """The configuration of a share group."""
+    return ctx.settings.offsets.groups.share
+
+
+def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
+    """The share partition, led here; its state may still be on its way. Raises KafkaError:
+    UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, or why its state cannot be read."""
+    topic = ctx.image.topic_names.get(key.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, f"no topic has the id {key.topic_id}")
+    hosted = ctx.hosted_partition(topic, key.partition)
+    hosted.partition.check_serves(hosted.partition.leader_epoch)
+    led: LedShare | None = ctx.clients.shares.led.get(key)
+    if led is not None and not led.is_led(ctx):
+        drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
+        led = None
+    # In use from now on: the next leader epoch makes another one.
+    if led is None:
+        led = LedShare(key, TopicPartition(topic, key.partition), hosted)
+        ctx.clients.shares.led[key] = led
+    if led.partition is None and not led.is_reading:
+        if ctx.clock.monotonic_ms() < led.retry_ms:
+            assert led.error is not None
+            raise led.error
+        _read(ctx, led, config)
+    if led.partition is not None:
+        led.partition.limits = config.limits
+    return led
+
+
+def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
+    """Read the state, under this leader's epoch."""
+    led.is_reading, led.error = True, None
+
+    def heard(outcome: Outcome) -> None:
+        led.is_reading = False
+        if ctx.clients.shares.led.get(led.key) is not led or not led.is_led(ctx):
+            return
+        now_ms = ctx.clock.monotonic_ms()
+        state = outcome.state
+        if state is None:
+            led.error = KafkaError(outcome.code, outcome.message or "")
+            led.retry_ms = now_ms + RETRY_MS
+            return
+        is_new = state.start_offset == NO_START
+        if is_new and not led.hosted.partition.knows_high_watermark:
+            led.error = KafkaError(ErrorCode.not_leader_or_follower, "a new leader, not ready yet")
+            led.retry_ms = now_ms + RETRY_MS
+            return
+        if is_new:
+            state = state._replace(start_offset=_start_of(led.hosted, config.start_at))
+        led.partition = SharePartition(state, config.limits)
+        led.partition.trim(led.hosted.log.log_start_offset)
+        if is_new:
+            # Stored at once: the next leader may see other ends of the log.
+            led.partition.touch()
+        store(ctx, led)
+        ctx.parked.wake(led.tp, now_ms)
+
+    read_state(ctx, led.key, led.leader_epoch, heard)
+
+
+def _start_of(hosted: HostedPartition, start_at: StartAt) -> int:
+    """Where a group starts that has no state of the partition."""
+    if start_at is StartAt.EARLIEST:
+        return hosted.log.log_start_offset
+    return hosted.partition.high_watermark
+
+
+def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
+    """End the use of a share partition: answers that are not stored are refused."""
+    shares = ctx.clients.shares
+    if shares.led.get(led.key) is led:
+        del shares.led[led.key]
+    if led.alarm is not None:
+        ctx.parked.forget(led.alarm)
+        led.alarm = None
+    # Members learn it before others can get their records from another leader.
+    waiting, led.waiting = led.waiting, []
+    for _, settle in waiting:
+        settle(error)
+    ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+
+
+def forget_group(ctx: Context, group_id: str, but: str) -> None:
+    """End the use of a group's share partitions, unless other members than this one fetch here: its
+    offsets may have been altered since the last one did."""
+    if ctx.clients.shares.sessions.has(group_id, but):
+        return
+    for led in [each for key, each in ctx.clients.shares.led.items() if key.group_id == group_id]:
+        partition = led.partition
+        if partition is not None and not partition.is_idle:
+            continue
+        drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
+
+
+def acknowledge(
+    ctx: Context, led: LedShare, member_id: str, acks: Iterable[Ack], settle: Settle
+) -> None:
+    """Take a member's answers; `settle` is called once they count, or with the reason why not.
+    Raises KafkaError if they are refused; `settle` is not called then."""
+    if led.partition is None:
+        raise KafkaError(ErrorCode.invalid_record_state, "nothing is acquired of this partition")
+    now_ms = ctx.clock.monotonic_ms()
+    led.partition.expire(now_ms)
+    write = led.partition.acknowledge(member_id, acks, now_ms)
+    if write is None:
+        settle(None)
+    else:
+        led.waiting.append((write, settle))
+    store(ctx, led)
+
+
+def release_all(ctx: Context, key: ShareKey, member_id: str) -> None:
+    """A member's session is closed: others get what it has not answered for."""
+    led: LedShare | None = ctx.clients.shares.led.get(key)
+    if led is None or led.partition is None or not led.is_led(ctx):
+        return
+    if led.partition.release_all(member_id):
+        store(ctx, led)
+        ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+
+
+class Room(NamedTuple):
+    """What a member's fetch may still hold."""
+
+    records: int
+    bytes_max: int
+    is_strict: bool
+    at_least_one: bool
+    """Whether the first batch is read however large it is (KIP-74)."""
+
+
+def acquire(
+    ctx: Context, led: LedShare, member_id: str, room: Room, config: ShareConfig
+) -> tuple[list[Acquired], Sequence[Buffer]]:
+    """Available records for a member, and the batches that hold them. Raises KafkaError."""
+    shared, log, partition = led.partition, led.hosted.log, led.hosted.partition
+    if shared is None or room.records <= 0 or (room.bytes_max <= 0 and not room.at_least_one):
+        return [], ()
+    now_ms = ctx.clock.monotonic_ms()
+    shared.expire(now_ms)
+    shared.trim(log.log_start_offset)
+    # As far as a consumer may read. A deletion may have moved the log's start past that.
+    end = partition.readable_end(-1, log.log_end_offset)
+    if config.is_committed_only:
+        end = min(end, max(partition.last_stable_offset, log.log_start_offset))
+    acquired: list[Acquired] = []
+    records: Sequence[Buffer] = ()
+    at = shared.read_offset
+    if at is not None and at < end:
+        records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
+        # Headers alone: no record is looked at here, however many a batch has.
+        found = list(_batches(records))
+        acquired = shared.acquire(
+            member_id,
+            at,
+            _judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
+            now_ms,
+            records_max=room.records,
+            is_strict=room.is_strict,
+        )
+        records = _holding(found, acquired)
+    store(ctx, led)
+    return acquired, records
+
+
+def _batches(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:
+    for buffer in records:
+        data = memoryview(buffer)
+        for pos, header in iter_batches(data):
+            yield header, data[pos : pos + header.size_bytes]
+
+
+def _judged(
+    hosted: HostedPartition,
+    batches: Iterable[tuple[BatchHeader, memoryview]],
+    start: int,
+    *,
+    is_committed_only: bool,
+) -> list[Found]:
+    """The batches, and which of them have records for the group."""
+    transactions = hosted.partition.producers.transactions
+    headers = [header for header, _ in batches]
+    aborted = []
+    if is_committed_only and headers and transactions.has_aborted:
+        aborted = transactions.aborted_between(start, headers[-1].end_offset)
+    return [
+        Found(
+            header.base_offset,
+            header.end_offset - 1,
+            is_data=not header.is_control
+            and not (
+                header.is_transactional
+                and any(
+                    each.producer_id == header.producer_id
+                    and each.first_offset <= header.base_offset <= each.marker_offset
+                    for each in aborted
+                )
+            ),
+        )
+        for header in headers
+    ]
+
+
+def _holding(
+    batches: Iterable[tuple[BatchHeader, memoryview]], acquired: Sequence[Acquired]
+) -> list[Buffer]:
+    """The batches with acquired records. Others would be sent for nothing."""
+    return [
+        data
+        for header, data in batches
+        if any(
+            each.first < header.end_offset and header.base_offset <= each.last for each in acquired
+        )
+    ]
+
+
+def store(ctx: Context, led: LedShare) -> None:
+    """Store what has changed, if no write is open, and set the timer."""
+    shared, now_ms = led.partition, ctx.clock.monotonic_ms()
+    if shared is None or ctx.clients.shares.led.get(led.key) is not led:
+        return
+    if shared.must_write and now_ms >= led.retry_ms:
+        write_state(ctx, led.key, shared.begin_write(), lambda outcome: _stored(ctx, led, outcome))
+    _arm(ctx, led)
+
+
+def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
+    """The result of a write."""
+    shared, now_ms = led.partition, ctx.clock.monotonic_ms()
+    if shared is None or ctx.clients.shares.led.get(led.key) is not led:
+        return
+    error = None
+    if outcome.code is not ErrorCode.none:
+        error = KafkaError(outcome.code, outcome.message or "")
+        if outcome.code in FENCED or not led.is_led(ctx):
+            drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower, error.message))
+            return
+        led.retry_ms = now_ms + RETRY_MS
+    shared.end_write(is_stored=error is None)
+    # Answers that came during the write wait for the next one.
+    settled = [each for each in led.waiting if each[0] < shared.open_write_from]
+    led.waiting = [each for each in led.waiting if each[0] >= shared.open_write_from]
+    for _, settle in settled:
+        settle(error)
+    store(ctx, led)
+    ctx.parked.wake(led.tp, now_ms)
+
+
+def _arm(ctx: Context, led: LedShare) -> None:
+    """Set the timer to the next end of a lock, or to the next try of a write."""
+    assert led.partition is not None
+    due = [at for at in (led.partition.wake_at_ms(),) if at is not None]
+    if led.partition.must_write:
+        due.append(led.retry_ms)
+    if not due or (led.alarm is not None and led.alarm.deadline_ms <= min(due)):
+        return
+    if led.alarm is not None:
+        ctx.parked.forget(led.alarm)
+    led.alarm = _Alarm(ctx, led, min(due))
+    ctx.parked.park(led.alarm)

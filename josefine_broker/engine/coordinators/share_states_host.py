@@ -1,0 +1,91 @@
+"""The host of the share coordinator (`engine/groups/share/stored.py`): it writes changed states to
+`__share_group_state`, and answers when these are committed.
+
+Rules: each change is one record, and takes effect in memory once it is in the leader's log. No
+answer contains anything that is not on every in-sync replica.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.log import append_entries, coordinators, led_partition
+from josefine_broker.engine.groups.share.state_records import encode_key, encode_value
+from josefine_broker.engine.groups.share.stored import Change
+from josefine_broker.engine.groups.share.values import ShareKey, ShareState
+from josefine_broker.engine.metadata.image import SHARE_STATE_TOPIC
+from josefine_broker.engine.purgatory.promises import AwaitEach
+from josefine_broker.engine.replicas.committing import Appended
+
+STORE_TIMEOUT_MS = 5_000
+"""How long a record waits for its replicas (Kafka's `share.coordinator.write.timeout.ms`)."""
+
+
+class Outcome(NamedTuple):
+    """The result of a change: the state after it, None if there is none; or why it was refused."""
+
+    state: ShareState | None = None
+    code: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+def coordinator_key(key: ShareKey) -> str:
+    """The name by which FindCoordinator knows a share partition, as Kafka writes it: topic ids are
+    base64."""
+    topic_id = urlsafe_b64encode(key.topic_id.bytes).decode().rstrip("=")
+    return f"{key.group_id}:{topic_id}:{key.partition}"
+
+
+def refused(error: KafkaError) -> Outcome:
+    """The outcome of a change that was refused."""
+    return Outcome(None, error.code, error.message or None)
+
+
+def change_states(
+    ctx: Context,
+    changes: Iterable[tuple[ShareKey, Change]],
+    build: Callable[[Mapping[ShareKey, Outcome]], object],
+) -> object:
+    """Make these changes. Returns the answer of `build`, or a token that gets it when all of them
+    are committed or refused."""
+    outcomes: dict[ShareKey, Outcome] = {}
+    waiting = []
+    for key, change in changes:
+        try:
+            appended = _changed(ctx, key, change, outcomes)
+        except KafkaError as error:
+            outcomes[key] = refused(error)
+            continue
+        if not appended.decide():
+            waiting.append(appended)
+    if not waiting:
+        return build(outcomes)
+    deadline_ms = ctx.clock.monotonic_ms() + STORE_TIMEOUT_MS
+    return AwaitEach(waiting, deadline_ms, lambda: build(outcomes)).park(ctx.parked)
+
+
+def _changed(
+    ctx: Context, key: ShareKey, change: Change, outcomes: dict[ShareKey, Outcome]
+) -> Appended:
+    """Write one change; the outcome is there once the result is decided. Raises KafkaError when
+    nothing was written."""
+    states = ctx.clients.shares.states
+    tp, hosted = led_partition(
+        ctx, SHARE_STATE_TOPIC, coordinator_key(key), ctx.clients.shares.loading
+    )
+    before = states.get(key)
+    after = change(before)
+
+    def settle(error: KafkaError | None) -> None:
+        outcomes[key] = Outcome(after) if error is None else refused(coordinators(error))
+
+    if after is before:
+        # What is answered may rest on an earlier change that is not committed.
+        return Appended(ctx, tp, hosted, states.end_offset(key), settle)
+    now_ms = ctx.clock.now_ms()
+    value = None if after is None else encode_value(after, now_ms)
+    appended = append_entries(ctx, tp, hosted, [(encode_key(key), value)], now_ms, settle)
+    states.keep(key, after, appended.end_offset)
+    return appended

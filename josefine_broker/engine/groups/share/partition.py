@@ -1,0 +1,427 @@
+"""A share partition: which records of a partition are in flight in a group, and in which state
+(KIP-932). Mutable; held by the partition's leader.
+
+Rules: the records in flight are those from the start offset to the end offset, as spans of equal
+state, without gaps between them. A record has one member at most until its lock ends. It is
+finished for its member when the change is stored; until then it stays acquired ("settling"), and
+a write that failed gives it back to its member. One write is open at a time: `begin_write` takes
+all changes since the last one, `end_write` gets its result. A record is acquired at most
+`deliveries_max` times. The end of a lock and the end of a member's session give records back at
+once, because nothing that was promised depends on it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.engine.groups.share.states import (
+    FINAL,
+    RecordEvent,
+    RecordState,
+    next_record_state,
+)
+from josefine_broker.engine.groups.share.values import (
+    EVENTS,
+    Ack,
+    AckType,
+    Acquired,
+    Found,
+    Limits,
+    ShareState,
+    StateBatch,
+)
+
+NOBODY = ""
+NO_WRITE = -1
+_first = attrgetter("first")
+
+
+class Span(NamedTuple):
+    """Consecutive records in the same state."""
+
+    first: int
+    last: int
+    state: RecordState = RecordState.AVAILABLE
+    deliveries: int = 0
+    member_id: str = NOBODY
+    """The member that has them, while they are acquired,"""
+    lock_end_ms: int = 0
+    """until then."""
+    settles: RecordState | None = None
+    """The state after the write that is to store it; None: no change is waiting."""
+    write: int = NO_WRITE
+    """The number of that write."""
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether its member has it, and has not answered for it yet."""
+        return self.state is RecordState.ACQUIRED and self.settles is None
+
+
+class SharePartition:
+    """The records in flight of one share partition."""
+
+    __slots__ = (
+        "_is_changed", "_open_start", "_open_write", "_spans", "_stored_start", "_write",
+        "end_offset", "leader_epoch", "limits", "start_offset", "state_epoch",
+    )  # fmt: skip
+
+    def __init__(self, stored: ShareState, limits: Limits) -> None:
+        """`stored` has a start offset. Records without a stored batch were never delivered."""
+        self.limits = limits
+        self.state_epoch = stored.state_epoch
+        self.leader_epoch = stored.leader_epoch
+        self.start_offset = self.end_offset = stored.start_offset
+        self._spans: list[Span] = []
+        self._write = 0
+        """The number of the next write,"""
+        self._open_write = NO_WRITE
+        """and of the open one."""
+        self._is_changed = False
+        self._stored_start = self._open_start = stored.start_offset
+        """Records below it are finished for every leader to come."""
+        for first, last, state, deliveries in stored.batches:
+            if last >= self.end_offset:
+                self._extend(max(first, self.end_offset), last, state, deliveries)
+        self._advance()
+
+    # What it is.
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """The records in flight, in order."""
+        return self._spans
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further records may get in flight."""
+        return self.end_offset - self.start_offset >= self.limits.locks_max
+
+    @property
+    def read_offset(self) -> int | None:
+        """The offset from which records are to be read for the next member; None: every record is
+        acquired, and no more may be."""
+        for each in self._spans:
+            if each.state is RecordState.AVAILABLE:
+                return each.first
+        return None if self.is_full else self.end_offset
+
+    def wake_at_ms(self) -> int | None:
+        """When the next lock ends."""
+        return min((each.lock_end_ms for each in self._spans if each.is_locked), default=None)
+
+    # Members.
+
+    def acquire(
+        self,
+        member_id: str,
+        read_from: int,
+        found: Iterable[Found],
+        now_ms: int,
+        *,
+        records_max: int,
+        is_strict: bool = False,
+    ) -> list[Acquired]:
+        """Give a member the available records of these batches, which were read from `read_from`
+        in the order of the log. Offsets between them have no record any more.
+
+        About `records_max` records: whole batches, or (`is_strict`, KIP-1206) not one more.
+        """
+        left, at = records_max, read_from
+        acquired: list[Acquired] = []
+        # What lies between two batches was compacted away, and would hold up the start for ever.
+        for batch in found:
+            if left <= 0:
+                break
+            self._discard(at, batch.first - 1)
+            if not batch.is_data:
+                self._discard(max(at, batch.first), batch.last)
+                at = batch.last + 1
+                continue
+            last = batch.last
+            # Beyond the records in flight: as many as there is room for.
+            if last >= self.end_offset:
+                first = max(batch.first, self.end_offset)
+                if self.is_full:
+                    last = self.end_offset - 1
+                elif is_strict:
+                    room = self.limits.locks_max - (self.end_offset - self.start_offset)
+                    last = min(last, first + room - 1)
+                if last >= first:
+                    self._extend(first, last)
+            for got in self._take(member_id, max(at, batch.first), last, now_ms, left, is_strict):
+                acquired.append(got)
+                left -= got.last - got.first + 1
+            if last < batch.last:
+                break
+            at = batch.last + 1
+        self._advance()
+        return _joined(acquired)
+
+    def _take(
+        self, member_id: str, first: int, last: int, now_ms: int, left: int, is_strict: bool
+    ) -> Iterator[Acquired]:
+        """Acquire the available records of one batch."""
+        for each in self._within(first, last):
+            if each.state is not RecordState.AVAILABLE:
+                continue
+            if each.deliveries >= self.limits.deliveries_max:
+                # The limit was lowered since.
+                self._discard(each.first, each.last)
+                continue
+            if is_strict:
+                if left <= 0:
+                    return
+                each = each._replace(last=min(each.last, each.first + left - 1))
+                left -= each.last - each.first + 1
+            taken = each._replace(
+                state=next_record_state(each.state, RecordEvent.ACQUIRE),
+                deliveries=each.deliveries + 1,
+                member_id=member_id,
+                lock_end_ms=now_ms + self.limits.lock_ms,
+            )
+            self._put(taken)
+            yield Acquired(taken.first, taken.last, taken.deliveries)
+
+    def acknowledge(self, member_id: str, acks: Iterable[Ack], now_ms: int) -> int | None:
+        """Take a member's answers, all or none; returns the number of the write after which they
+        count, None: they count now.
+
+        Records below the stored start offset are finished, and not looked at. Raises
+        KafkaError(invalid_record_state) if the member has not acquired one of the records, and
+        KafkaError(invalid_request) if the batches are not in order.
+        """
+        changed: list[Span] = []
+        before = -1
+        for first, last, ack_type in _runs(acks):
+            if first <= before or last < first:
+                message = f"acknowledged offsets {first} to {last} are not in order"
+                raise KafkaError(ErrorCode.invalid_request, message)
+            before = last
+            first = max(first, self._stored_start)
+            if last < first:
+                continue
+            # What was given up since, after its last delivery, is not finished for the next leader.
+            if first < self.start_offset or last >= self.end_offset:
+                raise _not_acquired(first, last)
+            for each in self._within(first, last):
+                if not each.is_locked or each.member_id != member_id:
+                    raise _not_acquired(each.first, each.last)
+                changed.append(self._answered(each, EVENTS[ack_type], now_ms))
+        # Only now: one record that is not the member's refuses them all.
+        for each in changed:
+            self._put(each)
+        if all(each.settles is None for each in changed):
+            return None
+        self._is_changed = True
+        return self._write
+
+    def _answered(self, span: Span, event: RecordEvent, now_ms: int) -> Span:
+        if event is RecordEvent.RELEASE and span.deliveries >= self.limits.deliveries_max:
+            event = RecordEvent.EXHAUST
+        after = next_record_state(span.state, event)
+        if event is RecordEvent.RENEW:
+            return span._replace(lock_end_ms=now_ms + self.limits.lock_ms)
+        return span._replace(settles=after, write=self._write)
+
+    def release_all(self, member_id: str) -> bool:
+        """Take back what a member has acquired and not answered for: it closed its session. That
+        delivery does not count, as in Kafka. Returns whether there was any."""
+        mine = [each for each in self._spans if each.is_locked and each.member_id == member_id]
+        for each in mine:
+            self._free(each, RecordEvent.RELEASE, each.deliveries - 1)
+        return bool(mine)
+
+    def expire(self, now_ms: int) -> bool:
+        """Take back the records whose lock has ended; returns whether there were any."""
+        late = [each for each in self._spans if each.is_locked and each.lock_end_ms <= now_ms]
+        for each in late:
+            is_last = each.deliveries >= self.limits.deliveries_max
+            event = RecordEvent.EXHAUST if is_last else RecordEvent.RELEASE
+            self._free(each, event, each.deliveries)
+        self._advance()
+        return bool(late)
+
+    def _free(self, span: Span, event: RecordEvent, deliveries: int) -> None:
+        state = next_record_state(span.state, event)
+        self._put(Span(span.first, span.last, state, deliveries))
+        self._is_changed = True
+
+    # The log.
+
+    def trim(self, log_start_offset: int) -> None:
+        """The log starts there now: what was before is deleted, also if a member had it."""
+        if log_start_offset <= self.start_offset:
+            return
+        # They are nowhere: there is nothing to be stored first.
+        self._stored_start = log_start_offset
+        self._split(log_start_offset)
+        self._spans = [each for each in self._spans if each.first >= log_start_offset]
+        self.start_offset = log_start_offset
+        self.end_offset = max(self.end_offset, log_start_offset)
+        self._is_changed = True
+        self._advance()
+
+    # Writes.
+
+    @property
+    def must_write(self) -> bool:
+        """Whether there are changes to be stored, and no write is open."""
+        return self._is_changed and self._open_write == NO_WRITE
+
+    def touch(self) -> None:
+        """Store the state at the next occasion, though nothing changed: it is new."""
+        self._is_changed = True
+
+    @property
+    def open_write_from(self) -> int:
+        """The number of the first write that has not ended."""
+        return self._write if self._open_write == NO_WRITE else self._open_write
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no member has a record, and nothing is to be stored."""
+        is_had = any(each.state is RecordState.ACQUIRED for each in self._spans)
+        return not (is_had or self._is_changed or self._open_write != NO_WRITE)
+
+    def begin_write(self) -> ShareState:
+        """What is to be stored now: everything, with the answers that wait for it."""
+        if self._open_write != NO_WRITE:
+            raise Fatal("a share partition has one write at a time")
+        self._open_write, self._write = self._write, self._write + 1
+        self._is_changed = False
+        start, batches, complete = self.start_offset, list[StateBatch](), 0
+        for each in self._spans:
+            state, deliveries = each.settles or each.state, each.deliveries
+            if state is RecordState.ACQUIRED:
+                # A delivery counts when it has ended: a new leader knows nothing of the lock.
+                state, deliveries = RecordState.AVAILABLE, deliveries - 1
+            if state in FINAL and each.first == start:
+                start = each.last + 1
+                continue
+            complete += (each.last - each.first + 1) * (state in FINAL)
+            # Neighbours that differ by their members alone are one batch in the log.
+            if batches and batches[-1][1:] == (each.first - 1, state, deliveries):
+                batches[-1] = batches[-1]._replace(last=each.last)
+            else:
+                batches.append(StateBatch(each.first, each.last, state, deliveries))
+        self._open_start = start
+        return ShareState(self.state_epoch, self.leader_epoch, start, tuple(batches), complete)
+
+    def end_write(self, *, is_stored: bool) -> None:
+        """The open write is stored: its answers count. Or it is not, and they never came."""
+        write, self._open_write = self._open_write, NO_WRITE
+        for each in [each for each in self._spans if each.settles and each.write <= write]:
+            if not is_stored:
+                # Its lock may have ended meanwhile: then `expire` frees it next.
+                self._put(each._replace(settles=None, write=NO_WRITE))
+                continue
+            assert each.settles is not None
+            self._put(Span(each.first, each.last, each.settles, each.deliveries))
+        if is_stored:
+            self._stored_start = max(self._stored_start, self._open_start)
+        else:
+            self._is_changed = True
+        self._advance()
+
+    # Spans.
+
+    def _extend(
+        self,
+        first: int,
+        last: int,
+        state: RecordState = RecordState.AVAILABLE,
+        deliveries: int = 0,
+    ) -> None:
+        """Add records at the end; those that are left out in between are available."""
+        if first > self.end_offset:
+            self._spans.append(Span(self.end_offset, first - 1))
+        self._spans.append(Span(first, last, state, deliveries))
+        self.end_offset = last + 1
+
+    def _discard(self, first: int, last: int) -> None:
+        """Finish the available records in this range, of which nobody is to see any."""
+        if last < first:
+            return
+        for each in self._within(first, last):
+            if each.state is RecordState.AVAILABLE:
+                state = next_record_state(each.state, RecordEvent.DISCARD)
+                self._put(each._replace(state=state))
+        if last >= self.end_offset:
+            self._extend(max(first, self.end_offset), last, RecordState.ARCHIVED)
+
+    def _within(self, first: int, last: int) -> list[Span]:
+        """The spans of this range, cut to it."""
+        # The span with `first` is the last one that does not start after it.
+        at = max(0, bisect_right(self._spans, first, key=_first) - 1)
+        found = []
+        for each in self._spans[at:]:
+            if each.first > last:
+                break
+            if each.last >= first:
+                cut = each._replace(first=max(each.first, first), last=min(each.last, last))
+                found.append(cut)
+        return found
+
+    def _put(self, span: Span) -> None:
+        """Replace the records of one span, or of a part of it."""
+        at = bisect_right(self._spans, span.first, key=_first) - 1
+        whole = self._spans[at]
+        # What is left of the span on both sides keeps its state.
+        parts = [span]
+        if whole.first < span.first:
+            parts.insert(0, whole._replace(last=span.first - 1))
+        if whole.last > span.last:
+            parts.append(whole._replace(first=span.last + 1))
+        self._spans[at : at + 1] = parts
+
+    def _split(self, offset: int) -> None:
+        """Let a span start at this offset, if it is in flight."""
+        for each in self._within(offset, offset):
+            self._put(each)
+
+    def _advance(self) -> None:
+        """Forget the finished records at the start, and join equal neighbours."""
+        kept: list[Span] = []
+        for each in self._spans:
+            if not kept and each.state in FINAL:
+                self.start_offset = each.last + 1
+            elif kept and kept[-1][2:] == each[2:]:
+                kept[-1] = kept[-1]._replace(last=each.last)
+            else:
+                kept.append(each)
+        self._spans = kept
+
+
+def _runs(acks: Iterable[Ack]) -> Iterator[tuple[int, int, AckType]]:
+    """The acknowledged records as runs of one type. Raises KafkaError(invalid_request)."""
+    for first, last, types in acks:
+        if len(types) == 1:
+            yield first, last, types[0]
+            continue
+        if len(types) != last - first + 1:
+            message = f"{len(types)} acknowledge types for the offsets {first} to {last}"
+            raise KafkaError(ErrorCode.invalid_request, message)
+        start = first
+        for offset, ack_type in enumerate(types, first):
+            if offset == last or types[offset - first + 1] is not ack_type:
+                yield start, offset, ack_type
+                start = offset + 1
+
+
+def _joined(acquired: Sequence[Acquired]) -> list[Acquired]:
+    """Neighbours with equal counts as one."""
+    found: list[Acquired] = []
+    for each in acquired:
+        if found and (found[-1].last, found[-1].deliveries) == (each.first - 1, each.deliveries):
+            found[-1] = found[-1]._replace(last=each.last)
+        else:
+            found.append(each)
+    return found
+
+
+def _not_acquired(first: int, last: int) -> KafkaError:
+    message = f"the offsets {first} to {last} are not acquired by this member"
+    return KafkaError(ErrorCode.invalid_record_state, message)

@@ -1,0 +1,103 @@
+"""The share sessions of a broker: which partitions each member fetches here (KIP-932). Mutable.
+
+Rules: a session is of one group's member. Epoch 0 opens one, in the place of an older one; -1
+closes it; others count its requests. A broker has so many at most; sessions that are idle for
+longer than a member may be silent make room.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+
+OPENING_EPOCH, FINAL_EPOCH = 0, -1
+EPOCH_MAX = 2**31 - 1
+SESSIONS_MAX = 2_000
+"""Kafka's `group.share.max.share.sessions`."""
+
+Part = tuple[UUID, int]
+"""Topic id and partition."""
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """The session of one member."""
+
+    group_id: str
+    member_id: str
+    used_ms: int
+    epoch: int = 1
+    """That of its next request."""
+    parts: dict[Part, None] = field(default_factory=dict)
+    """What it fetches, in the order in which it is read."""
+
+    def changed(self, added: Iterable[Part], removed: Iterable[Part]) -> None:
+        """Fetch these partitions, too, or no more."""
+        for part in removed:
+            self.parts.pop(part, None)
+        for part in added:
+            self.parts.setdefault(part, None)
+
+    def rotated(self, part: Part) -> None:
+        """Records of the partition were sent: the others come before it next time."""
+        if part in self.parts:
+            del self.parts[part]
+            self.parts[part] = None
+
+
+class ShareSessions:
+    """The sessions by group and member."""
+
+    __slots__ = ("_idle_ms", "_sessions")
+
+    def __init__(self, idle_ms: int) -> None:
+        """`idle_ms`: how long a member may be silent."""
+        self._idle_ms = idle_ms
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, group_id: str, member_id: str, now_ms: int) -> ShareSession:
+        """A new session. Raises KafkaError(share_session_limit_reached)."""
+        self._sessions.pop((group_id, member_id), None)
+        # Members that died closed nothing. Only an opening looks for them: others cost nothing.
+        for key, each in list(self._sessions.items()):
+            if now_ms - each.used_ms > self._idle_ms:
+                del self._sessions[key]
+        if len(self._sessions) >= SESSIONS_MAX:
+            message = f"this broker has {SESSIONS_MAX} share sessions"
+            raise KafkaError(ErrorCode.share_session_limit_reached, message)
+        session = self._sessions[group_id, member_id] = ShareSession(group_id, member_id, now_ms)
+        return session
+
+    def next(self, group_id: str, member_id: str, epoch: int, now_ms: int) -> ShareSession:
+        """The session of another request. Raises KafkaError(share_session_not_found |
+        invalid_share_session_epoch)."""
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            message = f"member {member_id} of group {group_id} has no share session here"
+            raise KafkaError(ErrorCode.share_session_not_found, message)
+        if epoch != session.epoch:
+            message = f"the share session is in epoch {session.epoch}, not in {epoch}"
+            raise KafkaError(ErrorCode.invalid_share_session_epoch, message)
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.used_ms = now_ms
+        return session
+
+    def close(self, group_id: str, member_id: str) -> ShareSession:
+        """End a session. Raises KafkaError(share_session_not_found)."""
+        session = self._sessions.pop((group_id, member_id), None)
+        if session is None:
+            message = f"member {member_id} of group {group_id} has no share session here"
+            raise KafkaError(ErrorCode.share_session_not_found, message)
+        return session
+
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether this is still the session of its member."""
+        return self._sessions.get((session.group_id, session.member_id)) is session
+
+    def has(self, group_id: str, but: str) -> bool:
+        """Whether the group has a session here of another member than this one."""
+        return any(key[0] == group_id and key[1] != but for key in self._sessions)

@@ -1,0 +1,114 @@
+"""The stored state of a share partition: who may change it, what survives, and its bytes."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.engine.groups.share.state_records import (
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from josefine_broker.engine.groups.share.states import FINAL, RecordState
+from josefine_broker.engine.groups.share.stored import initialized, read, written
+from josefine_broker.engine.groups.share.values import ShareKey, ShareState, StateBatch
+
+KEY = ShareKey("g", UUID(int=7), 3)
+AVAILABLE, DONE, ARCHIVED = RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+
+
+def state(start: int, *batches: StateBatch, leader: int = 1, epoch: int = 0) -> ShareState:
+    return ShareState(epoch, leader, start, batches, 0)
+
+
+def rows(of: ShareState) -> dict[int, tuple[RecordState, int]]:
+    """The state by offset."""
+    return {
+        offset: (each.state, each.deliveries)
+        for each in of.batches
+        for offset in range(each.first, each.last + 1)
+    }
+
+
+def test_batches_replace_what_is_stored_of_their_records() -> None:
+    before = state(0, StateBatch(0, 9, AVAILABLE, 1))
+    after = written(state(0, StateBatch(3, 5, DONE, 2)))(before)
+    assert after is not None
+    assert after.batches == (
+        StateBatch(0, 2, AVAILABLE, 1), StateBatch(3, 5, DONE, 2), StateBatch(6, 9, AVAILABLE, 1)
+    )  # fmt: skip
+    assert after.complete_count == 3
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_finished_stays_so_in_any_order_of_writes(seed: int) -> None:
+    """A write may be on its way for long, and come after later ones of the same leader."""
+    rng = Random(seed)
+    known = state(0)
+    finished: set[int] = set()
+    for _ in range(20):
+        at, batches = rng.randint(0, 5), list[StateBatch]()
+        for _ in range(rng.randint(0, 5)):
+            last = at + rng.randint(0, 4)
+            kind = rng.choice((AVAILABLE, DONE, ARCHIVED))
+            batches.append(StateBatch(at, last, kind, rng.randint(1, 3)))
+            at = last + 1 + rng.randint(0, 2)
+        start = rng.randint(0, 4)
+        after = written(state(start, *batches))(known)
+        assert after is not None
+        assert after.start_offset >= known.start_offset
+        found = rows(after)
+        assert len(found) == sum(each.last - each.first + 1 for each in after.batches)
+        assert min(found, default=after.start_offset) >= after.start_offset
+        finished |= {offset for offset, each in rows(state(start, *batches)).items()
+                     if each[0] in FINAL}  # fmt: skip
+        for offset in finished:
+            assert offset < after.start_offset or found[offset][0] in FINAL
+        known = after
+
+
+def test_older_leaders_and_state_epochs_are_fenced() -> None:
+    before = state(5, leader=3, epoch=2)
+    for change in (read(2), written(state(5, leader=2, epoch=2))):
+        with pytest.raises(KafkaError) as refused:
+            change(before)
+        assert refused.value.code is ErrorCode.fenced_leader_epoch
+    for change in (initialized(1, 0), written(state(5, leader=3, epoch=1))):
+        with pytest.raises(KafkaError) as refused:
+            change(before)
+        assert refused.value.code is ErrorCode.fenced_state_epoch
+    assert read(3)(before) is before
+    assert read(4)(before) == before._replace(leader_epoch=4)
+
+
+def test_write_does_not_bring_back_what_was_deleted() -> None:
+    with pytest.raises(KafkaError) as refused:
+        written(state(5))(None)
+    assert refused.value.code is ErrorCode.invalid_request
+
+
+def test_records_are_read_as_they_were_written() -> None:
+    stored = state(5, StateBatch(5, 6, AVAILABLE, 2), StateBatch(7, 9, DONE, 1), leader=4, epoch=3)
+    assert decode_key(encode_key(KEY)) == KEY
+    for each in (stored, stored._replace(complete_count=-1), ShareState()):
+        assert decode_value(encode_value(each, 99)) == each
+
+
+def test_damaged_records_are_refused() -> None:
+    key, value = encode_key(KEY), encode_value(state(5, StateBatch(5, 6, DONE, 2)), 99)
+    for cut in range(len(value)):
+        with pytest.raises(CorruptData):
+            decode_value(value[:cut])
+    for cut in range(len(key)):
+        with pytest.raises(CorruptData):
+            decode_key(key[:cut])
+    with pytest.raises(CorruptData):
+        decode_value(b"\0\x09" + value[2:])
+    with pytest.raises(CorruptData, match="difference"):
+        decode_key(b"\0\x01" + key[2:])
+    assert decode_key(b"\0\x07" + key[2:]) is None
