@@ -39,7 +39,7 @@ from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics
 from pipelines.sources.table_stream import continue_at, refuse_columns
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms import dataframes
-from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
+from pipelines.transforms.analysis_errors import refuse_no_constraint, refuse_no_layout
 from pipelines.transforms.decoders import reading_of
 from pipelines.transforms.python_state import use_rocksdb
 from pipelines.transforms.shared_batches import SharedRows
@@ -280,7 +280,7 @@ def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
     refuse_beyond(dry, of, good)
     made = dataframes.rows_of(dry, of.sink.input, good)
     stored = dataframes.stored(target_of(of.sink).rows(dry.pipeline, made))
-    refuse_no_cluster(of.sink, stored.columns)
+    refuse_no_layout(of.sink, stored.columns)
     refuse_no_constraint(of.sink, stored)
     dataframes.refuse_checks(dry, of, good)
     return stored
