@@ -146,8 +146,10 @@ FEATURES: tuple[Feature, ...] = (
 """In the order of the docs. `since`: the first version of Delta for Spark that writes it."""
 
 _OF_FEATURES = {
-    key: feature for feature in FEATURES for key in (feature.key, *(k for k, _ in feature.with_it))
+    **{key: feature for feature in FEATURES for key, _ in feature.with_it},
+    **{feature.key: feature for feature in FEATURES},
 }
+"""Property → the feature that sets it, its own before those that it only brings along."""
 
 PLAIN: Mapping[str, str] = {
     "delta.appendOnly": "no program changes or deletes rows",

@@ -91,7 +91,7 @@ BAD = {
         "expected none or add"
     ],
     f"mode: append, table: a.b, {CATALOG}, partition_by: [day]": [
-        "107: sinks.out.partition_by: `partition_by` is for type delta; this sink's type is iceberg"
+        "121: sinks.out.partition_by: `partition_by` is for type delta; this sink's type is iceberg"
     ],
     "mode: append, table: a.b": [
         "3: sinks.out: `catalog` is missing; expected a mapping with warehouse, uri, credential"
