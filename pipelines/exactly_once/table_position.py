@@ -67,6 +67,22 @@ def delta_offset(position: int, table_id: str) -> str:
     )
 
 
+def position_since(since_ms: int, commits: Mapping[int, int], end: int) -> int | str:
+    """The position before the first commit at or after a time, or why it is unknown. `commits`:
+    version → its time, of the log; `end`: the position of the next commit, where none is that late.
+    """
+    late = [version for version, time_ms in commits.items() if time_ms >= since_ms]
+    if not late:
+        return end
+    oldest = min(commits)
+    if min(late) == oldest > 0:
+        return (
+            f"Delta's log starts with version {oldest}, which is not older: commits before it may "
+            "be missing; start later, or at earliest, which is the whole table"
+        )
+    return min(late) * VERSION
+
+
 def checkpoint_of(at: TopicOffsets, query_id: str) -> tuple[tuple[str, str], ...]:
     """The files of a checkpoint whose stream continues at a position: (name, text), in the order
     to write them.

@@ -30,6 +30,7 @@ from pipelines.run.options import Wishes
 from pipelines.run.prepared_sink import PreparedSink
 from pipelines.run.read_range import Way, begun_at, ways_of
 from pipelines.run.settle_start import OfSource, Settling
+from pipelines.run.table_start import begun
 from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import change_columns, ensure_table
@@ -126,6 +127,9 @@ def prepare(
     start = settling.settle(fits)
     opened.change()
     if of.source.table_stream is not None:
+        start = begun(
+            run.spark, of.source, opened.chain, settling.files, start, seen.topics, run.now_ms
+        )
         continue_at(settling.files, start)
     ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
     topics_of = partial(_topics_of, run.kind, seen.looked)

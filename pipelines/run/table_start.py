@@ -1,0 +1,53 @@
+"""The first position of a table's stream, committed to the sink before any row is read.
+
+`latest` and a time name another commit at each look. So the position is a commit of the sink's
+chain without rows, like that of any batch: a checkpoint that is lost before the first batch then
+costs no row and repeats none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.base import failpoints
+from pipelines.exactly_once.checkpoint import CheckpointFiles
+from pipelines.exactly_once.checkpoint_start import Start
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.exactly_once.table_position import TABLE
+from pipelines.model.pipeline import Source
+from pipelines.sinks.target import SinkChain
+from pipelines.sources.josefine import Topics
+from pipelines.sources.table_stream import first_position
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def begun(
+    spark: SparkSession,
+    source: Source,
+    chain: SinkChain,
+    files: CheckpointFiles,
+    start: Start,
+    topics: Topics,
+    now_ms: int,
+) -> Start:
+    """The start with the first position, if neither the chain nor the checkpoint has one.
+    Raises RunError."""
+    stream = source.table_stream
+    if stream is None or not stream.is_settled_once or start.tip is not None:
+        return start
+    there = files.read()
+    if there is not None and there.planned is not None and not start.set_checkpoint_aside:
+        return start
+    at = TopicOffsets(
+        ends={TABLE: first_position(spark, source, topics, now_ms)},
+        topic_ids=dict(topics.latest.topic_ids),
+    )
+    failpoints.hit("mid_start", 1)
+    chain.move(Commit(start=at.ends, end=at, txn_version=1))
+    failpoints.hit("mid_start", 2)
+    tip = Tip(reached=at, txn_version=1)
+    chain.follow(tip)
+    return Start(at=at.ends, tip=tip, set_checkpoint_aside=start.set_checkpoint_aside)
