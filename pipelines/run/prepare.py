@@ -19,6 +19,7 @@ from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
+from pipelines.exactly_once.table_position import TABLE
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import OnError, Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, SinkPlan, SourcePlan
@@ -130,7 +131,7 @@ def prepare(
         start = begun(
             run.spark, of.source, opened.chain, settling.files, start, seen.topics, run.now_ms
         )
-        continue_at(settling.files, start)
+        continue_at(settling.files, start, seen.topics.latest.ends[TABLE])
     ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
     topics_of = partial(_topics_of, run.kind, seen.looked)
     letterings = {name: each.lettering for name, each in lettered.items()}

@@ -143,16 +143,18 @@ def _times(spark: SparkSession, path: str) -> dict[int, int]:
     return {row.version: row.time_ms for row in rows}
 
 
-def continue_at(files: CheckpointFiles, start: Start) -> None:
+def continue_at(files: CheckpointFiles, start: Start, end: int) -> None:
     """Write the checkpoint of a sink that lost it, so that its stream continues at the sink's last
-    commit. A checkpoint with a finished micro-batch stays as it is."""
+    commit. A checkpoint with a finished micro-batch stays as it is. `end`: the position of the
+    table's next commit."""
     if start.tip is None or TABLE not in start.tip.reached.ends:
         return
     there = files.read()
     if there is not None and there.committed is not None:
         return
     query_id = files.query_id() or str(uuid4())
-    for name, text in checkpoint_of(start.tip.reached, query_id):
+    is_last = start.tip.reached.ends[TABLE] >= end
+    for name, text in checkpoint_of(start.tip.reached, query_id, is_last=is_last):
         files.write(name, text)
 
 

@@ -119,3 +119,16 @@ def test_stream_starts_at_the_first_commit_that_is_not_older(since_ms, commits, 
 def test_stream_does_not_start_where_commits_may_be_missing():
     """The log was cleaned: version 2 may have been late enough, too."""
     assert "starts with version 3" in str(position_since(5, {3: 10, 4: 20}, 5 * VERSION))
+
+
+def test_position_before_a_version_that_is_not_there_is_after_the_files_of_the_one_before():
+    """Delta's change data feed loads the version at which it continues, also without a row."""
+    at = position_of(offset(5, -1))
+    texts = dict(checkpoint_of(at, "q", is_last=True))
+    written = json.loads(texts["offsets/1"].splitlines()[-1])
+
+    assert (written["reservoirVersion"], written["isStartingVersion"]) == (4, False)
+    assert position_of(written) == at
+    # Inside a version, which is there, Delta continues as it is.
+    inside = position_of(offset(5, 3))
+    assert checkpoint_of(inside, "q", is_last=True) == checkpoint_of(inside, "q")
