@@ -1,7 +1,7 @@
 """Every cell of `STREAMED`: a driver dies whose sinks read a table as a stream, its checkpoints
 stay or go, the table grows, and the next run ends with each row once in every sink.
 
-`-m slow` kills a process with its JVM at each place; every day some are died in place.
+All by `-m slow`: a process is killed with its JVM at each place, and some are died in place.
 """
 
 from __future__ import annotations
@@ -168,11 +168,11 @@ def test_driver_killed_while_it_reads_a_table_loses_and_repeats_nothing(
     end(lab, cell)
 
 
-DAILY = [cell for cell in STREAMED if cell.place in ("mid_commit:2", "mid_start:2")]
+IN_PLACE = [cell for cell in STREAMED if cell.place in ("mid_commit:2", "mid_start:2")]
 
 
-@pytest.mark.long_proof(share=3, among="runs of pipelines")
-@pytest.mark.parametrize("cell", DAILY, ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", IN_PLACE, ids=str)
 def test_driver_that_died_while_it_read_a_table_loses_and_repeats_nothing(
     lab: StreamLab, cell: Cell
 ) -> None:

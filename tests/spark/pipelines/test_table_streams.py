@@ -222,6 +222,7 @@ def test_start_at_the_next_commit_is_kept_by_the_chain_alone(lab):
     assert numbers(lab) == list(range(10, 20))
 
 
+@pytest.mark.long_proof(share=3, among="runs of pipelines")
 def test_start_at_a_time_reads_the_commits_since_then(lab):
     write(lab, 0, 5)
     write(lab, 5, 10)
