@@ -16,7 +16,7 @@ from pipelines.config.output_paths import folder
 from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.spelling import nearest_word
 from pipelines.config.table_family import family_in
-from pipelines.config.table_features import clustering_of, partitions_of, wishes_in
+from pipelines.config.table_features import layout_in
 from pipelines.config.topic import target_of, tombstone_of
 from pipelines.config.units import batches, size_bytes
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
@@ -105,11 +105,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
         deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
         on_error=OnError(on_error or "fail"),
         on_error_place=reader.place_of("on_error") if on_error else None,
-        cluster_by=clustering_of(reader),
-        partition_by=partitions_of(reader),
-        partition_places=reader.item_places("partition_by"),
-        wishes=wishes_in(reader, mode),
-        cluster_places=reader.item_places("cluster_by"),
+        **layout_in(reader, mode),
         constraints=_constraints(reader),
         upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
     )

@@ -6,6 +6,7 @@ Like every reader, it records problems and continues with harmless values.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pipelines.config.loader import Scalar
 from pipelines.config.section import Reader, as_setting, nearest, shown
@@ -20,7 +21,18 @@ _AUTO = (
 _ALL_ROWS_STAY = "delta.appendOnly"
 
 
-def clustering_of(reader: Reader) -> tuple[str, ...]:
+def layout_in(reader: Reader, mode: Mode) -> dict[str, Any]:
+    """The arguments of a `Sink` that say how its table is made."""
+    return {
+        "cluster_by": _clustering(reader),
+        "cluster_places": reader.item_places("cluster_by"),
+        "partition_by": _partitions(reader),
+        "partition_places": reader.item_places("partition_by"),
+        "wishes": (*_features(reader), *_properties(reader, mode)),
+    }
+
+
+def _clustering(reader: Reader) -> tuple[str, ...]:
     """The columns of `cluster_by`."""
     node = reader.table.nodes.get("cluster_by")
     if isinstance(node, Scalar) and node.value == "auto":
@@ -33,18 +45,13 @@ def clustering_of(reader: Reader) -> tuple[str, ...]:
     return columns
 
 
-def partitions_of(reader: Reader) -> tuple[str, ...]:
+def _partitions(reader: Reader) -> tuple[str, ...]:
     """The columns of `partition_by`."""
     columns = reader.columns("partition_by")
     if columns and reader.has("cluster_by"):
         message = "Delta lays rows together by `cluster_by` or by partitions, never by both"
         reader.wrong_at("partition_by", f"{message}: leave one of them out")
     return columns
-
-
-def wishes_in(reader: Reader, mode: Mode) -> tuple[Wish, ...]:
-    """The properties of `features` and `properties`."""
-    return (*_features(reader), *_properties(reader, mode))
 
 
 def _features(sink: Reader) -> Iterator[Wish]:

@@ -19,7 +19,6 @@ from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
-from pipelines.exactly_once.table_position import TABLE
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import OnError, Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, SinkPlan, SourcePlan
@@ -38,7 +37,7 @@ from pipelines.sinks.delta_tables import change_columns, ensure_table
 from pipelines.sinks.target import LetterChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
-from pipelines.sources.table_stream import continue_at, refuse_columns
+from pipelines.sources.table_stream import refuse_columns
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms import dataframes
 from pipelines.transforms.analysis_errors import refuse_no_constraint, refuse_no_layout
@@ -127,11 +126,9 @@ def prepare(
 
     start = settling.settle(fits)
     opened.change()
-    if of.source.table_stream is not None:
-        start = begun(
-            run.spark, of.source, opened.chain, settling.files, start, seen.topics, run.now_ms
-        )
-        continue_at(settling.files, start, seen.topics.latest.ends[TABLE])
+    start = begun(
+        run.spark, of.source, opened.chain, settling.files, start, seen.topics, run.now_ms
+    )
     ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
     topics_of = partial(_topics_of, run.kind, seen.looked)
     letterings = {name: each.lettering for name, each in lettered.items()}

@@ -18,7 +18,7 @@ from pipelines.exactly_once.table_position import TABLE
 from pipelines.model.pipeline import Source
 from pipelines.sinks.target import SinkChain
 from pipelines.sources.josefine import Topics
-from pipelines.sources.table_stream import first_position
+from pipelines.sources.table_stream import continue_at, first_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,11 +33,27 @@ def begun(
     topics: Topics,
     now_ms: int,
 ) -> Start:
-    """The start with the first position, if neither the chain nor the checkpoint has one.
-    Raises RunError."""
-    stream = source.table_stream
-    if stream is None or not stream.is_settled_once or start.tip is not None:
+    """The start of a table's stream, with its first position if it has none yet, and its checkpoint
+    written again if it is lost. Of another source: the same start. Raises RunError."""
+    if source.table_stream is None:
         return start
+    if source.table_stream.is_settled_once and start.tip is None:
+        start = _first(spark, source, chain, files, start, topics, now_ms)
+    continue_at(files, start, topics.latest.ends[TABLE])
+    return start
+
+
+def _first(
+    spark: SparkSession,
+    source: Source,
+    chain: SinkChain,
+    files: CheckpointFiles,
+    start: Start,
+    topics: Topics,
+    now_ms: int,
+) -> Start:
+    """The start at the first position, which is a commit of the chain then. A checkpoint with a
+    planned batch has a position already."""
     there = files.read()
     if there is not None and there.planned is not None and not start.set_checkpoint_aside:
         return start
