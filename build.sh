@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|changed|all] | demo | bench | native | docs | wheels | release
+# The one door: ./build.sh setup | lint | test [--slowest|unit|sim|integration|compat|oracle|foreign|spark|slow|pyspark41|pyspark421|pyspark43|changed|all] | demo | bench | native | docs | wheels | release
 # Every verb does the set-up it needs, is quick when run again, and works from any directory and
 # without a terminal. What it installs goes into .venv/ here and ~/.cache/josefine (jars).
 set -euo pipefail
@@ -39,6 +39,8 @@ usage: ./build.sh VERB [ARGUMENTS]
                         ~/.cache/josefine; -k NAME runs one of them
   test pyspark41 [PYTEST ARGUMENTS]
                         the connector's tests with PySpark 4.1, in an environment of its own
+  test pyspark421|pyspark43 [PYTEST ARGUMENTS]
+                        the same with PySpark 4.2.1 and 4.3
   test changed [--since BASE] [--list] [PYTEST ARGUMENTS]
                         what the changes since BASE (main) can reach, unit tests first, and why
   test sim --seeds N [--seed S] [--of raft|cluster] [--nodes N] [--jobs N] [--liveness]
@@ -219,13 +221,26 @@ run_test() {
                export PIP_CONSTRAINT=$PWD/tests/spark/pyspark41.txt
                ensure_python; ensure_packages dev; ensure_java; ensure_jars
                pytest_in 0 tests/spark/connector "$@" ;;
+    # Versions that delta-spark's wheel does not admit: put over the packages of the others.
+    pyspark421|pyspark43)
+               VENV=.venv-$kind PY=.venv-$kind/bin/python
+               ensure_python; ensure_packages dev; ensure_java
+               "$PY" -m pip install -q --no-deps -r "tests/spark/$kind.txt" || die "pip could not install it"
+               # Delta has no jar for 4.3: a session starts with that for 4.2, and reads no table.
+               [ "$kind" != pyspark43 ] || export JOSEFINE_SPARK_JARS=${JOSEFINE_SPARK_JARS:-$(jars_of_42)}
+               pytest_in 0 tests/spark/connector "$@" ;;
     changed) setup dev; ensure_kcat; "$PY" -m tests.changed -n "$(cores)" "$@" ;;
     all) run_lint; setup dev; ensure_kcat
          # One more than cores: who waits for brokers leaves a core to somebody who computes.
          # Another share of the long proofs each day (tests/shares.py).
          pytest_in $(($(cores) + 1)) tests --durations=20 --share-seed "$((10#$(date +%j)))" "$@" ;;
-    *) die "test knows unit, sim, integration, compat, oracle, foreign, spark, slow, pyspark41, changed and all, not '$kind'" ;;
+    *) die "test knows unit, sim, integration, compat, oracle, foreign, spark, slow, pyspark41, pyspark421, pyspark43, changed and all, not '$kind'" ;;
   esac
+}
+
+# The folder of Delta's jars for Spark 4.2, as `setup` fills it.
+jars_of_42() {
+  .venv/bin/python -c 'from josefine_spark.sessions import session as s; s.delta_conf({}); print(s._jars_folder("4.2"))'
 }
 
 # run_compat PROCESSES [--all] ARGUMENTS... : with --all also the clients of other languages, and how

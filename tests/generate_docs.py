@@ -27,7 +27,7 @@ from tests.foreign import results as foreign_results
 from tests.oracle.known_kept import KEPT
 from tests.oracle.known_open import OPEN
 from tests.oracle.row import Known
-from tests.pages import cli, errors, keywords, settings
+from tests.pages import cli, errors, keywords, settings, table_features
 from tests.pages.blocks import with_files
 from tests.support.apache_kafka import VERSION
 
@@ -429,6 +429,7 @@ PAGES = {
     "docs/reference/keywords.md": keywords.page,
     "docs/reference/licences.md": licences.page,
     "docs/reference/metrics.md": metrics_page,
+    "docs/reference/pipelines/table-features.md": table_features.page,
     "docs/reference/settings.md": settings.page,
     "docs/reference/state-machines.md": state_machines.page,
     "docs/reference/values.md": value_table.page,

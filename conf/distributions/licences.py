@@ -21,6 +21,9 @@ LICENCES: Mapping[str, str] = {
     "delta-spark": "Apache-2.0",
     "deltalake": "Apache-2.0",
     "google-re2": "BSD-3-Clause",
+    "googleapis-common-protos": "Apache-2.0",
+    "grpcio": "Apache-2.0",
+    "grpcio-status": "Apache-2.0",
     "kio": "Apache-2.0",
     "numba": "BSD-2-Clause",
     "numpy": "BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0",
@@ -38,6 +41,7 @@ LICENCES: Mapping[str, str] = {
     "sqlglot": "MIT",
     "typer": "MIT",
     "uvloop": "MIT OR Apache-2.0",
+    "zstandard": "BSD-3-Clause",
 }
 """Package → its licence, an SPDX expression."""
 

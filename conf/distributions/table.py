@@ -78,7 +78,10 @@ DISTRIBUTIONS = (
         sources=("josefine_spark", "pyspark_josefine"),
         data=("sessions/*.xml", "sessions/*.properties"),
         ours=("josefine-client[arrow]",),
-        extras={"pyspark": ("pyspark", "delta-spark", "pandas")},
+        extras={
+            "pyspark": ("pyspark", "delta-spark", "pandas"),
+            "connect": ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"),
+        },
     ),
     Distribution(
         name="josefine-journal",

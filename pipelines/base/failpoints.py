@@ -16,6 +16,7 @@ If unset, a place costs one comparison with None.
 | `mid_loss:1` | the lost range is recorded, no chain has skipped it |
 | `mid_loss:2` | the table has the offsets of the checkpoint, which will be set aside |
 | `mid_loss:3` | the dead-letter chain has skipped the lost range, the sink's chain has not |
+| `mid_start:N` | a Delta stream's `start` is looked up (1), is committed (2); no query runs yet |
 | `mid_replay:N` | `dlq replay`: the dead letters are recorded (0), the N-th sink has its rows |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
 
@@ -47,6 +48,7 @@ NAMES = (
     "after_upkeep",
     "after_set_aside",
     "mid_loss",
+    "mid_start",
     "mid_replay",
     "fail_write",
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from josefine_arrow.formats.json.options import ACCEPT
+from pipelines.config.feature_keywords import FEATURE_WORDS, OF_TABLES, OPTIMIZE
 from pipelines.config.keyword import Kind, ModeWords, Word
 from pipelines.config.source_keywords import SOURCES
 from pipelines.config.transform_keywords import TRANSFORMS
@@ -254,11 +255,12 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a mapping of name: condition over the table's columns, true of each row",
             kind=Kind.SETTINGS,
         ),
-        "cluster_by": Word(
-            expected="a column, or a list of four at most, by which the table's rows lie together",
-            kind=Kind.COLUMNS,
+        **OF_TABLES,
+        "optimize": Word(
+            expected="a mapping with every, within, zorder_by, file_size",
+            kind=Kind.SECTION,
+            of="optimize",
         ),
-        "optimize": Word(expected="a mapping with every, within", kind=Kind.SECTION, of="optimize"),
         "vacuum": Word(
             expected="a mapping with every, keep, within", kind=Kind.SECTION, of="vacuum"
         ),
@@ -286,12 +288,8 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.DURATION,
         ),
     },
-    "optimize": {
-        "every": Word(
-            expected="a number of batches such as 100 batches", kind=Kind.BATCHES, required=True
-        ),
-        "within": Word(expected="how long it may take, such as 60s", kind=Kind.DURATION),
-    },
+    "features": FEATURE_WORDS,
+    "optimize": OPTIMIZE,
     "vacuum": {
         "every": Word(
             expected="a number of batches such as 1000 batches", kind=Kind.BATCHES, required=True
@@ -419,14 +417,6 @@ SINK_TYPES: Mapping[str, ModeWords] = {
     "josefine": ModeWords(required=("topic",), allowed=("delivery", "mode", *_OF_TOPICS[1:])),
 }
 """Type of a sink → its own keywords; those of other types are refused."""
-
-REFUSED: Mapping[str, Mapping[str, str]] = {
-    "sink": {
-        "partition_by": "tables are written without partitions: a Delta table lays rows together "
-        "by `cluster_by`, readers of an Iceberg table pass over files by their columns' bounds"
-    }
-}
-"""Section → keywords of other tools, which are refused with this reason."""
 
 FORMATS: Mapping[str, ModeWords] = {
     "json": ModeWords(

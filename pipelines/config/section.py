@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from josefine_broker.base import durations
 from pipelines.base.errors import Place, Problem
 from pipelines.config.keyword import ModeWords
-from pipelines.config.keywords import EXACTLY_ONE, REFUSED, WORDS
+from pipelines.config.keywords import EXACTLY_ONE, WORDS
 from pipelines.config.loader import Items, Node, Scalar, Table
 from pipelines.config.spelling import candidates, nearest_word, unknown_key
 from pipelines.model.pipeline import Placed
@@ -66,7 +66,6 @@ class Reader:
             message = unknown_key(key, close, words)
             if misplaced:
                 message += f" (`{key}` belongs below `spark`)"
-            message = REFUSED.get(self.section, {}).get(key, message)
             self.problem(self.table.key_places[key], self.path_of(key), message)
 
     def has(self, key: str) -> bool:

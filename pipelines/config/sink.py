@@ -16,8 +16,9 @@ from pipelines.config.output_paths import folder
 from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.spelling import nearest_word
 from pipelines.config.table_family import family_in
+from pipelines.config.table_features import layout_in
 from pipelines.config.topic import target_of, tombstone_of
-from pipelines.config.units import batches
+from pipelines.config.units import batches, size_bytes
 from pipelines.model.maintenance import BUDGET_MS, KEEP_MS_MIN, Chore, Upkeep
 from pipelines.model.pipeline import (
     Aggregate,
@@ -32,7 +33,6 @@ from pipelines.model.pipeline import (
 from pipelines.model.schema_evolution import Evolution
 from pipelines.model.table_family import FAMILY
 
-CLUSTERING_MAX = 4
 _FUNCTIONS = ("count", "sum", "min", "max")
 _CALL = re.compile(r"(\w+)\(\s*(\*|[^\W\d]\w*|`(?:[^`]|``)+`)\s*\)")
 _SOME_CALL = re.compile(r"(\w+)\(\s*([^`]+?)\s*\)")
@@ -105,19 +105,10 @@ def sink_of(name: str, reader: Reader) -> Sink:
         deduplicate=_deduplicate(reader) if mode is Mode.APPEND else None,
         on_error=OnError(on_error or "fail"),
         on_error_place=reader.place_of("on_error") if on_error else None,
-        cluster_by=_clustering(reader),
-        cluster_places=reader.item_places("cluster_by"),
+        **layout_in(reader, mode),
         constraints=_constraints(reader),
         upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
     )
-
-
-def _clustering(reader: Reader) -> tuple[str, ...]:
-    columns = reader.columns("cluster_by")
-    if len(columns) > CLUSTERING_MAX:
-        message = f"Delta lays rows together by {CLUSTERING_MAX} columns at most"
-        reader.wrong_at("cluster_by", f"{message}; here are {len(columns)}")
-    return columns
 
 
 def _constraints(reader: Reader) -> dict[str, Placed]:
@@ -153,10 +144,25 @@ def _upkeep(sink: Reader, chore: Chore) -> Upkeep | None:
         message = "expected 168h at least: a reader may still use those files, and Delta refuses it"
         reader.wrong_at("keep", message)
     every = batches(reader, "every")
+    zorder: tuple[str, ...] = ()
+    file_bytes = None
+    if chore is Chore.OPTIMIZE:
+        zorder, file_bytes = reader.columns("zorder_by"), size_bytes(reader, "file_size")
+        if zorder and sink.has("cluster_by"):
+            message = "OPTIMIZE lays the rows by `cluster_by` already: leave one of them out"
+            reader.wrong_at("zorder_by", message)
     within_ms = reader.duration_ms("within") or BUDGET_MS
     if every is None:
         return None
-    return Upkeep(chore=chore, every=every, within_ms=within_ms, keep_ms=keep_ms)
+    return Upkeep(
+        chore=chore,
+        every=every,
+        within_ms=within_ms,
+        keep_ms=keep_ms,
+        zorder_by=zorder,
+        zorder_places=reader.item_places("zorder_by"),
+        file_bytes=file_bytes,
+    )
 
 
 def _latest(reader: Reader, keys: tuple[str, ...], mode: Mode) -> Latest:

@@ -15,7 +15,7 @@ import yaml
 
 from pipelines.base.errors import Place, Problem
 from pipelines.config.keyword import Kind, ModeWords, Word
-from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, REFUSED, SINK_TYPES, WORDS
+from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, SINK_TYPES, WORDS
 from pipelines.config.source_keywords import TYPES
 
 NODES_MAX = 10_000
@@ -141,7 +141,7 @@ def _meant(node: yaml.MappingNode, section: str, *, is_part: bool) -> dict[int, 
     meant: dict[int, str] = {}
     for key in keys:
         is_extra = section == "" and not is_part and key.value.startswith(EXTRA)
-        known = key.value in words or key.value in REFUSED.get(section, {})
+        known = key.value in words
         if known or is_extra or (section == "" and key.value in WORDS["spark"]):
             continue
         close = nearest_word(key.value, free)

@@ -6,6 +6,7 @@ Like every reader, it records problems and continues with harmless values.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pipelines.base.errors import Problem
 from pipelines.config.decode import schema_of
@@ -13,7 +14,7 @@ from pipelines.config.loader import Scalar, Table
 from pipelines.config.output_paths import folder, place_in
 from pipelines.config.section import Reader
 from pipelines.config.source_keywords import SOURCES, TYPES
-from pipelines.config.units import size_bytes
+from pipelines.config.units import size_bytes, time_ms
 from pipelines.model.lineage import lineage
 from pipelines.model.pipeline import (
     Action,
@@ -33,6 +34,7 @@ OF_STREAMS = ("changes", "on_change", "start", "limit")
 """The keywords of a table that is read as a stream; a lookup table has none of them."""
 
 _LIMITS = ("files", "bytes")
+_STARTS = ("version", "timestamp", "ago")
 _NO_LETTERS = "its rows are no records, so they make no dead letters"
 
 
@@ -71,8 +73,8 @@ def table_stream_of(name: str, reader: Reader) -> Source:
         local=Local(
             type="delta",
             path=folder(path) if path else "",
-            stream=TableStream(
-                schema=schema, changes=changes, on_change=on_change, version=_version(reader)
+            stream=_started(
+                TableStream(schema=schema, changes=changes, on_change=on_change), reader
             ),
         ),
     )
@@ -88,20 +90,27 @@ def _limit(reader: Reader) -> Limit:
     return Limit(files=limit.positive("files"), bytes=size_bytes(limit, "bytes"))
 
 
-def _version(reader: Reader) -> int | None:
-    """The version below `start`; None: the whole table first."""
-    expected = "with type delta; expected earliest, or a mapping with `version`"
+def _started(stream: TableStream, reader: Reader) -> TableStream:
+    """The stream with its `start`; by default the whole table first."""
+    expected = f"with type delta; expected earliest, latest, or one of {', '.join(_STARTS)}"
     if not isinstance(reader.table.nodes.get("start"), Table):
         text = reader.choice("start") or "earliest"
-        if text != "earliest":
+        if text not in ("earliest", "latest"):
             reader.wrong_at("start", f"no `{text}` {expected}")
-        return None
+        return replace(stream, latest=text == "latest")
     start = reader.section_of("start")
     assert start is not None
-    others = [word for word in start.table.nodes if word != "version" and word in SOURCES["start"]]
-    if others or not start.has("version"):
-        reader.wrong_at("start", f"no `{others[0] if others else 'start'}` {expected}")
-    return start.number("version")
+    known = [word for word in start.table.nodes if word in SOURCES["start"]]
+    others = [word for word in known if word not in _STARTS]
+    if others or len(known) != 1:
+        found = f"no `{others[0]}`" if others else f"`{' and '.join(known)}`" if known else "none"
+        reader.wrong_at("start", f"{found} {expected}")
+        return stream
+    if known == ["version"]:
+        return replace(stream, version=start.number("version"))
+    if known == ["timestamp"]:
+        return replace(stream, time_ms=time_ms(start, "timestamp"))
+    return replace(stream, ago_ms=start.duration_ms("ago"))
 
 
 def table_stream_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:

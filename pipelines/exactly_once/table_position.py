@@ -28,6 +28,8 @@ _SNAPSHOT = 500_000_000
 _FIRST_INDEX = 1
 _BEFORE_FILES = (-1, -100)
 """Delta's index before the first file, as written and in memory."""
+_AFTER_FILES = _SNAPSHOT - 2
+"""Our index after all files of a version: its position is that before the next version."""
 OF_TABLE = "reservoirId"
 """The key of the table's id in Delta's offsets. A topic of this name has an object there."""
 
@@ -46,6 +48,8 @@ def position_of(data: Mapping[str, Any]) -> TopicOffsets:
         file = index + _FIRST_INDEX
     else:
         raise ValueError(f"index {index} of a Delta source is unknown")
+    if index == _AFTER_FILES and not data["isStartingVersion"]:
+        version, file = version + 1, 0
     if data["isStartingVersion"]:
         file += _SNAPSHOT
     table = str(data["reservoirId"])
@@ -67,18 +71,41 @@ def delta_offset(position: int, table_id: str) -> str:
     )
 
 
-def checkpoint_of(at: TopicOffsets, query_id: str) -> tuple[tuple[str, str], ...]:
+def position_since(since_ms: int, commits: Mapping[int, int], end: int) -> int | str:
+    """The position before the first commit at or after a time, or why it is unknown. `commits`:
+    version → its time, of the log; `end`: the position of the next commit, where none is that late.
+    """
+    late = [version for version, time_ms in commits.items() if time_ms >= since_ms]
+    if not late:
+        return end
+    oldest = min(commits)
+    if min(late) == oldest > 0:
+        return (
+            f"Delta's log starts with version {oldest}, which is not older: commits before it may "
+            "be missing; start later, or at earliest, which is the whole table"
+        )
+    return min(late) * VERSION
+
+
+def checkpoint_of(
+    at: TopicOffsets, query_id: str, *, is_last: bool = False
+) -> tuple[tuple[str, str], ...]:
     """The files of a checkpoint whose stream continues at a position: (name, text), in the order
-    to write them.
+    to write them. `is_last`: the position's version is not committed yet.
 
     Two finished micro-batches that end at the same offset: Spark reads the newest one again from
-    the one before it, and Delta answers that with no rows, without a look at its log. A driver that
-    dies between two files leaves a planned batch 0 at the table's end, which is skipped."""
+    the one before it, and Delta answers that with no rows, without a look at its log. Of the change
+    data feed it looks, for a version that must be there: with `is_last` both end after all files of
+    the version before. A driver that dies between two files leaves a planned batch 0 at the table's
+    end, which is skipped."""
+    end = at.ends[TABLE]
+    if is_last and end >= VERSION and end % VERSION == 0:
+        end += _AFTER_FILES + _FIRST_INDEX - VERSION
     plan = "\n".join(
         [
             "v1",
             json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}),
-            delta_offset(at.ends[TABLE], at.topic_ids[TABLE.topic]),
+            delta_offset(end, at.topic_ids[TABLE.topic]),
         ]
     )
     done = 'v1\n{"nextBatchWatermarkMs":0}'

@@ -11,7 +11,7 @@ from pipelines.model.pipeline import OnError, Pipeline
 from pipelines.model.plan import compile_plan
 from pipelines.sinks.targets import target_of
 from pipelines.transforms import dataframes
-from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
+from pipelines.transforms.analysis_errors import refuse_no_constraint, refuse_no_layout
 from pipelines.transforms.stateful import good_of, refuse_beyond
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> list[PlannedSink]:
             refuse_beyond(compiled, of, good)
             made = dataframes.rows_of(compiled, sink.input, good)
             stored = dataframes.stored(target_of(sink).rows(compiled.pipeline, made))
-            refuse_no_cluster(sink, stored.columns)
+            refuse_no_layout(sink, stored.columns)
             refuse_no_constraint(sink, stored)
             dataframes.refuse_checks(compiled, of, good)
         except ConfigError as error:

@@ -7,10 +7,12 @@ weaker is listed, one line each. The text contains no value of a secret.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from josefine_spark.sessions.session import DEFAULTS, DELTA_VERSION, SPARK_VERSIONS
 from pipelines.inspect.sdp_code import (
     UndecodedError,
     append_flow,
@@ -27,6 +29,13 @@ from pipelines.model.schema_evolution import Evolution
 from pipelines.sinks.targets import target_of
 
 SPEC, CODE = "spark-pipeline.yml", "transformations"
+_DELTA = {
+    **{
+        name: DEFAULTS[name] for name in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+    },
+    "spark.jars.packages": f"io.delta:delta-spark_{SPARK_VERSIONS[-1]}_2.13:{DELTA_VERSION}",
+}
+"""Settings of Spark's start, which the file of a declarative pipeline cannot have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +148,20 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
         yield "trigger.every: each run reads what is there, then ends"
     said = {
         "spark.conf: what Spark reads at its start is for spark-pipelines --conf": pipeline.conf,
-        "spark.master: set it by spark-pipelines --master": pipeline.master,
+        f"spark.master: spark-pipelines takes {_remote(pipeline)} instead": pipeline.master,
         "restart: who starts the run begins it again": pipeline.restart,
         "metrics: none": pipeline.metrics or pipeline.metrics_table or pipeline.json_log,
         "tests: josefine pipeline test runs them": pipeline.cases,
     }
     yield from (line for line, is_there in said.items() if is_there)
+
+
+def _remote(pipeline: Pipeline) -> str:
+    """The argument of spark-pipelines that replaces `spark.master`: a local Spark in its process,
+    or the address of a Spark Connect server, which a cluster's master is not."""
+    if pipeline.master is None or pipeline.master.startswith("local"):
+        return f"--remote {shlex.quote(pipeline.master or 'local')}"
+    return "--remote sc://HOST:15002"
 
 
 _CHECKS = {
@@ -179,6 +196,9 @@ def _unused(sink: Sink) -> Iterator[str]:
         yield "schema_evolution"
     if sink.cluster_by and sink.path:
         yield "cluster_by"
+    if sink.partition_by:
+        yield "partition_by"
+    yield from dict.fromkeys(wish.word for wish in sink.wishes)
     if sink.constraints:
         yield "constraints"
     yield from (each.chore.value for each in sink.upkeep)
@@ -199,8 +219,12 @@ def _spec(pipeline: Pipeline, missing: Collection[str]) -> str:
 
 def _head(pipeline: Pipeline, missing: Collection[str]) -> list[str]:
     return [
-        f"{pipeline.name}, written by `josefine pipeline export --sdp`. Spark needs Delta's jars",
-        "(spark.sql.extensions, spark.sql.catalog.spark_catalog) and josefine's connector.",
+        f"{pipeline.name}, written by `josefine pipeline export --sdp`. Spark needs Delta's jar,",
+        "josefine's connector, and for its program grpcio (josefine's extra `connect`):",
+        "",
+        f"    spark-pipelines {_remote(pipeline)} \\",
+        *(f"      --conf {name}={value} \\" for name, value in _DELTA.items()),
+        f"      run --spec {SPEC}",
         "",
         "Not as in a run of the file that it comes from:",
         *(f"- {line}" for line in missing),

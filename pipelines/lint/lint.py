@@ -27,6 +27,7 @@ from pipelines.lint.expectations import expectation_problems
 from pipelines.lint.parameters import parameter_problems
 from pipelines.lint.row_by_row import row_by_row_findings
 from pipelines.lint.sql_columns import OPEN, SCALAR, Columns, columns_of_ddl, columns_of_select
+from pipelines.lint.table_features import jar_problems
 from pipelines.lint.warnings import notices
 from pipelines.model.lineage import lineage
 from pipelines.model.pipeline import (
@@ -133,6 +134,7 @@ def _column_problems(pipeline: Pipeline, gaps: Gaps) -> Iterator[Problem]:
         yield from _sink_problems(sink, columns)
         if sink.type == "delta":
             yield from refusals(pipeline, sink, columns, table)
+            yield from jar_problems(pipeline, sink)
     yield from expectation_problems(pipeline, made, written, gaps)
 
 
@@ -195,7 +197,7 @@ def _sink_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
         there = record_place(columns.names)
         if missing := [word for word in RECORD if word not in there]:
             yield _problem(sink.place, f"{path}.path", why_no_place(sink.input, missing))
-    yield from _cluster_problems(sink, columns)
+    yield from _layout_problems(sink, columns)
     table = _columns_of_table(sink, columns)
     for condition in sink.constraints.values():
         yield from _condition_problems(condition, sink.name, table)
@@ -218,16 +220,16 @@ def _columns_of_table(sink: Sink, columns: Columns) -> Columns:
     return replace(columns, names={**columns.names, **dict.fromkeys(own, SCALAR)})
 
 
-def _cluster_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
+def _layout_problems(sink: Sink, columns: Columns) -> Iterator[Problem]:
     if columns.is_open and not sink.merges:
         return
     has = [*sink.keys, *(each.column for each in sink.aggregates)]
     if not sink.merges:
         has = [*_columns_of_table(sink, columns).names]
-    for name, place in zip(sink.cluster_by, sink.cluster_places, strict=False):
+    for name, place, path in sink.layout_columns():
         if name.lower() not in map(str.lower, has):
             message = f"no column `{name}` in the sink's table; it has: {', '.join(has)}"
-            yield _problem(place, f"sinks.{sink.name}.cluster_by", message)
+            yield _problem(place, path, message)
 
 
 def _deduplicate_problems(sink: Sink, how: Deduplicate, columns: Columns) -> Iterator[Problem]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from pipelines.base.errors import Place
+
 BUDGET_MS = 60_000
 """The default time for which a task may delay the next batch."""
 KEEP_MS_MIN = 7 * 24 * 3_600_000
@@ -45,12 +47,16 @@ class Chore(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
     """One task, due after a number of committed batches. `keep_ms`: the retention of a VACUUM;
-    None: that of the table's settings."""
+    None: that of the table's settings. `zorder_by`: by which OPTIMIZE lays rows;
+    `file_bytes`: up to which size it joins files, None: Delta's setting."""
 
     chore: Chore
     every: int
     within_ms: int = BUDGET_MS
     keep_ms: int | None = None
+    zorder_by: tuple[str, ...] = ()
+    zorder_places: tuple[Place, ...] = ()
+    file_bytes: int | None = None
 
     def is_due(self, txn_version: int) -> bool:
         """Whether the task is due after this commit."""

@@ -6,7 +6,7 @@ of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from pipelines.model.parameters import Value, bound
 from pipelines.model.retry_policy import Restart
 from pipelines.model.schema_evolution import Evolution
 from pipelines.model.table_family import TableFamily
+from pipelines.model.table_features import Wish
 from pipelines.model.table_stream import TableStream
 from pipelines.model.test_case import Case, Record
 from pipelines.model.topic import SinkTopic
@@ -393,6 +394,10 @@ class Sink:
     """Where the file has it; None: nowhere."""
     cluster_by: tuple[str, ...] = ()
     cluster_places: tuple[Place, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    partition_places: tuple[Place, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    """The properties of the table that the file asks for."""
     upkeep: tuple[Upkeep, ...] = ()
     constraints: Mapping[str, Placed] = field(default_factory=dict)
     """Name → a condition that the table enforces for each row."""
@@ -402,6 +407,17 @@ class Sink:
     @property
     def merges(self) -> bool:
         return self.mode is Mode.MERGE
+
+    def layout_columns(self) -> Iterator[tuple[str, Place, str]]:
+        """(column, place, path) of each column by which the table's rows are to lie."""
+        words = [
+            ("cluster_by", self.cluster_by, self.cluster_places),
+            ("partition_by", self.partition_by, self.partition_places),
+            *(("optimize.zorder_by", each.zorder_by, each.zorder_places) for each in self.upkeep),
+        ]
+        for word, names, places in words:
+            for name, place in zip(names, places, strict=False):
+                yield name, place, f"sinks.{self.name}.{word}"
 
     @property
     def told(self) -> str:

@@ -20,12 +20,21 @@ class OnChange(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStream:
     """`schema`: the table's columns that are used, as in SQL. `changes`: rows come from the change
-    data feed. `version`: the first commit that is read; None: the whole table first."""
+    data feed. The stream starts with the whole table, or at one of: commit `version`; the first
+    commit since `time_ms` or within `ago_ms`; the next commit (`latest`)."""
 
     schema: str
     changes: bool = False
     on_change: OnChange = OnChange.FAIL
     version: int | None = None
+    latest: bool = False
+    time_ms: int | None = None
+    ago_ms: int | None = None
+
+    @property
+    def is_settled_once(self) -> bool:
+        """Whether the start would be another one later, so that the chain has to keep it."""
+        return self.latest or self.time_ms is not None or self.ago_ms is not None
 
     @property
     def ddl(self) -> str:

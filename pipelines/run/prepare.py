@@ -30,16 +30,17 @@ from pipelines.run.options import Wishes
 from pipelines.run.prepared_sink import PreparedSink
 from pipelines.run.read_range import Way, begun_at, ways_of
 from pipelines.run.settle_start import OfSource, Settling
+from pipelines.run.table_start import begun
 from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import change_columns, ensure_table
 from pipelines.sinks.target import LetterChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
-from pipelines.sources.table_stream import continue_at, refuse_columns
+from pipelines.sources.table_stream import refuse_columns
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms import dataframes
-from pipelines.transforms.analysis_errors import refuse_no_cluster, refuse_no_constraint
+from pipelines.transforms.analysis_errors import refuse_no_constraint, refuse_no_layout
 from pipelines.transforms.decoders import reading_of
 from pipelines.transforms.python_state import use_rocksdb
 from pipelines.transforms.shared_batches import SharedRows
@@ -125,8 +126,9 @@ def prepare(
 
     start = settling.settle(fits)
     opened.change()
-    if of.source.table_stream is not None:
-        continue_at(settling.files, start)
+    start = begun(
+        run.spark, of.source, opened.chain, settling.files, start, seen.topics, run.now_ms
+    )
     ways = ways_of(of, run.kind, seen.looked, start, run.now_ms)
     topics_of = partial(_topics_of, run.kind, seen.looked)
     letterings = {name: each.lettering for name, each in lettered.items()}
@@ -280,7 +282,7 @@ def _stored(dry: PipelinePlan, of: SinkPlan, good: Good) -> DataFrame:
     refuse_beyond(dry, of, good)
     made = dataframes.rows_of(dry, of.sink.input, good)
     stored = dataframes.stored(target_of(of.sink).rows(dry.pipeline, made))
-    refuse_no_cluster(of.sink, stored.columns)
+    refuse_no_layout(of.sink, stored.columns)
     refuse_no_constraint(of.sink, stored)
     dataframes.refuse_checks(dry, of, good)
     return stored

@@ -21,12 +21,14 @@ from pipelines.model.constraints import Due
 from pipelines.model.maintenance import checkpoint_settings
 from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
+from pipelines.model.table_features import Settings, created_with
 from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks import loss_table
 from pipelines.sinks.commits import NO_BATCH
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
+from pipelines.sinks.delta_features import refuse_missing_jars, settings_due
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.delta_maintenance import Keeper, keeper_of
 from pipelines.sinks.delta_tables import (
@@ -37,6 +39,7 @@ from pipelines.sinks.delta_tables import (
     has_setting,
     layout_of,
     schema_fields,
+    set_settings,
 )
 from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
@@ -66,12 +69,20 @@ _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 class OpenDelta:
     """A table that is open for commits. Mutable: the column changes that are due."""
 
-    def __init__(self, sink: Sink, chain: DeltaChain, run: TargetRun, constraints: Due) -> None:
-        """`constraints`: those that the table lacks."""
+    def __init__(
+        self,
+        sink: Sink,
+        chain: DeltaChain,
+        run: TargetRun,
+        constraints: Due = (),
+        settings: Settings = (),
+    ) -> None:
+        """`constraints`, `settings`: those that the table lacks."""
         self.chain = chain
         self._sink = sink
         self._run = run
         self._constraints = constraints
+        self._settings = settings
         self._fitting = Fitting()
 
     def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
@@ -98,6 +109,7 @@ class OpenDelta:
     def change(self) -> None:
         """Change columns first: a constraint may use a new one."""
         spark, sink, path = self._run.session(), self._sink, self.chain.path
+        set_settings(spark, path, self._settings)
         change_columns(spark, path, self._fitting.steps)
         constrain(spark, sink, path, self._constraints)
         if sink.cluster_by:
@@ -143,7 +155,7 @@ class OpenDelta:
 
         sink, spark = self._sink, self._run.session()
         chain = DeltaChain(spark, path, self._run.link)
-        copy = OpenDelta(sink, chain, self._run, self._constraints)
+        copy = OpenDelta(sink, chain, self._run, self._constraints, self._settings)
         copy._fitting = self._fitting
         copy.change()
         chain.load()
@@ -213,16 +225,19 @@ class DeltaTarget:
         """Creates a missing table. Raises RunError if the table cannot take the rows, by a dry
         write of none; nothing is created or changed then."""
         spark, sink = run.session(), self.sink
+        refuse_missing_jars(spark, sink)
         is_new = not _is_there(spark, sink)
         if is_new and _needs_proof(sink):
             dry_write(spark, sink, partial(_first_commit, sink, run, stored))
-        settings = checkpoint_settings(run.every_ms) if is_new else ()
+        columns = sink.partition_by if is_new else ()
+        settings = created_with(checkpoint_settings(run.every_ms), sink.wishes) if is_new else ()
         with in_one_sentence(sink, "no table was created"):
-            path = ensure_table(spark, sink.path, sink.table, stored.schema, settings)
+            path = ensure_table(spark, sink.path, sink.table, stored.schema, settings, columns)
         chain = DeltaChain(spark, path, run.link, run.on_retry)
-        opened = OpenDelta(sink, chain, run, constraints_due(spark, sink, path))
+        constraints = constraints_due(spark, sink, path)
         if is_new:
-            return opened
+            return OpenDelta(sink, chain, run, constraints)
+        opened = OpenDelta(sink, chain, run, constraints, settings_due(spark, sink, path))
         tip = chain.load()
         said = tip.said if isinstance(tip, Tip) else {}
         if STATE in said:  # whether the state is the file's comes first, in `settle`
@@ -237,7 +252,7 @@ class DeltaTarget:
         """Looks up the path in the catalog if the file has a name only."""
         spark, sink = run.session(), self.sink
         path = sink.path or folder_of(spark, str(sink.table))
-        return OpenDelta(sink, DeltaChain(spark, path, run.link, run.on_retry), run, ())
+        return OpenDelta(sink, DeltaChain(spark, path, run.link, run.on_retry), run)
 
     def probe(self, connect: Connect) -> str | None:
         """None: `pipeline check` examines its folder instead."""
@@ -294,7 +309,8 @@ def _is_there(spark: SparkSession, sink: Sink) -> bool:
 def _first_commit(sink: Sink, run: TargetRun, stored: DataFrame, path: str) -> None:
     """Make a table at `path` as a run makes it, and commit zero rows."""
     spark = run.session()
-    ensure_table(spark, path, None, stored.schema)
+    settings = created_with((), sink.wishes)
+    ensure_table(spark, path, None, stored.schema, settings, sink.partition_by)
     constraints = tuple((name, condition.text) for name, condition in sink.constraints.items())
     opened = OpenDelta(sink, DeltaChain(spark, path, run.link), run, constraints)
     opened.write_nothing(stored, path)

@@ -28,6 +28,8 @@ POLL_S = 0.05
 END_S = 10.0
 """The time to wait for the end of a cancelled chore."""
 HOUR_MS = 3_600_000
+FILE_SIZE = tuple(f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
+"""Delta's settings: which files OPTIMIZE takes, and up to which size it joins them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +126,26 @@ def group_of(spark: SparkSession) -> Group:
 def _do(spark: SparkSession, path: str, upkeep: Upkeep) -> None:
     from delta.tables import DeltaTable
 
-    table = DeltaTable.forPath(spark, path)
     if upkeep.chore is Chore.OPTIMIZE:
-        table.optimize().executeCompaction()
-    elif upkeep.keep_ms is None:
+        _optimize(spark, path, upkeep)
+        return
+    table = DeltaTable.forPath(spark, path)
+    if upkeep.keep_ms is None:
         table.vacuum()
     else:
         table.vacuum(upkeep.keep_ms / HOUR_MS)
+
+
+def _optimize(spark: SparkSession, path: str, upkeep: Upkeep) -> None:
+    from delta.tables import DeltaTable
+
+    if upkeep.file_bytes is not None:
+        # A session of its own: the size is a setting of the session, and other sinks have theirs.
+        spark = spark.newSession()
+        for name in FILE_SIZE:
+            spark.conf.set(name, str(upkeep.file_bytes))
+    rewrite = DeltaTable.forPath(spark, path).optimize()
+    if upkeep.zorder_by:
+        rewrite.executeZOrderBy(*upkeep.zorder_by)
+    else:
+        rewrite.executeCompaction()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,10 @@ def ensure_table(
     table: str | None,
     schema: Any,
     settings: Iterable[tuple[str, str]] = (),
+    partition_by: Sequence[str] = (),
 ) -> str:
     """Create the Delta table if it does not exist; return its folder. `settings`: properties of a
-    new table; none for a table that exists."""
+    new table; none for a table that exists, nor `partition_by`, its partition columns."""
     from delta.tables import DeltaTable
     from pyspark.errors import PySparkException
 
@@ -38,6 +39,8 @@ def ensure_table(
             builder = builder.property(name, value)
     for name, value in settings:
         builder = builder.property(name, value)
+    if partition_by:
+        builder = builder.partitionedBy(*partition_by)
     if path is None:
         builder.tableName(str(table)).execute()
         return folder_of(spark, str(table))
@@ -48,7 +51,11 @@ def ensure_table(
             raise
         # A kill between the creation of `_delta_log` and the first commit: CREATE takes the folder
         # for a table, only a write sees that there is none.
-        spark.createDataFrame([], schema).write.format("delta").mode("append").save(path)
+        rows = spark.createDataFrame([], schema).write.format("delta").mode("append")
+        if partition_by:
+            rows = rows.partitionBy(*partition_by)
+        rows.save(path)
+        set_settings(spark, path, settings)
     return path
 
 
@@ -56,6 +63,17 @@ def change_columns(spark: SparkSession, path: str, steps: Steps) -> None:
     """Change the table's columns. After a crash the next start finds the rest due."""
     for statement in alterations(delta_table(path), steps):
         spark.sql(statement)
+
+
+def set_settings(spark: SparkSession, path: str, settings: Iterable[tuple[str, str]]) -> None:
+    """Set properties of the table, in one commit; none for no settings."""
+    texts = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in settings)
+    if texts:
+        spark.sql(f"ALTER TABLE {delta_table(path)} SET TBLPROPERTIES ({texts})")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def schema_fields(spark: SparkSession, path: str) -> Fields:

@@ -17,7 +17,13 @@ from pipelines.base.quoting import quoted
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import Start
 from pipelines.exactly_once.offset_chain import Batch
-from pipelines.exactly_once.table_position import TABLE, VERSION, checkpoint_of, position_of
+from pipelines.exactly_once.table_position import (
+    TABLE,
+    VERSION,
+    checkpoint_of,
+    position_of,
+    position_since,
+)
 from pipelines.model.pipeline import Source
 from pipelines.model.table_stream import OnChange
 from pipelines.sources.josefine import Topics
@@ -112,16 +118,43 @@ def refuse_columns(spark: SparkSession, source: Source) -> None:
         raise RunError(f"source `{source.name}`: {said}; fix it at {source.place}")
 
 
-def continue_at(files: CheckpointFiles, start: Start) -> None:
+def first_position(spark: SparkSession, source: Source, topics: Topics, now_ms: int) -> int:
+    """The position at which a stream starts that has none yet. Raises RunError."""
+    stream = source.table_stream
+    assert stream is not None
+    assert source.local is not None
+    end = topics.latest.ends[TABLE]
+    if stream.latest:
+        return end
+    since_ms = stream.time_ms if stream.ago_ms is None else max(0, now_ms - stream.ago_ms)
+    assert since_ms is not None
+    found = position_since(since_ms, _times(spark, source.local.path), end)
+    if isinstance(found, str):
+        raise RunError(f"source `{source.name}`: `start` of {source.local.path}: {found}")
+    return found
+
+
+def _times(spark: SparkSession, path: str) -> dict[int, int]:
+    """The commits of the table's log: version → its time since 1970."""
+    from delta.tables import DeltaTable
+
+    history = DeltaTable.forPath(spark, path).history()
+    rows = history.selectExpr("version", "unix_millis(timestamp) as time_ms").collect()
+    return {row.version: row.time_ms for row in rows}
+
+
+def continue_at(files: CheckpointFiles, start: Start, end: int) -> None:
     """Write the checkpoint of a sink that lost it, so that its stream continues at the sink's last
-    commit. A checkpoint with a finished micro-batch stays as it is."""
+    commit. A checkpoint with a finished micro-batch stays as it is. `end`: the position of the
+    table's next commit."""
     if start.tip is None or TABLE not in start.tip.reached.ends:
         return
     there = files.read()
     if there is not None and there.committed is not None:
         return
     query_id = files.query_id() or str(uuid4())
-    for name, text in checkpoint_of(start.tip.reached, query_id):
+    is_last = start.tip.reached.ends[TABLE] >= end
+    for name, text in checkpoint_of(start.tip.reached, query_id, is_last=is_last):
         files.write(name, text)
 
 

@@ -59,12 +59,12 @@ def refuse_own(sink: Sink, rows: DataFrame) -> None:
         raise refusal(sink.place, f"sinks.{sink.name}", f"{message}: leave it out there")
 
 
-def refuse_no_cluster(sink: Sink, columns: list[str]) -> None:
-    """Raise ConfigError when a column of `cluster_by` is not in the table."""
-    for name, place in zip(sink.cluster_by, sink.cluster_places, strict=True):
+def refuse_no_layout(sink: Sink, columns: list[str]) -> None:
+    """Raise ConfigError when a column by which the table's rows are to lie is not in it."""
+    for name, place, path in sink.layout_columns():
         if name.lower() not in map(str.lower, columns):
             message = f"no column `{name}` in the sink's table; it has: {', '.join(columns)}"
-            raise refusal(place, f"sinks.{sink.name}.cluster_by", message)
+            raise refusal(place, path, message)
 
 
 def refuse_no_constraint(sink: Sink, stored: DataFrame) -> None:

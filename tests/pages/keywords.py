@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pipelines.config.keyword import Kind, ModeWords, Word
-from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, REFUSED, SINK_TYPES, WORDS
+from pipelines.config.keywords import EXACTLY_ONE, FORMATS, MODES, SINK_TYPES, WORDS
 from tests.pages.markdown import cell, table
 
 KINDS: Mapping[Kind, str] = {
@@ -80,8 +80,6 @@ def lines() -> Iterator[str]:
         if section in EXACTLY_ONE:
             names = ", ".join(f"`{name}`" for name in EXACTLY_ONE[section])
             yield from ("", f"Exactly one of {names} is required.")
-        for name, why in REFUSED.get(section, {}).items():
-            yield from ("", f"`{name}` is refused: {why}.")
     for title, name, rules in (
         ("By the type of a sink", "type", SINK_TYPES),
         ("By the mode of a Delta sink", "mode", MODES),

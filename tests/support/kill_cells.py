@@ -52,7 +52,8 @@ UPKEEP = ("after_upkeep",)
 START = ("after_set_aside", "mid_loss:1", "mid_loss:2", "mid_loss:3")
 REPLAY = ("mid_replay:0", "mid_replay:1")
 TABLES = ("mid_tables:1",)
-PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *REPLAY)
+POSITION = ("mid_start:1", "mid_start:2")
+PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *POSITION, *REPLAY)
 """As JOSEFINE_FAIL says them. `mid_replay:1`: the first sink has its rows; more sinks are more of
 the same."""
 
@@ -73,6 +74,7 @@ class Cell(NamedTuple):
 
 IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
     (MODES, TABLES): "only a `path` with several tables comes there: test_table_family.py dies it",
+    (MODES, POSITION): "only a stream of a table comes there: `STREAMED` has it",
     (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
     (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",
     (("iceberg",), UPKEEP): "the file's words refuse `optimize` and `vacuum` of an Iceberg table",
@@ -87,6 +89,21 @@ REFUSED = dict.fromkeys(STATES, "its state is gone")
 """Mode → what a run says that finds its checkpoint deleted: the table stays as it is."""
 
 ALL = tuple(Cell(*each) for each in itertools.product(MODES, PLACES, CHECKPOINTS))
+
+STREAMS = ("append", "upsert", "merge", "feed")
+"""What a sink does with the rows of a table's stream. `feed`: append the rows of its changes."""
+NOT_OF_STREAMS: Mapping[tuple[str, ...], str] = {
+    ("mid_commit:1", *REPLAY): "a stream of a table has no dead letters",
+    TABLES: "a stream of a table writes no `path` of several tables",
+    START[1:]: "`on_data_loss` is of records: lost versions of a table are a verdict",
+    ("fail_write",): "no Python worker takes part in a write of a table's rows",
+}
+STREAMED = tuple(
+    Cell("stream", place, checkpoint)
+    for place, checkpoint in itertools.product(PLACES, CHECKPOINTS)
+    if not any(place in places for places in NOT_OF_STREAMS)
+)
+"""Deaths of a pipeline with a sink of each of `STREAMS`, all of tables' streams."""
 
 
 def why_not(cell: Cell) -> str:

@@ -1,6 +1,7 @@
 """Through Spark Connect: the client has no JVM, and the server finds the package by itself.
 
-Skipped without `pip install 'pyspark[connect]'`. By hand: `pytest -m slow tests/spark/deploy`.
+Skipped without grpcio (`pip install 'josefine[connect]'`). By hand:
+`pytest -m slow tests/spark/deploy`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        importlib.util.find_spec("grpc") is None, reason="pyspark[connect] is not installed"
-    ),
+    pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="grpcio is missing"),
 ]
 
 SERVER = """

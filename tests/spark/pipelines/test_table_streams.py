@@ -199,3 +199,42 @@ def test_column_of_another_type_stops_the_sink_before_its_first_batch(lab):
     )
     lab.run()
     assert numbers(lab) == list(range(7))
+
+
+LATEST = SILVER.replace("stream: true\n", "stream: true\n    start: latest\n")
+
+
+def test_start_at_the_next_commit_is_kept_by_the_chain_alone(lab):
+    """The driver dies on both sides of the commit of the position, and the checkpoint goes, too."""
+    lab.write(LATEST)
+    write(lab, 0, 5)
+    lab.die("mid_start:1")
+    write(lab, 5, 10)
+    lab.die("mid_start:2")
+    # From here on the sink has its position: what is committed now is its own.
+    shutil.rmtree(lab.folder / "ck", ignore_errors=True)
+    write(lab, 10, 15, files=3)
+    lab.die("before_commit")
+    shutil.rmtree(lab.folder / "ck")
+    write(lab, 15, 20)
+    lab.run()
+
+    assert numbers(lab) == list(range(10, 20))
+
+
+@pytest.mark.long_proof(share=3, among="runs of pipelines")
+def test_start_at_a_time_reads_the_commits_since_then(lab):
+    write(lab, 0, 5)
+    write(lab, 5, 10)
+    history = lab.spark.sql(f"DESCRIBE HISTORY delta.`{lab.folder}/bronze`")
+    at = history.where("version = 1").selectExpr(
+        "date_format(timestamp, \"yyyy-MM-dd'T'HH:mm:ss.SSSXXX\") as at"
+    )
+    (row,) = at.collect()
+    lab.write(LATEST.replace("start: latest", f'start: {{ timestamp: "{row.at}" }}'))
+    lab.run()
+    shutil.rmtree(lab.folder / "ck")
+    write(lab, 10, 12)
+    lab.run()
+
+    assert numbers(lab) == list(range(5, 12))

@@ -22,9 +22,11 @@ from tests.support.kill_cells import (
     CHECKPOINTS,
     IMPOSSIBLE,
     MODES,
+    NOT_OF_STREAMS,
     PLACES,
     POSSIBLE,
     STATES,
+    STREAMED,
     TOPICS,
     why_not,
 )
@@ -81,6 +83,14 @@ def test_a_cell_is_run_or_has_a_reason():
     for modes, places in IMPOSSIBLE:
         assert set(modes) <= set(MODES)
         assert set(places) <= set(PLACES)
+
+
+def test_a_table_as_a_stream_dies_at_every_place_or_has_a_reason():
+    reasons = {place for places in NOT_OF_STREAMS for place in places}
+
+    assert reasons | {cell.place for cell in STREAMED} == set(PLACES)
+    assert not reasons & {cell.place for cell in STREAMED}
+    assert len(STREAMED) == len(set(STREAMED))
 
 
 FILE = """\

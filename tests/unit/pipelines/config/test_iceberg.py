@@ -91,9 +91,7 @@ BAD = {
         "expected none or add"
     ],
     f"mode: append, table: a.b, {CATALOG}, partition_by: [day]": [
-        "107: sinks.out.partition_by: tables are written without partitions: a Delta table lays "
-        "rows together by `cluster_by`, readers of an Iceberg table pass over files by their "
-        "columns' bounds"
+        "121: sinks.out.partition_by: `partition_by` is for type delta; this sink's type is iceberg"
     ],
     "mode: append, table: a.b": [
         "3: sinks.out: `catalog` is missing; expected a mapping with warehouse, uri, credential"

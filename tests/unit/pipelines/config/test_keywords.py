@@ -54,6 +54,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "catalog": ("type: iceberg",),
     "deduplicate": ("mode: append",),
+    "features": ("sinks.NAME.features",),
     "optimize": ("sinks.NAME",),
     "vacuum": ("sinks.NAME",),
     "dead_letter": ("dead_letter",),

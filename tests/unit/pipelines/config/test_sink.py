@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.config.sink import CLUSTERING_MAX, sink_of
+from pipelines.config.sink import sink_of
+from pipelines.config.table_features import CLUSTERING_MAX
 from pipelines.model.maintenance import BUDGET_MS, Chore, Upkeep
 from pipelines.model.pipeline import Mode, Sink, Unavailable
 from tests.unit.pipelines.config.sections import said, section

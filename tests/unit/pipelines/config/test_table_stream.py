@@ -50,6 +50,14 @@ def test_stream_reads_the_whole_table_first_unless_a_version_is_named():
     assert stream_of(STREAM + "\nstart: { version: 0 }").version == 0
 
 
+def test_stream_starts_at_the_next_commit_or_at_a_time():
+    assert stream_of(STREAM + "\nstart: latest").latest
+    at = stream_of(STREAM + "\nstart: { timestamp: 1970-01-01T00:00:01Z }")
+    assert (at.time_ms, at.is_settled_once) == (1000, True)
+    assert stream_of(STREAM + "\nstart: { ago: 5m }").ago_ms == 300_000
+    assert not stream_of(STREAM + "\nstart: { version: 3 }").is_settled_once
+
+
 def test_changes_add_their_columns():
     assert "_commit_version BIGINT" in stream_of(STREAM + "\nchanges: true").ddl
     assert stream_of(STREAM + "\non_change: skip_changes").on_change is OnChange.SKIP_CHANGES
@@ -58,8 +66,9 @@ def test_changes_add_their_columns():
 @pytest.mark.parametrize(
     ("words", "path"),
     [
-        ("\nstart: latest", "start"),
-        ("\nstart: { ago: 5m }", "start"),
+        ("\nstart: table", "start"),
+        ("\nstart: { last: 5 }", "start"),
+        ("\nstart: { ago: 5m, version: 3 }", "start"),
         ("\nlimit: { rows: 5 }", "limit.rows"),
         ("\nchanges: true\non_change: skip_changes", "on_change"),
         ("\ntable: a.b", "table"),

@@ -14,10 +14,12 @@ from pipelines.exactly_once.checkpoint_start import Start, reconcile
 from pipelines.exactly_once.offset_chain import Batch, Skip, Stop, Tip, Verdict, decide
 from pipelines.exactly_once.table_position import (
     TABLE,
+    VERSION,
     checkpoint_of,
     delta_offset,
     is_of_table,
     position_of,
+    position_since,
 )
 from pipelines.sources.kinds import ANY_KIND
 from pipelines.storage.files import FolderFiles
@@ -95,3 +97,38 @@ def test_checkpoint_of_another_position_is_refused(tmp_path: Path):
     stop = reconcile(files.read(), Tip(reached=position_of(offset(3, 1)), txn_version=1))
     assert isinstance(stop, Stop)
     assert stop.verdict is Verdict.TABLE_BEHIND
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "commits", "found"),
+    [
+        (0, {0: 10, 1: 20}, 0),
+        (10, {0: 10, 1: 20}, 0),
+        (11, {0: 10, 1: 20}, VERSION),
+        (21, {0: 10, 1: 20}, 2 * VERSION),
+        (11, {3: 10, 4: 20}, 4 * VERSION),
+        (21, {3: 10, 4: 20}, 2 * VERSION),
+        # A file that was copied is older or newer than the commits around it.
+        (15, {0: 10, 1: 20, 2: 12, 3: 30}, VERSION),
+    ],
+)
+def test_stream_starts_at_the_first_commit_that_is_not_older(since_ms, commits, found):
+    assert position_since(since_ms, commits, 2 * VERSION) == found
+
+
+def test_stream_does_not_start_where_commits_may_be_missing():
+    """The log was cleaned: version 2 may have been late enough, too."""
+    assert "starts with version 3" in str(position_since(5, {3: 10, 4: 20}, 5 * VERSION))
+
+
+def test_position_before_a_version_that_is_not_there_is_after_the_files_of_the_one_before():
+    """Delta's change data feed loads the version at which it continues, also without a row."""
+    at = position_of(offset(5, -1))
+    texts = dict(checkpoint_of(at, "q", is_last=True))
+    written = json.loads(texts["offsets/1"].splitlines()[-1])
+
+    assert (written["reservoirVersion"], written["isStartingVersion"]) == (4, False)
+    assert position_of(written) == at
+    # Inside a version, which is there, Delta continues as it is.
+    inside = position_of(offset(5, 3))
+    assert checkpoint_of(inside, "q", is_last=True) == checkpoint_of(inside, "q")

@@ -12,7 +12,7 @@ from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.model.maintenance import Chore, Upkeep, checkpoint_settings
 from pipelines.sinks.delta_maintenance import Group, Keeper
-from pipelines.transforms.analysis_errors import refuse_no_cluster
+from pipelines.transforms.analysis_errors import refuse_no_layout
 from tests.unit.pipelines.config.test_validate import GOOD
 
 DEADLINE_S = 30
@@ -84,9 +84,9 @@ def test_the_words_are_read():
     vacuum = Upkeep(chore=Chore.VACUUM, every=1, keep_ms=240 * 3_600_000)
     assert lake.upkeep == (OPTIMIZE, vacuum)
     assert lake.cluster_by == ("id",)
-    refuse_no_cluster(lake, ["ID", "at"])
+    refuse_no_layout(lake, ["ID", "at"])
     with pytest.raises(ConfigError, match="no column `id` in the sink's table; it has: at"):
-        refuse_no_cluster(lake, ["at"])
+        refuse_no_layout(lake, ["at"])
 
 
 def test_a_chore_is_due_by_the_tables_own_commits():
