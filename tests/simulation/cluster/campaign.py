@@ -114,7 +114,10 @@ def sums(lines: Sequence[Mapping[str, object]]) -> list[str]:
         told = [f"{met[what]} {word}" for what, word in SUMMED.items()]
         parts = [f"{len(of_kind)} histories", f"{events} events", *told, f"{broken} violations"]
         rows.append(f"{kind or 'all'}: {', '.join(parts)}")
-    return [*rows, *(f"seed {each['seed']}: {each['broken']}" for each in lines if "broken" in each)]
+    return [
+        *rows,
+        *(f"seed {each['seed']}: {each['broken']}" for each in lines if "broken" in each),
+    ]
 
 
 def _read(path: Path) -> list[dict[str, object]]:
