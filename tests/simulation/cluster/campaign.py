@@ -6,7 +6,8 @@
     python -m tests.simulation.cluster.campaign --replay 42017          one history again
 
 FILE gets a JSON line for each history as it ends. A run with the same FILE leaves out the seeds
-that it has, so a campaign can be stopped at any time. The kind of a history follows from its seed.
+that it has, so a campaign can be stopped at any time; those that failed are run again. The kind of
+a history follows from its seed.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +43,8 @@ SUMMED = {
     "restart": "restarts",
     "leader elected": "elections",
     "log rotten": "disk faults",
+    "partition served by a core": "partitions served by a healthy majority",
+    "partition of a core starved by an outsider": "starved by an outsider",
 }
 
 
@@ -110,25 +114,22 @@ def sums(lines: Sequence[Mapping[str, object]]) -> list[str]:
         for each in of_kind:
             met.update(each.get("met", {}))  # type: ignore[call-overload]
         events = sum(each.get("events", 0) for each in of_kind)  # type: ignore[misc]
-        broken = sum("broken" in each for each in of_kind)
+        failed = sum("broken" in each for each in of_kind)
         told = [f"{met[what]} {word}" for what, word in SUMMED.items()]
-        parts = [f"{len(of_kind)} histories", f"{events} events", *told, f"{broken} violations"]
+        parts = [f"{len(of_kind)} histories", f"{events} events", *told, f"{failed} violations"]
         rows.append(f"{kind or 'all'}: {', '.join(parts)}")
-    return [
-        *rows,
-        *(f"seed {each['seed']}: {each['broken']}" for each in lines if "broken" in each),
-    ]
+    broken = [f"seed {each['seed']}: {each['broken']}" for each in lines if "broken" in each]
+    return [*rows, *broken]
 
 
 def _read(path: Path) -> list[dict[str, object]]:
-    """The lines of a campaign's file; one that a kill cut off is left out."""
-    found = []
+    """The last line of each seed in a campaign's file; one that a kill cut off is left out."""
+    found = {}
     for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+        with suppress(ValueError):
+            each = json.loads(line)
+            found[each["seed"]] = each
+    return [*found.values()]
 
 
 def main(arguments: list[str]) -> int:
@@ -146,6 +147,8 @@ def main(arguments: list[str]) -> int:
     if asked.file is None:
         parser.error("name the file that gets the results")
     lines = _read(asked.file)
+    if not asked.sums:  # the defect of a history that failed may be fixed
+        lines = [each for each in lines if "broken" not in each]
     seeds = range(asked.first, asked.first + asked.seeds)
     has = {each["seed"] for each in lines}
     with asked.file.open("a") as out:
