@@ -161,10 +161,13 @@ class LogDamage:
         if segment is not self._segments[-1]:
             self._segments.keep_warm(segment, self._sync.sealing)
         try:
+            try:
+                return segment.read(offset, bytes_max, end_offset, at_least_one)
+            except CorruptData as error:
+                if not self._index_is_rebuilt(segment, error, config):
+                    raise
             return segment.read(offset, bytes_max, end_offset, at_least_one)
         except CorruptData as error:
-            if self._index_is_rebuilt(segment, error, config):
-                return segment.read(offset, bytes_max, end_offset, at_least_one)
             return self._read_alone(segment, offset, end_offset, error)
         except OSError as error:
             if not is_damage(error):

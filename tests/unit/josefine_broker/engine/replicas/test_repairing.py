@@ -534,3 +534,32 @@ def test_replica_that_lacks_batches_appends_nothing_although_it_follows() -> Non
         cluster.repair(2, after_ms=RETRY_MS_MAX)
         cluster.run()
     assert cluster.values(2) == [*VALUES, b"x", b"y", b"z"]
+
+
+def test_replica_whose_damage_hides_epochs_keeps_what_was_committed() -> None:
+    """It was cut to the end of the last epoch that it knew; no other replica need have the rest."""
+    cluster = Damaged()
+    cluster.lead(1)
+    cluster.run()
+    for value in (b"f", b"g"):
+        cluster.produce(1, value)
+        cluster.run()
+    cluster.spoil(2, 1)
+    cluster.spoil(1, 1)
+    hosted = cluster.hosted(2)
+    hosted.partition.damaged()
+    hosted.partition.epochs.truncate_end(5)
+    high_watermark = hosted.partition.high_watermark
+    cluster.silent = {3}
+    cluster.repair(2)
+    assert cluster.ctx[2].hosted.fetchers.of((hosted.topic_id, 0)) is not None
+
+    cluster.run()
+
+    assert hosted.partition.high_watermark == high_watermark > 5
+    assert hosted.log.log_end_offset == 7
+    cluster.silent = set()
+    for _ in range(3):
+        cluster.repair(2, after_ms=RETRY_MS_MAX)
+        cluster.run()
+    assert cluster.values(2) == [*VALUES, b"f", b"g"]
