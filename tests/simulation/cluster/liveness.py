@@ -165,11 +165,15 @@ class LiveWorld(World):
 
     def _is_acked(self, key: Key, before: int) -> bool:
         """There is one more; or the topic was deleted, by an order given before; or an outsider
-        left as the last of the ISR."""
-        if len(self.view.facts(key).acks) > before or key[0] not in self.view.image.topic_names:
+        left as the last of the ISR; or leads after an unclean election, and wants to leave."""
+        facts, image = self.view.facts(key), self.view.image
+        if len(facts.acks) > before or key[0] not in image.topic_names:
             return True
         entry = self._entry(key)
-        return entry.leader < 0 and not self.core.intersection((*entry.isr, *entry.elr))
+        leader = image.brokers.get(entry.leader)
+        is_unclean = leader is not None and leader.shutting_down and facts.losses.is_allowed
+        has_core = bool(self.core.intersection((*entry.isr, *entry.elr)))
+        return not has_core and (entry.leader < 0 or is_unclean)
 
     def _is_starved(self, key: Key) -> bool:
         """Whether the controller hears the leader, and clients do not; or is an outsider, and does

@@ -550,6 +550,7 @@ def test_replica_whose_damage_hides_epochs_keeps_what_was_committed() -> None:
     hosted.partition.damaged()
     hosted.partition.epochs.truncate_end(5)
     high_watermark = hosted.partition.high_watermark
+    cluster.lead(1)
     cluster.silent = {3}
     cluster.repair(2)
     assert cluster.ctx[2].hosted.fetchers.of((hosted.topic_id, 0)) is not None
