@@ -387,17 +387,17 @@ class Repairs:
             repair.refused(self._ctx.broker_id)
         if not repair.exhausted(now_ms) and rebuild.wanted >= repair.given_up_to:
             return
-        if self._is_unacknowledged(work, rebuild.wanted):
-            what = "the end of a log was cut: no replica has what is missing"
-            self._cut(work, rebuild.wanted, what)
-            return
         lost = rebuild.wanted, rebuild.next_intact()
-        # The operator accepted the loss up to there, and of nothing after it.
+        # The operator accepted the loss up to there, and of nothing after it: no cut.
         if rebuild.wanted < repair.given_up_to:
             self._tell("lost record given up", work, Gravity.WARNING, at=rebuild.wanted)
             rebuild.give_up()
             repair.on(RepairEvent.DUE)
             self._go_on(work)
+            return
+        if self._is_unacknowledged(work, rebuild.wanted):
+            what = "the end of a log was cut: no replica has what is missing"
+            self._cut(work, rebuild.wanted, what)
             return
         # Logged once for each range, not at every attempt.
         if repair.lost != lost:

@@ -473,6 +473,27 @@ def test_leader_that_waits_for_a_silent_replica_is_freed_by_accepting_the_loss()
     assert cluster.values(2) == [b"a", b"c", b"d", b"e"]
 
 
+def test_accepted_loss_cuts_no_intact_batch_after_the_hole() -> None:
+    """Although a power failure explains the hole, and nothing after it is known to be synced."""
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    cluster.spoil(3, 1)
+    hosted = cluster.hosted(2)
+    its_log: Any = hosted.log
+    its_log.recovery_report = replace(its_log.recovery_report, unsynced_from=0)
+    damaged: Any = cluster.hosting[2].damaged.logs[TP]
+    damaged.lost_power = True
+    hosted.partition.damaged()
+    cluster.lead(2)
+    cluster.silent = {1}
+    cluster.repair(2)
+
+    assert cluster.repairs[2].accept_loss(TP) == [(1, 2)]
+
+    assert hosted.partition.is_leader
+    assert cluster.values(2) == [b"a", b"c", b"d", b"e"]
+
+
 def differing() -> Damaged:
     """Broker 2 has two batches, the first of them damaged, where its leader has one with both
     offsets; of its leader epochs nothing is known."""
