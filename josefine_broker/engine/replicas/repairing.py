@@ -199,9 +199,11 @@ class Repairs:
         """Start the copy, up to the first batch that is missing. A segment that is being synced is
         tried again later, as after a failure."""
         its_log = self._damaged.logs[work.tp]
-        epochs = work.hosted.partition.epochs
+        base, partition = work.repair.damage.base_offset, work.hosted.partition
+        is_leader = partition.leader == self._ctx.broker_id  # its log is the partition's
+        equal_to = base if is_leader else partition.high_watermark
         try:
-            work.rebuild = its_log.rebuild(work.repair.damage.base_offset, epochs)
+            work.rebuild = its_log.rebuild(base, partition.epochs, equal_to)
         except (KafkaError, OSError) as error:
             self._failed(work, error)
             return

@@ -145,6 +145,14 @@ class LogDamage:
             raise KafkaError(ErrorCode.offset_out_of_range, "the segment is gone")
         return None if segment in self._sync.sealing else segment
 
+    def epoch_before(self, base_offset: int) -> int | None:
+        """The leader epoch of the batch before that segment, where this log may differ from its
+        leader's; None: there is none, or it does not."""
+        place = self._segments.place_of(base_offset)
+        if place <= 0 or not self.lacks_batches:
+            return None
+        return self._segments[place - 1].last_leader_epoch
+
     def read(
         self,
         segment: Segment,

@@ -64,6 +64,7 @@ class SegmentRebuild:
         *,
         is_checksum_known: bool = True,
         may_differ: bool = False,
+        epoch_before: int | None = None,
     ) -> None:
         """On the log's own thread: takes what it needs of the log as values."""
         self._log = log
@@ -77,6 +78,8 @@ class SegmentRebuild:
         self._may_differ = may_differ
         """What the other replicas have may be right although it does not have our checksum: this
         log may differ from its leader's."""
+        self._epoch_before = epoch_before
+        """Of our batch before this segment, where that may be of a leader who lost."""
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
         self.bytes_fetched = 0
@@ -132,6 +135,11 @@ class SegmentRebuild:
                 self._start_again()
                 return
             before = self._target.segment
+            if self._is_after_another_leaders(header):
+                raise CorruptData(
+                    f"a batch of epoch {header.leader_epoch}, after one of epoch "
+                    f"{self._epoch_before} that may be of a leader who lost"
+                )
             is_older = header.leader_epoch < before.last_leader_epoch
             # The first of a later leader proves nothing about ours before it: they may be another
             # leader's, who lost. A log that ends in the later epoch would look like its own.
@@ -152,6 +160,12 @@ class SegmentRebuild:
             self._target.was_filled |= not header.record_count
             if not self._distrusts and self._ours() is not None:
                 return
+
+    def _is_after_another_leaders(self, header: BatchHeader) -> bool:
+        """Whether a batch for the start of the segment proves nothing about ours before it."""
+        before = self._epoch_before
+        is_first = not self._target.segment.size_bytes
+        return is_first and before is not None and header.leader_epoch > before
 
     def keep_ours(self) -> bool:
         """No replica has the next batch: use our own if at least its checksum is right."""

@@ -24,12 +24,15 @@ from random import Random
 from josefine_broker.base.errors import Fatal
 from raft import InvariantBroken
 from tests.simulation.cluster.faults import CALM, draw_faults
+from tests.simulation.cluster.limits import LIMITS
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.world import World
 
 __all__ = ["KINDS", "kind_of_seed", "simulate_kind", "sums"]
 
 FIRST, COUNT = 42_000, 5_000
+LIMITED = 70_000
+"""From this seed on every history is one of limits."""
 ROT = {"rot_per_second": 4.0}
 BAD_NETWORK = {
     "connection_break_per_second": 0.7,
@@ -59,6 +62,11 @@ def decay_between_kills(seed: int, **without: float) -> World:
     return simulate(seed, faults=replace(draw_faults(Random(seed)), **ROT, **without))
 
 
+def limited(seed: int) -> World:
+    """Machines run out of quota and file handles, and list directories wrongly."""
+    return simulate(seed, faults=replace(draw_faults(Random(seed)), **LIMITS))
+
+
 KINDS: Mapping[str, Callable[[int], World]] = {
     "all faults": simulate,
     "decay under running brokers": decay_alone,
@@ -67,6 +75,7 @@ KINDS: Mapping[str, Callable[[int], World]] = {
     "healthy majority": partial(simulate, liveness=True),
     "groups": partial(simulate, forced=("groups", "consumer_groups")),
     "transactions": partial(simulate, forced=("transactions",)),
+    "limits of machines": limited,
 }
 """What a history is → how it is made from its seed."""
 SHARES = (
@@ -85,7 +94,7 @@ SHARES = (
 
 
 def kind_of_seed(seed: int) -> str:
-    return SHARES[seed % len(SHARES)]
+    return "limits of machines" if seed >= LIMITED else SHARES[seed % len(SHARES)]
 
 
 def simulate_kind(seed: int) -> World:

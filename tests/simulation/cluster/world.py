@@ -26,6 +26,7 @@ from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
 from tests.simulation.cluster.group_watch import GroupWatch
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
+from tests.simulation.cluster.limits import end_limits
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.members import NEWEST, OLDEST, Members
 from tests.simulation.cluster.network import Network
@@ -496,9 +497,8 @@ class World:
         for id_, machine in self.machines.items():
             machine.paused_until_ms = 0
             machine.disk.slow = 0.0
-            machine.disk.empty()
             machine.disk.repair()
-            machine.empty_metadata()
+            end_limits(machine)
             machine.restore_chain()
             machine.repair_chain()
             if machine.process is None and id_ in self.broker_ids:
