@@ -52,7 +52,8 @@ class Limits:
         for broker_id in world.broker_ids:
             is_down = world.machines[broker_id].process is None
             if is_down and rng.random() < faults.stale_listing_per_second * every_ms / 1_000:
-                self._make_stale(broker_id)
+                with without_limits(world):
+                    self._make_stale(broker_id)
 
     def _take_handles(self, machine: Machine) -> None:
         """Nothing can be opened, of the logs or of the metadata; after the next few opens."""
@@ -122,7 +123,9 @@ def without_limits(world: World) -> Iterator[None]:
     if not world.faults.no_handles_per_second:
         yield
         return
-    every = [m for machine in world.machines.values() for m in (machine.disk.files, machine.raft_disk)]
+    every = [
+        m for machine in world.machines.values() for m in (machine.disk.files, machine.raft_disk)
+    ]
     before = [each.no_handle_at for each in every]
     for each in every:
         each.no_handle_at = None

@@ -26,7 +26,7 @@ from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
 from tests.simulation.cluster.group_watch import GroupWatch
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
-from tests.simulation.cluster.limits import end_limits
+from tests.simulation.cluster.limits import end_limits, without_limits
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.members import NEWEST, OLDEST, Members
 from tests.simulation.cluster.network import Network
@@ -350,7 +350,8 @@ class World:
             if self.members.replaced is not None:
                 self.members.note_created(before)
             if self.unwritten:
-                note_unwritten(self)
+                with without_limits(self):
+                    note_unwritten(self)
             self.scheduler.note(f"block {at.height} {describe(change)}")
             self._count(before, image)
             for decided in self._decided:
@@ -385,6 +386,13 @@ class World:
 
     def look(self, process: Process) -> None:
         """After each event and block: did a role, an epoch or a high watermark change?"""
+        if not self.faults.no_handles_per_second:
+            self._look(process)
+            return
+        with without_limits(self):
+            self._look(process)
+
+    def _look(self, process: Process) -> None:
         sights = self._sights[process.machine.id]
         for tp, hosted in process.ctx.hosted.partitions.items():
             partition = hosted.partition
