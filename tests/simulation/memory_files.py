@@ -226,9 +226,9 @@ class MemoryFiles:
 
     def list(self, directory: str) -> list[str]:
         self.take_handle()
-        return self.stale(directory, self._names_in(directory))
+        return self.stale(directory, self.names_in(directory))
 
-    def _names_in(self, directory: str) -> list[str]:
+    def names_in(self, directory: str) -> list[str]:
         prefix = f"{directory}/" if directory else ""
         below = (path[len(prefix) :] for path in self.names if path.startswith(prefix))
         return sorted({path.split("/", 1)[0] for path in below})
@@ -236,7 +236,7 @@ class MemoryFiles:
     def make_directory(self, directory: str) -> None:
         """Directories are implied by the paths below them; one that was made is durable, with all
         that is in it, when its parent is synced."""
-        if not self._names_in(directory):
+        if not self.names_in(directory):
             self.grow()
             self.new_directories.add(directory)
 

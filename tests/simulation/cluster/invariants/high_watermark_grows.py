@@ -31,6 +31,12 @@ class HighWatermarkGrows(Invariant):
         doubted = facts.damaged if facts.flushes else facts.damaged | facts.powerless
         if before is None or facts.excused or process.machine.id in doubted:
             return
+        # A damaged batch that is cut off is copied again.
+        lost = range(sight.high_watermark, before.high_watermark)
+        if any(
+            b.base_offset in lost and process.machine.id in facts.rotten[b] for b in facts.rotten
+        ):
+            return
         if sight.high_watermark < before.high_watermark and facts.losses.falls(
             process.ctx.cluster.incarnation, before.high_watermark, sight.high_watermark
         ):
