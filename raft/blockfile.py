@@ -12,9 +12,8 @@ Rules:
 - A segment is synced before its successor is created. Segments are removed from the oldest end
   only, once they hold no live block; live blocks of a mostly dead one are copied to the end first.
 - A write that meets a limit of the machine (space, quota, file handles) is undone, and StoreFull
-  means that nothing has changed: the limit is temporary. After any other failed write, or a failed
-  sync, the state of the disk is unknown: the store refuses all further work.
-- What only reclaims space is left for a later append or sync when it meets a limit.
+  means that nothing has changed. What only reclaims space is left for later then. After any other
+  failed write or sync the state of the disk is unknown: the store refuses all further work.
 """
 
 import errno
@@ -96,13 +95,11 @@ class BlockFile:
         self._segment_of: dict[BlockId, _Segment] = {}
         # Of the last frame, synced or not.
         self._state = State()
-        # Of the next frame; it counts through all segments, so a missing one shows.
-        self._sequence = 0
+        self._sequence = 0  # of the next frame, through all segments, so a missing one shows
         self._file: File | None = None
         # Whether a frame was appended since the last sync.
         self._unsynced = False
-        # Files that go when the next sync is done and the head has got so far: replaced snapshots,
-        # and promises from before a damage.
+        # Files that go after the next sync, once the head has got so far: snapshots, promises.
         self._obsolete: list[tuple[BlockId, str]] = []
         self._mark = SyncedMark(files)
         # Why the store takes no more work; None while it does.
