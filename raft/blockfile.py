@@ -11,9 +11,9 @@ Rules:
   the page cache.
 - A segment is synced before its successor is created. Segments are removed from the oldest end
   only, once they hold no live block; live blocks of a mostly dead one are copied to the end first.
-- A write that runs out of space is undone, and StoreFull means that nothing has changed: a full
-  disk is temporary. After any other failed write, or a failed sync, the state of the disk is
-  unknown: the store refuses all further work.
+- A write that meets a limit of the machine (space, quota, file handles) is undone, and StoreFull
+  means that nothing has changed. What only reclaims space is left for later then. After any other
+  failed write or sync the state of the disk is unknown: the store refuses all further work.
 """
 
 import errno
@@ -49,8 +49,8 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 LIVE_SHARE_MIN = 0.5
 """The oldest segment is copied forward when less than this share of its blocks is still live."""
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""The errors that pass by themselves: a full disk, and an exhausted quota."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Limits of the machine, which pass: space, quota, file handles."""
 _TEMPORARY = ".tmp"
 _SEGMENT = ".seg"
 _SNAPSHOT = ".snap"
@@ -59,7 +59,7 @@ _SNAPSHOT = ".snap"
 class _Segment:
     """In-memory bookkeeping of one segment: how many of its blocks are still needed."""
 
-    __slots__ = ("live", "name", "number", "size", "synced", "written")
+    __slots__ = ("is_removed", "live", "name", "number", "size", "synced", "written")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -68,6 +68,7 @@ class _Segment:
         self.synced = HEADER_BYTES  # synced up to here, as the next frame records
         self.written = 0  # blocks written to it
         self.live = 0  # of those, neither removed nor below the root
+        self.is_removed = False  # its file is, and perhaps not durably yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +95,11 @@ class BlockFile:
         self._segment_of: dict[BlockId, _Segment] = {}
         # Of the last frame, synced or not.
         self._state = State()
-        # Of the next frame; it counts through all segments, so a missing one shows.
-        self._sequence = 0
+        self._sequence = 0  # of the next frame, through all segments, so a missing one shows
         self._file: File | None = None
         # Whether a frame was appended since the last sync.
         self._unsynced = False
-        # Files that go when the next sync is done and the head has got so far: replaced snapshots,
-        # and promises from before a damage.
+        # Files that go after the next sync, once the head has got so far: snapshots, promises.
         self._obsolete: list[tuple[BlockId, str]] = []
         self._mark = SyncedMark(files)
         # Why the store takes no more work; None while it does.
@@ -309,17 +308,23 @@ class BlockFile:
         if 0 < oldest.live < LIVE_SHARE_MIN * oldest.written:
             # A frame like any other: it repeats the newest state, and recovery needs no rule for
             # copies.
-            copy = Batch(state=self._state, blocks=tuple(self._live_blocks(oldest)))
             with suppress(StoreFull), self._room_needed():  # else at the next append
-                self._append_frame(copy)
+                blocks = tuple(self._live_blocks(oldest))
+                self._append_frame(Batch(state=self._state, blocks=blocks))
         if self._segments[0].live:
             return
         # The frames that made these segments obsolete must be durable before the segments go.
         self.sync()
+        with suppress(StoreFull), self._room_needed():  # else at the next append
+            self._remove_dead()
+
+    def _remove_dead(self) -> None:
+        """Oldest first, each durably: a crash in between leaves no gap in the numbers."""
         while len(self._segments) > 1 and self._segments[0].live == 0:
-            # One by one, oldest first and each durably: a crash in between leaves no gap in the
-            # numbers.
-            self._files.remove(self._segments[0].name)
+            oldest = self._segments[0]
+            if not oldest.is_removed:
+                self._files.remove(oldest.name)
+            oldest.is_removed = True
             self._files.sync_names()
             del self._segments[0]
 
@@ -327,11 +332,12 @@ class BlockFile:
         """Remove the files whose replacement is durable now."""
         gone = [name for needed, name in self._obsolete if self._state.head >= needed]
         if gone:
-            self._obsolete = [each for each in self._obsolete if each[1] not in gone]
-            present = self._files.names()
-            for name in gone:
-                if name in present:
-                    self._files.remove(name)
+            with suppress(StoreFull), self._room_needed():  # else after the next sync
+                present = self._files.names()
+                self._obsolete = [each for each in self._obsolete if each[1] not in gone]
+                for name in gone:
+                    if name in present:
+                        self._files.remove(name)
 
     def _live_blocks(self, segment: _Segment) -> Iterable[Block]:
         """Blocks of a segment that no later segment has a copy of."""

@@ -33,7 +33,8 @@ class StoreFailed(Exception):
 
 
 class StoreFull(Exception):
-    """The disk has no room for this batch: nothing has changed, the call may be retried."""
+    """The disk has no room for this batch, or the machine no file handle: nothing has changed, the
+    call may be retried."""
 
 
 class Refused(Exception):

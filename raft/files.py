@@ -3,10 +3,12 @@
 A crash of the in-memory files loses what was not synced, as a disk may: bytes past the last `sync`
 of a file, and names since the last `sync_names`. The in-memory files can also crash before the n-th
 operation, so that a test crashes between any two of them, be full from the n-th operation that
-needs space, and fail writes and syncs of chosen files.
+needs space, have no handle from the n-th one that needs one, and fail writes and syncs of chosen
+files.
 """
 
 import errno
+import os
 from collections.abc import Callable
 from typing import Protocol
 
@@ -96,6 +98,12 @@ class MemoryFiles:
         self.crash_at: int | None = None
         self.growths = 0
         self.full_at: int | None = None
+        self.full_errno = errno.ENOSPC
+        """EDQUOT: not the disk is full, but the quota."""
+        self.handles = 0
+        self.no_handle_at: int | None = None
+        self.no_handle_errno = errno.EMFILE
+        """ENFILE: the machine has none left, not this process."""
         self.fails: Callable[[str], bool] = lambda _: False
         """Does every write and sync of this file fail? The directory itself has the empty name."""
 
@@ -108,8 +116,14 @@ class MemoryFiles:
     def grow(self) -> None:
         """Count an operation that needs space; from the chosen one the disk is full."""
         if self.full_at is not None and self.growths >= self.full_at:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(self.full_errno, os.strerror(self.full_errno))
         self.growths += 1
+
+    def take_handle(self) -> None:
+        """Count an operation that opens a file or the directory; from the chosen one none can."""
+        if self.no_handle_at is not None and self.handles >= self.no_handle_at:
+            raise OSError(self.no_handle_errno, os.strerror(self.no_handle_errno))
+        self.handles += 1
 
     def check(self, name: str) -> None:
         """Raise OSError if writing or syncing this file is set to fail."""
@@ -117,13 +131,16 @@ class MemoryFiles:
             raise OSError(errno.EIO, f"{name or 'the directory'} cannot be written")
 
     def names(self) -> list[str]:
+        self.take_handle()
         return sorted(self._names)
 
     def read(self, name: str) -> bytes:
+        self.take_handle()
         return bytes(self._names[name].data)
 
     def open(self, name: str) -> File:
         self.operation()
+        self.take_handle()
         if name not in self._names:
             self.grow()
         return self._names.setdefault(name, _MemoryFile(self, name))
@@ -138,6 +155,7 @@ class MemoryFiles:
 
     def sync_names(self) -> None:
         self.operation()
+        self.take_handle()
         self.check("")
         self._synced_names = dict(self._names)
 

@@ -26,6 +26,7 @@ from josefine_broker.observe.storage import (
     free_bytes,
     named,
     needed_bytes,
+    no_handle,
 )
 
 NOTHING: Mapping[TopicPartition, str] = MappingProxyType({})
@@ -147,6 +148,9 @@ def check_groups(ctx: Context) -> Check:
 
 
 def check_disk(ctx: Context, config: IdentitySection) -> Check:
-    """Whether the free space is at least `broker.disk_free_bytes_min`."""
+    """Whether the free space is at least `broker.disk_free_bytes_min`, and files can be opened."""
+    lack = no_handle(config.data_dir)
+    if lack:
+        return Check(ok=False, detail=lack)
     free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
     return Check(ok=free >= needed, detail=f"{free} bytes free, {needed} required")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 from collections.abc import Collection
 from pathlib import Path
 
 from josefine_broker.base.rounds import Rounds
 from josefine_broker.config.sections import IdentitySection
 from josefine_broker.engine.context import Context
+from josefine_broker.host.log.log_sync import NO_HANDLE
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,21 @@ def free_bytes(directory: Path) -> int:
     """Space that this process may still use there. Raises OSError."""
     stat = os.statvfs(directory)
     return stat.f_bavail * stat.f_frsize
+
+
+def no_handle(directory: Path) -> str:
+    """Why no file can be opened, and what to do; empty: one can be."""
+    try:
+        os.close(os.open(directory, os.O_RDONLY))
+    except OSError as error:
+        if error.errno not in NO_HANDLE:
+            return ""  # what else is wrong with it is reported where it is used
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return (
+            f"no file can be opened: {error.strerror}, the limit of this process is {limit}; "
+            "records that need a new file are refused until it is raised, or connections end"
+        )
+    return ""
 
 
 def room_bytes(config: IdentitySection) -> int:

@@ -5,7 +5,10 @@ Semantics: a write is durable after `sync` of its file; a new name after `sync_d
 else, whatever the random source decides: each 512-byte sector of an unsynced write is there, is
 zeros, or is garbage, and the size is anything between the synced and the written one.
 `space_bytes` makes the disk full: a write that passes it is cut there and raises ENOSPC. So does
-`full_at`, from the n-th operation on that needs room: a write, a new name, a new directory.
+`full_at`, from the n-th operation on that needs room: a write, a new name, a new directory. Either
+may be a quota instead (`full_errno`). From `no_handle_at` on nothing can be opened any more; files
+whose descriptors were closed to make room (`evict`) are opened again by whatever uses them.
+`stale` is a listing that misses a file which is there, or shows one that is gone.
 """
 
 from __future__ import annotations
@@ -63,9 +66,11 @@ class MemoryFile:
         self._inode = inode
         self._path = path
         self._closed = False
+        self._evictions = files.evictions
 
     def write_at_end(self, buffers: Sequence[Buffer]) -> int:
         data = self._data()
+        self._reopen()
         position = len(data)
         try:
             self._files.grow()
@@ -78,11 +83,12 @@ class MemoryFile:
             room = self._files.room()
             if room is not None and len(buffer) > room:
                 data += buffer[:room]
-                raise OSError(errno.ENOSPC, "no space left")
+                raise self._files.full()
             data += buffer
         return position
 
     def read_at(self, position: int, size: int) -> bytes:
+        self._reopen()
         for start in self._inode.unreadable:
             if start < position + size and position < start + SECTOR_BYTES:
                 raise OSError(errno.EIO, "the disk cannot read a sector")
@@ -93,13 +99,17 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         data = self._data()
-        if size <= len(data):
+        if size == len(data):
+            return
+        self._reopen()
+        if size < len(data):
             del data[size:]
         else:
             data += bytes(size - len(data))
 
     def sync(self) -> None:
         files = self._files
+        self._reopen()
         if files.failing_sync or self._inode in files.failing or files.fails(self._path):
             raise OSError(errno.EIO, "sync failed")
         self._files.syncs += 1
@@ -107,6 +117,12 @@ class MemoryFile:
 
     def close(self) -> None:
         self._closed = True
+
+    def _reopen(self) -> None:
+        """The set of open files may have closed this one since it was used."""
+        if self._evictions != self._files.evictions:
+            self._files.take_handle()
+            self._evictions = self._files.evictions
 
     def _data(self) -> bytearray:
         if self._closed:
@@ -125,6 +141,15 @@ class MemoryFiles:
         self.space_bytes: int | None = None
         self.growths = 0
         self.full_at: int | None = None
+        self.full_errno = errno.ENOSPC
+        """EDQUOT: the disk has room, and the quota has not."""
+        self.handles = 0
+        self.no_handle_at: int | None = None
+        self.no_handle_errno = errno.EMFILE
+        """ENFILE: the machine has none left, not this process."""
+        self.evictions = 0
+        self.stale: Callable[[str, list[str]], list[str]] = lambda directory, names: names
+        """What a listing of the directory shows instead of these names."""
         self.failing_sync = False
         self.failing: set[Inode] = set()
         """Files that take no write and no sync."""
@@ -164,8 +189,21 @@ class MemoryFiles:
     def grow(self) -> None:
         """Count an operation that needs room."""
         if self.full_at is not None and self.growths >= self.full_at:
-            raise OSError(errno.ENOSPC, "no space left")
+            raise self.full()
         self.growths += 1
+
+    def full(self) -> OSError:
+        return OSError(self.full_errno, "no space left")
+
+    def evict(self) -> None:
+        """Every open file loses its descriptor, as one that was not used for long."""
+        self.evictions += 1
+
+    def take_handle(self) -> None:
+        """Count an operation that opens something."""
+        if self.no_handle_at is not None and self.handles >= self.no_handle_at:
+            raise OSError(self.no_handle_errno, "too many open files")
+        self.handles += 1
 
     def room(self) -> int | None:
         """Bytes left on the disk; None: endless."""
@@ -175,6 +213,7 @@ class MemoryFiles:
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self.on_open(path)
+        self.take_handle()
         if self.fails_to_open and path.startswith(self.fails_to_open):
             raise OSError(errno.EMFILE, f"{path} cannot be opened")
         inode = self.names.get(path)
@@ -186,6 +225,10 @@ class MemoryFiles:
         return MemoryFile(self, inode, path)
 
     def list(self, directory: str) -> list[str]:
+        self.take_handle()
+        return self.stale(directory, self.names_in(directory))
+
+    def names_in(self, directory: str) -> list[str]:
         prefix = f"{directory}/" if directory else ""
         below = (path[len(prefix) :] for path in self.names if path.startswith(prefix))
         return sorted({path.split("/", 1)[0] for path in below})
@@ -193,7 +236,7 @@ class MemoryFiles:
     def make_directory(self, directory: str) -> None:
         """Directories are implied by the paths below them; one that was made is durable, with all
         that is in it, when its parent is synced."""
-        if not self.list(directory):
+        if not self.names_in(directory):
             self.grow()
             self.new_directories.add(directory)
 
@@ -204,6 +247,8 @@ class MemoryFiles:
         if not moved:
             raise FileNotFoundError(errno.ENOENT, old)
         self.grow()
+        if durable:
+            self.take_handle()
         for path in moved:
             target = new + path[len(old) :]
             inode = self.names[target] = self.names.pop(path)
@@ -214,7 +259,7 @@ class MemoryFiles:
             self.new_directories.remove(old)
             self.new_directories.add(new)
         if durable:
-            self.sync_directory(new.rpartition("/")[0])
+            self._sync_names(new.rpartition("/")[0])
 
     def remove(self, path: str) -> None:
         self.names.pop(path, None)
@@ -225,6 +270,10 @@ class MemoryFiles:
             del self.names[path]
 
     def sync_directory(self, directory: str) -> None:
+        self.take_handle()
+        self._sync_names(directory)
+
+    def _sync_names(self, directory: str) -> None:
         prefix = f"{directory}/" if directory else ""
         if self.fails(f"{directory}/"):
             raise OSError(errno.EIO, "sync of a directory failed")

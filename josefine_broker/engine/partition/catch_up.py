@@ -10,7 +10,9 @@ of an earlier leader that the later one did not have was never committed. After 
 asked again, because another replica may have the next batch. A replica that does not answer is
 waited for while it is alive; where damage hid the end of this log, also while it is down: it may be
 the only one that has the rest. One whose next batch is damaged, and was committed, is waited for
-until another replica has that batch: its intact batches after it would be cut.
+until another replica has that batch: its intact batches after it would be cut. An operator may give
+up what is missing there: then batches without records take the place of exactly those offsets, and
+the intact batches after them are taken.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ class CatchUp:
         self.waits_for_all = waits_for_all
         """Also for replicas that are down."""
         self.waits_for_nobody = False
-        """The operator does not want to wait for silent replicas."""
+        """The operator does not want to wait for silent replicas, or for damaged batches."""
         self.is_over = False
         self.retry_at_ms: int | None = 0
         """When to continue; None while a replica is asked."""
@@ -75,6 +77,15 @@ class CatchUp:
         is_news = replica not in self._reported
         self._reported.add(replica)
         return is_news
+
+    def given_up(self) -> list[int]:
+        """All were asked: the replicas whose next batch the operator gave up. Nobody has it."""
+        return sorted(self._damaged) if self.waits_for_nobody and not self._offers else []
+
+    def has_nothing_after(self, replicas: Sequence[int]) -> None:
+        """None of their committed batches after our end is intact."""
+        self._damaged.difference_update(replicas)
+        self._answered.update(replicas)
 
     def moved(self) -> None:
         """It sent more of the log."""

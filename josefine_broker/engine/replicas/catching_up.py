@@ -14,7 +14,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import PartitionEntry
-from josefine_broker.engine.partition.catch_up import CatchUp
+from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp
 from josefine_broker.engine.partition.repair.repair import order_of
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.replicas.following import HaltError, append_fetched, restart
@@ -25,7 +25,7 @@ from josefine_broker.engine.replicas.replica_reads import (
     is_answered,
     request_of,
 )
-from josefine_broker.records.batch import BatchHeader, iter_batches, parse_header
+from josefine_broker.records.batch import BatchHeader, build_empty_batch, iter_batches, parse_header
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
 
@@ -66,6 +66,22 @@ class _Question(NamedTuple):
     """Whether to append what it has: all were asked, and it has the latest."""
 
 
+class _Skip(NamedTuple):
+    """A search for the first intact batch after damaged ones, offset by offset: no intact one may
+    be passed over."""
+
+    tp: TopicPartition
+    hosted: HostedPartition
+    each: CatchUp
+    replicas: list[int]
+    """Those that have committed batches there."""
+    offset: int
+    asked: int = 0
+    """How many of them were asked for this offset."""
+    high_watermark: int = 0
+    """The largest one of those that answered."""
+
+
 class CatchUps:
     """The leaders of this broker that still ask. One per broker, on its thread; `step` is called
     several times a second."""
@@ -96,6 +112,9 @@ class CatchUps:
             return
         order = order_of(partition.leader, partition.isr, partition.replicas, ctx.broker_id)
         replica, is_taking = each.choose(order), False
+        if replica is None and (holders := each.given_up()):
+            self._skip(_Skip(tp, hosted, each, holders, hosted.log.log_end_offset + 1))
+            return
         if replica is None:
             brokers = ctx.image.brokers
             alive = frozenset(key for key, broker in brokers.items() if not broker.fenced)
@@ -218,6 +237,67 @@ class CatchUps:
             )
         self._ask(tp, hosted, each)
 
+    def _skip(self, skip: _Skip) -> None:
+        """Ask the next replica for the batch with this offset."""
+        tp, hosted, each, replicas, offset, asked, _ = skip
+        ctx = self._ctx
+        each.retry_at_ms = None
+
+        def answered(answer: FetchResponse | None) -> None:
+            if ctx.hosted.catching_up.get(tp) is each and not each.is_over:
+                self._skipped(skip, answer)
+
+        forward = ctx.ports.forward
+        assert forward is not None
+        request = request_of(hosted, tp.partition, offset)
+        deadline_ms = ctx.clock.monotonic_ms() + ANSWER_MS
+        forward(replicas[asked], FETCH, request, deadline_ms, answered)
+
+    def _skipped(self, skip: _Skip, answer: FetchResponse | None) -> None:
+        """Take what the replica has there, or ask for the next offset."""
+        tp, hosted, each, replicas, offset, asked, highest = skip
+        if answer is None or not is_answered(answer):
+            each.retry_at_ms = self._ctx.clock.monotonic_ms() + ANSWER_MS  # ask everyone again
+            each.moved()
+            return
+        found = answer.topics[0].partitions[0]
+        highest = max(highest, found.high_watermark)
+        if found.records:
+            self._fill(skip, memoryview(b"".join(found.records)))
+        elif asked + 1 < len(replicas):
+            self._skip(skip._replace(asked=asked + 1, high_watermark=highest))
+        elif offset + 1 < highest:
+            self._skip(skip._replace(offset=offset + 1, asked=0, high_watermark=highest))
+        else:
+            each.has_nothing_after(replicas)
+            self._ask(tp, hosted, each)
+
+    def _fill(self, skip: _Skip, found: memoryview) -> None:
+        """Batches without records take the place of those that the operator gave up."""
+        ctx, (tp, hosted, each, *_) = self._ctx, skip
+        header, end = parse_header(found), hosted.log.log_end_offset
+        lost = build_empty_batch(end, header.base_offset, header.leader_epoch)
+        try:
+            append_fetched(ctx, tp, hosted, [lost, found])
+        except (KafkaError, CorruptData) as error:
+            ctx.ports.tell(
+                "the end of a log was not copied: it is tried again",
+                gravity=Gravity.WARNING,
+                partition=str(tp),
+                reason=str(error),
+            )
+        if hosted.log.log_end_offset > end:
+            ctx.ports.tell(
+                "lost records given up",
+                gravity=Gravity.WARNING,
+                partition=str(tp),
+                offsets=(end, header.base_offset),
+            )
+        each.moved()
+        each.retry_at_ms = ctx.clock.monotonic_ms() + RETRY_MS
+        if hosted.log.log_end_offset > header.base_offset:
+            self._ask(tp, hosted, each)
+
     def _take(self, asked: _Question, found: memoryview) -> None:
         """Append what continues our log. Raises KafkaError, CorruptData."""
         tp, hosted, each, replica, _, _ = asked
@@ -239,7 +319,7 @@ class CatchUps:
 
 
 def give_up_end(ctx: Context, tp: TopicPartition) -> None:
-    """The operator waits no longer for replicas that do not answer."""
+    """The operator waits no longer for silent replicas, nor for damaged batches."""
     each = ctx.hosted.catching_up.get(tp)
     if each is not None:
         each.waits_for_nobody = True

@@ -86,12 +86,10 @@ def _follow(
             _complain(ctx, tp, ErrorCode(answer.error_code).name)
             fetcher.fail(copy.key, now_ms)
             return
-        elif answer.diverging is not None:
-            _truncate(ctx, tp, hosted, *answer.diverging)
-            moved = True
-        elif answer.records and (place := _starts_before(hosted, answer.records)) is not None:
-            _truncate(ctx, tp, hosted, *place)
-            moved = True
+        elif (place := answer.diverging or _starts_before(hosted, answer.records)) is not None:
+            moved = _truncate(ctx, tp, hosted, *place)
+            if not moved:
+                fetcher.pause(copy.key, now_ms + HALT_MS)
         elif partition.awaits_repair:
             # It has asked where to cut its log. Not all of its epochs are known, so a log that
             # differs may look the same: nothing is appended, or known to be committed.
@@ -262,15 +260,19 @@ def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
 
 def _truncate(
     ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: LeaderEpoch, end_offset: int
-) -> None:
+) -> bool:
     """The leader's largest epoch not above our last one is `epoch`, which ended at `end_offset`:
-    truncate to that offset, or to the end of that epoch here if it is smaller."""
+    truncate to that offset, or to the end of that epoch here if it is smaller. False: not before
+    the repair, because damage hides later epochs here, and the cut would take committed records,
+    of which these may be the only intact copy."""
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
     # Both logs agree up to the smaller of the two ends of that epoch (KIP-101).
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
         raise CorruptData(f"the leader sent end offset {end_offset} for epoch {epoch}")
+    if partition.awaits_repair and not partition.may_be_cut_to(target):
+        return False
     check_cut(ctx, tp, hosted, target)
     ctx.hosted.counters.truncations += 1
     event: dict[str, Any] = {"partition": str(tp), "from": its_log.log_end_offset, "to": target}
@@ -283,6 +285,7 @@ def _truncate(
     # The log decides where it ends: a cut is at the start of a batch.
     partition.truncated(its_log.log_end_offset)
     _after_cut(ctx, tp, hosted)
+    return True
 
 
 def check_cut(ctx: Context, tp: TopicPartition, hosted: HostedPartition, end_offset: int) -> None:
@@ -312,13 +315,13 @@ def _halt(ctx: Context, tp: TopicPartition, hosted: HostedPartition, reason: str
 
 
 def _starts_before(
-    hosted: HostedPartition, records: Sequence[Buffer]
+    hosted: HostedPartition, records: Sequence[Buffer] | None
 ) -> tuple[LeaderEpoch, int] | None:
     """Epoch and base offset of the leader's first batch, if our log ends within it. That happens
     where a repair awaits batches that only the leader's log has not, and our epochs are unknown, so
     that the leader finds no divergence."""
     end = hosted.log.log_end_offset
-    if not hosted.partition.awaits_repair:
+    if not hosted.partition.awaits_repair or not records:
         return None
     for _, header in iter_batches(memoryview(records[0])):
         is_within = hosted.log.log_start_offset <= header.base_offset < end < header.end_offset

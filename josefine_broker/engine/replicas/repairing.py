@@ -199,9 +199,11 @@ class Repairs:
         """Start the copy, up to the first batch that is missing. A segment that is being synced is
         tried again later, as after a failure."""
         its_log = self._damaged.logs[work.tp]
-        epochs = work.hosted.partition.epochs
+        base, partition = work.repair.damage.base_offset, work.hosted.partition
+        is_leader = partition.leader == self._ctx.broker_id  # its log is the partition's
+        equal_to = base if is_leader else partition.high_watermark
         try:
-            work.rebuild = its_log.rebuild(work.repair.damage.base_offset, epochs)
+            work.rebuild = its_log.rebuild(base, partition.epochs, equal_to)
         except (KafkaError, OSError) as error:
             self._failed(work, error)
             return
@@ -387,17 +389,17 @@ class Repairs:
             repair.refused(self._ctx.broker_id)
         if not repair.exhausted(now_ms) and rebuild.wanted >= repair.given_up_to:
             return
-        if self._is_unacknowledged(work, rebuild.wanted):
-            what = "the end of a log was cut: no replica has what is missing"
-            self._cut(work, rebuild.wanted, what)
-            return
         lost = rebuild.wanted, rebuild.next_intact()
-        # The operator accepted the loss up to there, and of nothing after it.
+        # The operator accepted the loss up to there, and of nothing after it: no cut.
         if rebuild.wanted < repair.given_up_to:
             self._tell("lost record given up", work, Gravity.WARNING, at=rebuild.wanted)
             rebuild.give_up()
             repair.on(RepairEvent.DUE)
             self._go_on(work)
+            return
+        if self._is_unacknowledged(work, rebuild.wanted):
+            what = "the end of a log was cut: no replica has what is missing"
+            self._cut(work, rebuild.wanted, what)
             return
         # Logged once for each range, not at every attempt.
         if repair.lost != lost:

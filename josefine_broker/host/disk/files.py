@@ -60,9 +60,16 @@ class RealFiles:
             os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str, *, durable: bool = True) -> None:
-        os.replace(self._path(old), self._path(new))
-        if durable:
-            _sync_directory(os.path.dirname(self._path(new)))
+        """Raises OSError. Without a file handle nothing is renamed: the caller may try again."""
+        if not durable:
+            os.replace(self._path(old), self._path(new))
+            return
+        fd = os.open(os.path.dirname(self._path(new)), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.replace(self._path(old), self._path(new))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def remove(self, path: str) -> None:
         """A missing file is no error."""

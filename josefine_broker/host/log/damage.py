@@ -145,6 +145,14 @@ class LogDamage:
             raise KafkaError(ErrorCode.offset_out_of_range, "the segment is gone")
         return None if segment in self._sync.sealing else segment
 
+    def epoch_before(self, base_offset: int) -> int | None:
+        """The leader epoch of the batch before that segment, where this log may differ from its
+        leader's; None: there is none, or it does not."""
+        place = self._segments.place_of(base_offset)
+        if place <= 0 or not self.lacks_batches:
+            return None
+        return self._segments[place - 1].last_leader_epoch
+
     def read(
         self,
         segment: Segment,
@@ -161,10 +169,13 @@ class LogDamage:
         if segment is not self._segments[-1]:
             self._segments.keep_warm(segment, self._sync.sealing)
         try:
+            try:
+                return segment.read(offset, bytes_max, end_offset, at_least_one)
+            except CorruptData as error:
+                if not self._index_is_rebuilt(segment, error, config):
+                    raise
             return segment.read(offset, bytes_max, end_offset, at_least_one)
         except CorruptData as error:
-            if self._index_is_rebuilt(segment, error, config):
-                return segment.read(offset, bytes_max, end_offset, at_least_one)
             return self._read_alone(segment, offset, end_offset, error)
         except OSError as error:
             if not is_damage(error):

@@ -5,7 +5,10 @@ sector that the disk cannot read fails every read that touches it. Other replica
 these batches. Used only after a read has failed.
 
 No checksum of a batch covers its base offset. So a neighbour must confirm it: the batch before
-ends there, the batch after continues it, or the index has it.
+ends there, the batch after continues it, or the index has it. Where compaction may have removed
+offsets, one neighbour is not enough: a base offset that has flipped downwards may continue the
+batch before it across a hole. Both neighbours together leave no other place, and show the leader
+epoch, which no checksum covers either.
 """
 
 import errno
@@ -31,11 +34,15 @@ class Place(NamedTuple):
     segment_end_offset: int
 
 
-def find_isolated(data: bytes, place: Place, offset: int) -> memoryview | None:
-    """The intact batch with `offset` in `data`, if a neighbour confirms its place."""
+def find_isolated(
+    data: bytes, place: Place, offset: int, *, may_have_holes: bool = False
+) -> memoryview | None:
+    """The intact batch with `offset` in `data`, if a neighbour confirms its place; both of them,
+    where compaction may have left holes."""
     # All base offsets of a segment start with the same bytes.
     common = place.offset.to_bytes(8, "big")[:3]
     ends = {0: place.offset}
+    epochs: dict[int, int] = {}
     at = data.find(common)
     while at >= 0:
         batch = batch_at(data, at)
@@ -44,12 +51,15 @@ def find_isolated(data: bytes, place: Place, offset: int) -> memoryview | None:
             continue
         header = parse_header(batch)
         after = at + len(batch)
-        if header.base_offset <= offset <= header.last_offset and (
-            ends.get(at) == header.base_offset
-            or _is_followed(data, after, header.end_offset, place)
-        ):
-            return batch
-        ends[after] = header.end_offset
+        if header.base_offset <= offset <= header.last_offset:
+            follows = ends.get(at) == header.base_offset
+            is_followed = _is_followed(data, after, header.end_offset, place)
+            if may_have_holes and follows and is_followed:
+                near = {epochs.get(at), _epoch_at(data, after, header.end_offset)} - {None}
+                return batch if near == {header.leader_epoch} else None
+            if not may_have_holes and (follows or is_followed):
+                return batch
+        ends[after], epochs[after] = header.end_offset, header.leader_epoch
         at = data.find(common, after)
     return None
 
@@ -94,6 +104,13 @@ def _is_followed(data: bytes, after: int, end_offset: int, place: Place) -> bool
     if place.position + after == place.segment_bytes:
         return end_offset == place.segment_end_offset
     return data[after : after + 8] == end_offset.to_bytes(8, "big")
+
+
+def _epoch_at(data: bytes, at: int, offset: int) -> int | None:
+    """The leader epoch of the intact batch there, if it starts with `offset`."""
+    batch = batch_at(data, at)
+    header = None if batch is None else parse_header(batch)
+    return None if header is None or header.base_offset != offset else header.leader_epoch
 
 
 def read_around(file: File, position: int, size: int) -> bytes:

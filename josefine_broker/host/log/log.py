@@ -434,11 +434,11 @@ class PartitionLog:
 
     @contextmanager
     def _cutting(self, what: str, at: int) -> Iterator[None]:
-        """Files from offset `at` are removed, and no flusher job may run meanwhile. If it fails
-        half done, the log has failed for good."""
+        """Files from offset `at` are removed, and no flusher job runs. Half done, the log fails."""
         self._sync.check()
         with self._sync.lock:
             try:
+                self._sync.find_handles()
                 self.state.synced.lower_to(at)
                 self.cleaning.cut_to(at)
                 self._sync.cut_to(at)

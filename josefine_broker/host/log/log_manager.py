@@ -384,7 +384,11 @@ class LogManager:
         """
         removed = 0
         kept = {str(each) for each in keep}
-        for name in self._files.list(""):
+        try:
+            names = self._files.list("")
+        except OSError:  # no file handle is left
+            return 0
+        for name in names:
             if name in kept:
                 continue  # an identity that names another partition is damaged
             try:

@@ -24,7 +24,9 @@ from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.segment import Segment
 
-PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+NO_HANDLE = (errno.EMFILE, errno.ENFILE)
+"""No file could be opened: not by this process, or not on this machine."""
+PASSING = (errno.ENOSPC, errno.EDQUOT, *NO_HANDLE, errno.ENOMEM)
 """Reasons for a failure that may pass: nothing was lost by it."""
 
 REFUSALS_MAX, REFUSED_MS = 3, 3_000
@@ -119,10 +121,15 @@ class LogSync:
             if problem.errno not in PASSING:
                 self.fail("the log could not be created", problem)
             return
+        is_open = False
         try:
-            active.file().truncate(active.size_bytes)
+            file = active.file()
+            is_open = True
+            file.truncate(active.size_bytes)
         except OSError as error:
-            self.fail("the remains of a failed append could not be removed", error)
+            # A file that could not be opened was not written to either.
+            if is_open or error.errno not in NO_HANDLE:
+                self.fail("the remains of a failed append could not be removed", error)
 
     def refused(self, what: str, error: OSError, now_ms: int | None) -> KafkaError:
         """The error of an append (`what` failed) that left the log as it was. Where
@@ -140,6 +147,12 @@ class LogSync:
         """A new segment follows this full one."""
         self._directory_dirty = True
         self.sealing.append(full)
+
+    def find_handles(self) -> None:
+        """Raises OSError while no file can be opened: a cut would stop half done."""
+        if self._segments[-1].is_made:
+            self._segments[-1].file().read_at(0, 1)
+        self._files.list(self._directory)
 
     def cut_to(self, end_offset: int) -> None:
         """The log is about to be cut at `end_offset`: later records will not be durable. The lock
@@ -255,8 +268,11 @@ class LogSync:
                 file = segment.file()
             try:
                 file.sync()
-            except OSError as error:  # even when full: the pages of a failed sync are lost
-                self.fail("sync failed", error)
+            except OSError as error:
+                # Even when full: the pages of a failed sync are lost. Without a handle the file was
+                # not opened again, so nothing was synced.
+                if error.errno not in NO_HANDLE:
+                    self.fail("sync failed", error)
                 raise
 
     @contextmanager

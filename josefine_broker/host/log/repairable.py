@@ -25,7 +25,9 @@ class RepairableLog:
     def found(self) -> Mapping[int, Damage]:
         return self._log.damage.found
 
-    def rebuild(self, base_offset: int, epochs: LeaderEpochs) -> SegmentRebuild | None:
+    def rebuild(
+        self, base_offset: int, epochs: LeaderEpochs, equal_to: int = 0
+    ) -> SegmentRebuild | None:
         """A damaged active segment is rolled first: appends continue in the next one."""
         log, damage = self._log, self._log.damage
         if damage.is_active(base_offset):
@@ -44,6 +46,7 @@ class RepairableLog:
             known,
             is_checksum_known=found.is_checksum_known,
             may_differ=damage.lacks_batches,
+            epoch_before=damage.epoch_before(base_offset) if base_offset > equal_to else None,
         )
 
     @property

@@ -305,9 +305,8 @@ class Segment:
             first = start = 0
         size = min(FIND_BYTES, self.size_bytes - start)
         place = Place(start, self.base_offset + first, self.size_bytes, self.end_offset)
-        if self.reads.may_have_holes:  # they leave no batch certain without its neighbours
-            raise DamagedBatchError(f"{self.stem}{LOG_SUFFIX}: damaged", offset)
-        found = find_isolated(read_around(self.file(), start, size), place, offset)
+        data, holes = read_around(self.file(), start, size), self.reads.may_have_holes
+        found = find_isolated(data, place, offset, may_have_holes=holes)
         if found is None:
             raise DamagedBatchError(f"{self.stem}{LOG_SUFFIX}: no intact batch", offset)
         return found if parse_header(found).end_offset <= end_offset else None

@@ -25,7 +25,7 @@ from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.batch_walk import SCAN_BYTES
-from josefine_broker.host.log.cleaned_sums import BLOCK_BYTES, BlockSums, SumsWriter, load_sums
+from josefine_broker.host.log.cleaned_sums import BLOCK_BYTES, BlockSums, load_sums
 from josefine_broker.host.log.index import SegmentSummary, SparseIndex, load_index
 from josefine_broker.host.log.isolated_batch import (
     FIND_BYTES,
@@ -36,6 +36,7 @@ from josefine_broker.host.log.isolated_batch import (
 )
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.segment import LOG_SUFFIX, Segment
+from josefine_broker.host.log.segment_copy import SegmentCopy
 from josefine_broker.host.log.segment_swap import REPAIRED_SUFFIX
 from josefine_broker.records.batch import (
     HEADER_BYTES,
@@ -48,8 +49,6 @@ from josefine_broker.records.batch import (
 )
 from josefine_broker.records.crc import Buffer
 
-WRITE_BYTES = 1024 * 1024
-"""Bytes written at once."""
 BATCHES_PER_BREATH = 256
 
 
@@ -65,6 +64,7 @@ class SegmentRebuild:
         *,
         is_checksum_known: bool = True,
         may_differ: bool = False,
+        epoch_before: int | None = None,
     ) -> None:
         """On the log's own thread: takes what it needs of the log as values."""
         self._log = log
@@ -72,12 +72,14 @@ class SegmentRebuild:
         self._expected: SegmentSummary = segment.summary()
         self._epochs = LeaderEpochs(epochs.starts)
         self._source = _Source(files, segment, has_holes=log.config.may_have_holes)
-        self._target = _Target(files, segment, log.config.index_interval_bytes)
+        self._target = SegmentCopy(files, segment, log.config.index_interval_bytes)
         self._has_holes = log.config.may_have_holes
         self._is_checksum_known = is_checksum_known
         self._may_differ = may_differ
         """What the other replicas have may be right although it does not have our checksum: this
         log may differ from its leader's."""
+        self._epoch_before = epoch_before
+        """Of our batch before this segment, where that may be of a leader who lost."""
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
         self.bytes_fetched = 0
@@ -133,6 +135,11 @@ class SegmentRebuild:
                 self._start_again()
                 return
             before = self._target.segment
+            if self._is_after_another_leaders(header):
+                raise CorruptData(
+                    f"a batch of epoch {header.leader_epoch}, after one of epoch "
+                    f"{self._epoch_before} that may be of a leader who lost"
+                )
             is_older = header.leader_epoch < before.last_leader_epoch
             # The first of a later leader proves nothing about ours before it: they may be another
             # leader's, who lost. A log that ends in the later epoch would look like its own.
@@ -153,6 +160,12 @@ class SegmentRebuild:
             self._target.was_filled |= not header.record_count
             if not self._distrusts and self._ours() is not None:
                 return
+
+    def _is_after_another_leaders(self, header: BatchHeader) -> bool:
+        """Whether a batch for the start of the segment proves nothing about ours before it."""
+        before = self._epoch_before
+        is_first = not self._target.segment.size_bytes
+        return is_first and before is not None and header.leader_epoch > before
 
     def keep_ours(self) -> bool:
         """No replica has the next batch: use our own if at least its checksum is right."""
@@ -315,11 +328,11 @@ class _Source:
     ) -> memoryview | None:
         """Our intact batch that continues the copy at `offset`, if there is one: where it is
         expected, where the index has it, or anywhere near. `is_last_resort`: no replica has it."""
-        batch = self._intact(self._position, fits)
+        batch = self._intact(self._position, fits, offset, is_last_resort)
         if batch is not None:
             return batch
         for position in self._candidates(offset):
-            batch = self._intact(position, fits)
+            batch = self._intact(position, fits, offset, is_last_resort)
             # A lost sector may end within a base offset, which no checksum covers: that batch
             # belongs elsewhere, although it looks intact.
             if batch is not None and self._is_followed(position, batch, may_skip=is_last_resort):
@@ -374,7 +387,15 @@ class _Source:
         data = read_around(self._file, self._position, FIND_BYTES)
         return next_intact(data, self._base_offset, after)
 
-    def _intact(self, position: int, fits: Callable[[BatchHeader], bool]) -> memoryview | None:
+    def _intact(
+        self,
+        position: int,
+        fits: Callable[[BatchHeader], bool],
+        offset: int,
+        is_last_resort: bool,
+    ) -> memoryview | None:
+        """The batch there, if it is intact and continues a copy that ends at `offset`. In a block
+        that is not as the cleaner wrote it, both neighbours must confirm it."""
         try:
             header = parse_header(self._read(position, HEADER_BYTES))
             if not fits(header) or header.size_bytes < HEADER_BYTES:
@@ -382,10 +403,22 @@ class _Source:
             batch = self._read(position, header.size_bytes)
             verify(batch, 0, header)
             if self._is_in_bad_block(position, header.size_bytes):
-                return None
+                is_next = header.base_offset == offset
+                after = position + header.size_bytes
+                if not is_next or not (is_last_resort or self._continues(header, after)):
+                    return None
         except CorruptData:
             return None
         return batch[: header.size_bytes]
+
+    def _continues(self, before: BatchHeader, position: int) -> bool:
+        """Whether an intact batch there continues the one before it, in the same leader epoch.
+        Raises CorruptData."""
+        header = parse_header(self._read(position, HEADER_BYTES))
+        if header.base_offset != before.end_offset or header.size_bytes < HEADER_BYTES:
+            return False
+        verify(self._read(position, header.size_bytes), 0, header)
+        return header.leader_epoch == before.leader_epoch
 
     def _is_in_bad_block(self, position: int, size: int) -> bool:
         """Whether these bytes are not those that the cleaner wrote there: a batch's own checksum
@@ -423,66 +456,3 @@ class _Source:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-class _Target:
-    """The copy: a segment in memory, and its file that no other code knows yet."""
-
-    def __init__(self, files: Files, old: Segment, index_interval_bytes: int) -> None:
-        self._files = files
-        self._path = old.stem + REPAIRED_SUFFIX
-        self._interval_bytes = index_interval_bytes
-        self._file: File | None = None
-        self._parts: list[Buffer] = []
-        self._parts_bytes = 0
-        self.sums = SumsWriter()
-        self.was_filled = False
-        self.is_installed = False
-        self.segment = Segment(files, old.stem, old.base_offset)
-
-    def restart(self) -> None:
-        self.segment = Segment(self._files, self.segment.stem, self.segment.base_offset)
-        self._parts, self._parts_bytes, self.was_filled = [], 0, False
-        self.sums = SumsWriter()
-        if self._file is not None:
-            self._file.truncate(0)
-
-    def add(self, batch: Buffer) -> None:
-        """Raises OSError."""
-        header = parse_header(batch)
-        self.segment.account(
-            batch, header.base_offset, header.leader_epoch, header, self._interval_bytes
-        )
-        self._parts.append(bytes(batch))
-        self._parts_bytes += len(batch)
-        if self._parts_bytes >= WRITE_BYTES:
-            self._write()
-
-    def open(self) -> None:
-        """Raises OSError."""
-        if self._file is None:
-            self._files.remove(self._path)
-            self._file = self._files.open(self._path, create=True)
-
-    def _write(self) -> None:
-        assert self._file is not None
-        if self._parts:
-            self._file.write_at_end(self._parts)
-            self.sums.add(self._parts)
-        self._parts, self._parts_bytes = [], 0
-
-    def finish(self, old: SegmentSummary) -> None:
-        """Raises OSError."""
-        self._write()
-        assert self._file is not None
-        self._file.sync()
-        self.segment.first_append_ms = old.first_append_ms
-        self.segment.last_append_ms = old.last_append_ms
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if not self.is_installed:
-            with suppress(OSError):  # a start removes it too
-                self._files.remove(self._path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.cluster import damage
 from tests.simulation.cluster.damage import flip_bit, tear_sector
 from tests.simulation.cluster.file_kinds import KINDS
+from tests.simulation.cluster.limits import Limits, without_limits
 from tests.simulation.cluster.rot import rot
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Chaos:
         self._rot, self._chain = Random(world.seed + 4), Random(world.seed + 5)
         self._kinds, self._links = Random(world.seed + 6), Random(world.seed + 7)
         self._decay = Random(world.seed + 12)
+        self._limits = Limits(world, Random(world.seed + 13))
         self.is_over = False
         world.scheduler.every(EVERY_MS, CALM_START_MS, self._act)
 
@@ -65,8 +67,9 @@ class Chaos:
                 world.start(victim)
         else:
             self._break_broker(victim)
-        self._damage_logs()
-        self._damage_files()
+        with without_limits(world):
+            self._damage_logs()
+            self._damage_files()
         if self._chance(faults.sync_fails_per_second):
             world.met["syncs fail"] += 1
             disk = world.machines[victim].disk
@@ -76,6 +79,7 @@ class Chaos:
         self._break_kinds()
         if self._decay.random() < faults.rot_per_second * EVERY_MS / 1000:
             rot(world, self._decay)
+        self._limits.act(EVERY_MS)
         if faults.member_per_second:
             world.members.act(faults.member_per_second * EVERY_MS / 1_000)
         if faults.upgraded and world.members.rng.random() < UPGRADE_PER_SECOND * EVERY_MS / 1_000:

@@ -41,7 +41,7 @@ Spoil = Callable[[MemoryFiles, str, Random], None]
 
 def newest_segment(files: MemoryFiles, directory: str) -> str | None:
     """The path of the segment that was written last, if it holds anything and has no index."""
-    logs = [name for name in files.list(directory) if name.endswith(_LOG_SUFFIX)]
+    logs = [name for name in files.names_in(directory) if name.endswith(_LOG_SUFFIX)]
     if not logs:
         return None
     path = f"{directory}/{max(logs)}"
@@ -102,7 +102,7 @@ def lose_one(world: World, broker_id: int, rng: Random) -> None:
     found = [
         facts
         for facts in world.view.may_be_damaged(broker_id)
-        if facts.key in known and files.list(facts.name)
+        if facts.key in known and files.names_in(facts.name)
     ]
     if found:
         facts = rng.choice(found)
@@ -175,7 +175,7 @@ def _unwritten(world: World, broker_id: int) -> list[PartitionFacts] | None:
     unwritten = [
         facts
         for facts, _, entry in view.entries()
-        if broker_id in entry.replicas and not files.list(facts.name)
+        if broker_id in entry.replicas and not files.names_in(facts.name)
     ]
     return unwritten if all(facts in may_be for facts in unwritten) else None
 
@@ -197,7 +197,7 @@ def note_unwritten(world: World) -> None:
             continue
         for facts, _, entry in view.entries():
             is_new = broker_id in entry.replicas and broker_id not in facts.damaged
-            if is_new and not files.list(facts.name):
+            if is_new and not files.names_in(facts.name):
                 facts.damaged.add(broker_id)
                 if facts.may_lose(facts.powerless):
                     facts.excused = f"made while broker {broker_id} knew no high watermarks"

@@ -34,7 +34,7 @@ def flip_can_be_seen(files: MemoryFiles, path: str, bit: int) -> bool:
 def needs_checkpoint(files: MemoryFiles, directory: str) -> bool:
     """Whether the epochs of its batches are not those of its checkpoint."""
     begins = _begins(files, directory)
-    for path in files.list(directory):
+    for path in files.names_in(directory):
         if not path.endswith(".log"):
             continue
         headers = [each for _, each in _batches(bytes(files.names[f"{directory}/{path}"].data))]

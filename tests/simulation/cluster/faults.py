@@ -95,6 +95,14 @@ class Faults:
     rot_per_second: float = 0.0
     """The log of a broker that runs: a bit flips, a write is lost or goes to the wrong place, a
     sector cannot be read any more. In lives of their own, see `rot.py`."""
+    no_handles_per_second: float = 0.0
+    """For up to two seconds a broker can open no file. These three are in runs of their own, see
+    `limits.py`."""
+    over_quota_per_second: float = 0.0
+    """For up to two seconds the quota of a broker's data directory is exhausted."""
+    stale_listing_per_second: float = 0.0
+    """A listing of a log's directory misses a segment, or shows one that is gone, when its broker
+    starts."""
     reckless: float = 0.0
     """This share of power losses does not spare partitions that then may lose records: more
     replicas without power than `min.insync.replicas` covers, and nothing synced."""

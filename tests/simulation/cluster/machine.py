@@ -230,6 +230,7 @@ class Machine:
     def restore_chain(self) -> None:
         """Somebody puts back what was damaged of it, if anything was."""
         self.raft_disk = self.chain.restored(self.raft_disk)
+        self.raft_disk.no_handle_at = self.raft_disk.full_at = None
 
     # Ends of a process.
 

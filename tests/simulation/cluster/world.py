@@ -26,6 +26,7 @@ from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
 from tests.simulation.cluster.group_watch import GroupWatch
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
+from tests.simulation.cluster.limits import end_limits, without_limits
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.members import NEWEST, OLDEST, Members
 from tests.simulation.cluster.network import Network
@@ -349,7 +350,8 @@ class World:
             if self.members.replaced is not None:
                 self.members.note_created(before)
             if self.unwritten:
-                note_unwritten(self)
+                with without_limits(self):
+                    note_unwritten(self)
             self.scheduler.note(f"block {at.height} {describe(change)}")
             self._count(before, image)
             for decided in self._decided:
@@ -384,6 +386,13 @@ class World:
 
     def look(self, process: Process) -> None:
         """After each event and block: did a role, an epoch or a high watermark change?"""
+        if not self.faults.no_handles_per_second:
+            self._look(process)
+            return
+        with without_limits(self):
+            self._look(process)
+
+    def _look(self, process: Process) -> None:
         sights = self._sights[process.machine.id]
         for tp, hosted in process.ctx.hosted.partitions.items():
             partition = hosted.partition
@@ -496,9 +505,8 @@ class World:
         for id_, machine in self.machines.items():
             machine.paused_until_ms = 0
             machine.disk.slow = 0.0
-            machine.disk.empty()
             machine.disk.repair()
-            machine.empty_metadata()
+            end_limits(machine)
             machine.restore_chain()
             machine.repair_chain()
             if machine.process is None and id_ in self.broker_ids:

@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 
-from raft import CorruptStore, Message, NodeId, Ready, Refused, Role
+from raft import CorruptStore, Message, NodeId, Ready, Refused, Role, StoreFailed, StoreFull
 from raft.files import Crash
 from tests.simulation.raft.faults import CALM, Faults
 from tests.simulation.raft.invariants import ALL_INVARIANTS
@@ -121,14 +121,19 @@ class Cluster:
         try:
             while machine.busy is None and node.has_ready():
                 ready = machine.busy = node.ready()
-                self._write_and_apply(machine, ready)
-                if ready.batch is not None and ready.batch.must_sync:
-                    self.begin_sync(machine)
-                else:
-                    self.finish(machine)
+                self._check_written(machine, ready)
+                self._store(machine, ready)
         except Crash:
             self.met["crash in a write"] += 1
             self.crash(machine.id)
+            return
+        except StoreFailed:
+            self.met["crash of a failed disk"] += 1
+            self.crash(machine.id)
+            return
+        except StoreFull:
+            self.met["write waited for a limit"] += 1
+            self.wait_for_room(machine)
             return
         facts = machine.look()
         if facts != machine.facts:
@@ -142,12 +147,42 @@ class Cluster:
             self.met["election won"] += 1
             self.note(f"leader {machine.id} {facts[1]}")
 
-    def _write_and_apply(self, machine: Machine, ready: Ready) -> None:
+    def wait_for_room(self, machine: Machine) -> None:
+        """The write of what the machine has in hand met a limit, and changed nothing."""
+        raise NotImplementedError
+
+    def write_again(self, machine: Machine, life: int) -> None:
+        """What met a limit in this life."""
+        if machine.life != life or machine.busy is None:
+            return
+        try:
+            self._store(machine, machine.busy)
+        except StoreFull:
+            self.wait_for_room(machine)
+            return
+        except StoreFailed:
+            self.crash(machine.id)
+            return
+        self.pump(machine)
+
+    def _store(self, machine: Machine, ready: Ready) -> None:
+        """Raises Crash, StoreFull, StoreFailed."""
+        self._write_and_apply(machine, ready)
+        if ready.batch is not None and ready.batch.must_sync:
+            self.begin_sync(machine)
+        else:
+            self.finish(machine)
+
+    def _check_written(self, machine: Machine, ready: Ready) -> None:
         batch = ready.batch
         if batch is not None:
             self.met["birth block dead"] += any(id_.height == 1 for id_ in batch.removed)
             for checker in self._written:
                 checker(machine, batch, ready.installed is not None)
+
+    def _write_and_apply(self, machine: Machine, ready: Ready) -> None:
+        batch = ready.batch
+        if batch is not None:
             assert machine.store is not None
             machine.store.append(batch)
         if ready.installed is not None:
@@ -189,6 +224,10 @@ class Cluster:
             self.finish(machine)
         except Crash:
             self.met["crash in a write"] += 1
+            self.crash(machine.id)
+            return
+        except StoreFailed:
+            self.met["crash of a failed disk"] += 1
             self.crash(machine.id)
             return
         self.pump(machine)

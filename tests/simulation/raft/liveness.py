@@ -3,17 +3,19 @@
 The idea is TigerBeetle's (VOPR's liveness mode). `settle` heals everybody, so it cannot see a
 cluster that waits for a node that never returns. Here the machines of a core run, hear each other
 and have good disks; each other machine gets one lasting fault, drawn by the seed. The core must
-elect a leader, commit new proposals and apply them within a bound.
+elect a leader, commit new proposals and apply them within a bound. In half of the runs the core's
+machines run out of space, quota or file handles first, one after another and for a while each.
 
 A machine that hears a part of the core only is not among the faults: Raft with pre-vote lets such
 a leader commit through that part, and starves the rest of the core for as long as this lasts.
 """
 
+import errno
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 
-from raft import Members, NodeId
+from raft import Members, MemoryFiles, NodeId
 from tests.simulation.raft.faults import CALM, Faults
 from tests.simulation.raft.machine import Machine
 from tests.simulation.raft.world import World
@@ -30,6 +32,10 @@ LOSSY = replace(
     CALM, message_drop=0.2, message_duplicate=0.2, message_delay=0.2, message_reorder=0.5
 )
 FOR_EVER_MS = 10**12
+LIMIT_MS = 1_000
+"""For so long at most a machine of the core has no space, no quota, or no file handle."""
+ROOM_CHECK_MS = 100
+"""How often a write that met a limit is repeated, as a broker does."""
 FOR_EVER = replace(CALM, heal_per_second=0.0, restart_per_second=0.0)
 """What is broken stays so."""
 
@@ -42,6 +48,7 @@ class LiveWorld(World):
         self.core: frozenset[NodeId] = frozenset()
         self._lossy: set[NodeId] = set()
         self._live_rng = Random(seed + 4)
+        self._limits_rng = Random(seed + 14)
 
     def link_faults(self, link: tuple[NodeId, NodeId]) -> Faults:
         return LOSSY if self._lossy & set(link) else self.faults
@@ -58,7 +65,25 @@ class LiveWorld(World):
             self.met[name] += 1
             self.note(f"{id_} {name}")
             LASTING[name](self, self.machines[id_], faults_of_life)
+        if self._limits_rng.random() < 0.5:
+            for number, id_ in enumerate(sorted(self.core)):
+                self._at(1 + number * LIMIT_MS, lambda id_=id_: self._limit(self.machines[id_]))  # type: ignore[misc]
         self._must_work()
+
+    def _limit(self, machine: Machine) -> None:
+        rng, disk = self._limits_rng, machine.disk
+        code = rng.choice((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
+        if code in (errno.ENOSPC, errno.EDQUOT):
+            disk.full_at, disk.full_errno = disk.growths + rng.randrange(3), code
+        else:
+            disk.no_handle_at, disk.no_handle_errno = disk.handles, code
+        self.met["core met a limit"] += 1
+        self.note(f"{machine.id} {errno.errorcode[code]}")
+        self._at(1 + rng.randrange(LIMIT_MS), lambda: _lift(disk))
+
+    def wait_for_room(self, machine: Machine) -> None:
+        life = machine.life
+        self._at(ROOM_CHECK_MS, lambda: self.write_again(machine, life))
 
     def _draw_core(self) -> frozenset[NodeId]:
         """A majority of every membership that may be in force, and hardly more."""
@@ -92,6 +117,10 @@ class LiveWorld(World):
 
     def stay_down(self, machine: Machine, _: Faults) -> None:
         self.crash(machine.id)
+
+    def fail_writes(self, machine: Machine, _: Faults) -> None:
+        """Its process ends with its next write, and nobody starts it."""
+        machine.disk.fails = lambda _: True
 
     def stand_still(self, machine: Machine, _: Faults) -> None:
         machine.paused_until_ms = FOR_EVER_MS
@@ -147,8 +176,13 @@ LASTING: Mapping[str, Break] = {
     "outsider stays down": LiveWorld.stay_down,
     "outsider stands still": LiveWorld.stand_still,
     "outsider comes and goes": LiveWorld.come_and_go,
+    "outsider's disk takes no writes": LiveWorld.fail_writes,
 }
 """What is counted → what befalls a machine outside the core, for ever."""
+
+
+def _lift(disk: MemoryFiles) -> None:
+    disk.full_at = disk.no_handle_at = None
 
 
 def _memberships(machines: Iterable[Machine]) -> list[Members]:

@@ -1,4 +1,5 @@
-"""A full disk passes: the block file changes nothing until there is room again, at every write."""
+"""A limit of the machine passes: the block file changes nothing until there is room again, or a
+file handle, at every write."""
 
 import errno
 from random import Random
@@ -28,7 +29,7 @@ class Patient(Writer):
                 self.refused += 1
                 self._look_at_what_a_crash_would_leave()
                 if self.refused >= self.tries:
-                    self.files.full_at = None
+                    self.files.full_at = self.files.no_handle_at = None
             else:
                 return
 
@@ -44,23 +45,26 @@ class Patient(Writer):
         chain_is_whole(recovered)
 
 
-def growths_of_a_life() -> int:
+def whole_life() -> MemoryFiles:
     files = MemoryFiles()
     for _ in life(Writer(files, SEGMENT_BYTES)):
         pass
-    return files.growths
+    return files
 
 
 @pytest.mark.parametrize("tries", [1, 3])
-def test_store_goes_on_when_there_is_room_again_whichever_write_found_none(tries: int) -> None:
-    growths, refused = growths_of_a_life(), 0
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_store_goes_on_when_there_is_room_again_whichever_write_found_none(
+    code: int, tries: int
+) -> None:
+    growths, refused = whole_life().growths, 0
     assert growths > 50
 
     for full_at in range(growths):
         files = MemoryFiles()
         writer = Patient(files, SEGMENT_BYTES)
         writer.tries = tries
-        files.full_at = full_at
+        files.full_at, files.full_errno = full_at, code
         for _ in life(writer):
             pass
         files.full_at = None
@@ -71,6 +75,34 @@ def test_store_goes_on_when_there_is_room_again_whichever_write_found_none(tries
         assert recovered.state == writer.state
         assert {block.id: block for block in recovered.blocks} == writer.blocks
     assert refused > growths // 2
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_store_goes_on_when_there_are_file_handles_again_whichever_open_found_none(
+    code: int, tries: int
+) -> None:
+    first, refused = MemoryFiles(), 0
+    Writer(first, SEGMENT_BYTES)
+    handles = whole_life().handles
+    assert handles > first.handles + 20
+
+    for no_handle_at in range(first.handles, handles):
+        files = MemoryFiles()
+        writer = Patient(files, SEGMENT_BYTES)
+        writer.tries = tries
+        files.no_handle_at, files.no_handle_errno = no_handle_at, code
+        for _ in life(writer):
+            pass
+        files.no_handle_at = None
+        writer.extend(1)
+        writer.extend(1)
+
+        refused += writer.refused > 0
+        recovered = reopen(files, SEGMENT_BYTES)
+        assert recovered.state == writer.state
+        assert {block.id: block for block in recovered.blocks} == writer.blocks
+    assert refused
 
 
 def test_copy_of_live_blocks_that_finds_no_room_is_made_later() -> None:

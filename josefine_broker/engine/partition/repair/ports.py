@@ -68,9 +68,11 @@ class DamagedLog(Protocol):
         """By base offset of the segment."""
         ...
 
-    def rebuild(self, base_offset: int, epochs: LeaderEpochs) -> RebuildPort | None:
-        """Start a copy of that segment; None: not now, because it is being synced. Raises
-        KafkaError."""
+    def rebuild(
+        self, base_offset: int, epochs: LeaderEpochs, equal_to: int = 0
+    ) -> RebuildPort | None:
+        """Start a copy of that segment; None: not now, because it is being synced. Up to `equal_to`
+        the log is known to be its leader's. Raises KafkaError."""
         ...
 
     @property

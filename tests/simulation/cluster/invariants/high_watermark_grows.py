@@ -26,8 +26,17 @@ class HighWatermarkGrows(Invariant):
         if hosted.log.failure:
             return  # a sync failed: what it has is nobody's word until the broker is restarted
         facts = self.view.facts((hosted.topic_id, tp.partition))
-        if before is None or facts.excused or process.machine.id in facts.damaged:
-            return  # a damaged log may have to be begun anew
+        # A damaged log may have to be begun anew; one that lost unsynced pages is cut where what
+        # they left differs from its leader's.
+        doubted = facts.damaged if facts.flushes else facts.damaged | facts.powerless
+        if before is None or facts.excused or process.machine.id in doubted:
+            return
+        # A damaged batch that is cut off is copied again.
+        lost = range(sight.high_watermark, before.high_watermark)
+        if any(
+            b.base_offset in lost and process.machine.id in facts.rotten[b] for b in facts.rotten
+        ):
+            return
         if sight.high_watermark < before.high_watermark and facts.losses.falls(
             process.ctx.cluster.incarnation, before.high_watermark, sight.high_watermark
         ):

@@ -1,6 +1,7 @@
 """Free space against the reserve: when records are refused, and `/health` says so; when it ends."""
 
 import os
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,6 +54,21 @@ def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
         seen.append(ctx.storage.is_full)
 
     assert seen == [False, True, True, True, False, False]
+
+
+def test_lack_of_file_handles_is_told_with_its_limit(tmp_path: Path) -> None:
+    assert storage.no_handle(tmp_path) == ""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open(tmp_path, os.O_RDONLY)
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, limits[1]))  # the lowest that is free
+    try:
+        told = storage.no_handle(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert told.startswith("no file can be opened: Too many open files, the limit of this process")
+    assert str(probe) in told
 
 
 def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:

@@ -239,7 +239,14 @@ def test_replica_whose_next_batch_is_damaged_is_waited_for_where_that_is_committ
     assert cluster.state() is ReplicaState.LEADER
 
 
+def give_up(cluster: Doubted) -> None:
+    Repairs(cluster.ctx[2], cluster.hosting[2].damaged, work_at_once, resume).accept_loss(TP)
+    for _ in range(4):
+        cluster.go(after_ms=RETRY_MS)
+
+
 def test_person_may_give_up_a_next_batch_that_is_damaged_on_its_only_holder() -> None:
+    """Exactly that one: the intact batch after it is taken, and readers go on with it."""
     cluster = Doubted()
     flip(cluster, 1, 2)
     cluster.silent = {3}
@@ -247,10 +254,49 @@ def test_person_may_give_up_a_next_batch_that_is_damaged_on_its_only_holder() ->
     cluster.lead(2, isr=(2,))
     cluster.go()
 
-    Repairs(cluster.ctx[2], cluster.hosting[2].damaged, work_at_once, resume).accept_loss(TP)
-    cluster.go(after_ms=RETRY_MS)
+    give_up(cluster)
 
     assert cluster.state() is ReplicaState.LEADER
+    assert cluster.records(2) == [(0, 0, b"a"), (1, 0, b"b"), (3, 0, b"d")]
+    assert cluster.fetch(2, 2).records
+    cluster.run()
+    assert cluster.produce(2, b"e", acks=1).error_code == 0
+    cluster.run()
+    assert cluster.values(2) == [b"a", b"b", b"d", b"e"]
+
+
+def test_loss_is_accepted_of_what_no_replica_has_intact_and_of_nothing_else() -> None:
+    """Only batch 2 is damaged on both of its holders."""
+    values = [*VALUES, b"e", b"f", b"g"]
+    cluster = Doubted(values=values)
+    for batch in (2, 3):
+        flip(cluster, 1, batch)
+    for batch in (2, 5):
+        flip(cluster, 3, batch)
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+    assert cluster.state() is ReplicaState.CATCHING_UP
+
+    give_up(cluster)
+
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == [b"a", b"b", *values[3:]]
+
+
+def test_loss_of_several_holes_leaves_every_intact_batch_between_them() -> None:
+    values = [*VALUES, b"e", b"f", b"g"]
+    cluster = Doubted(values=values)
+    for batch in (2, 4, 6):
+        flip(cluster, 1, batch)
+    cluster.silent = {3}
+    cluster.fence(3)
+    cluster.lead(2, isr=(2,))
+    cluster.go()
+
+    give_up(cluster)
+
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == [b"a", b"b", b"d", b"f"], "nothing intact follows the last"
 
 
 @pytest.mark.parametrize("start", [2, 3, 4])

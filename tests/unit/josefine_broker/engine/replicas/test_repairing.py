@@ -473,6 +473,27 @@ def test_leader_that_waits_for_a_silent_replica_is_freed_by_accepting_the_loss()
     assert cluster.values(2) == [b"a", b"c", b"d", b"e"]
 
 
+def test_accepted_loss_cuts_no_intact_batch_after_the_hole() -> None:
+    """Although a power failure explains the hole, and nothing after it is known to be synced."""
+    cluster = Damaged()
+    cluster.spoil(2, 1)
+    cluster.spoil(3, 1)
+    hosted = cluster.hosted(2)
+    its_log: Any = hosted.log
+    its_log.recovery_report = replace(its_log.recovery_report, unsynced_from=0)
+    damaged: Any = cluster.hosting[2].damaged.logs[TP]
+    damaged.lost_power = True
+    hosted.partition.damaged()
+    cluster.lead(2)
+    cluster.silent = {1}
+    cluster.repair(2)
+
+    assert cluster.repairs[2].accept_loss(TP) == [(1, 2)]
+
+    assert hosted.partition.is_leader
+    assert cluster.values(2) == [b"a", b"c", b"d", b"e"]
+
+
 def differing() -> Damaged:
     """Broker 2 has two batches, the first of them damaged, where its leader has one with both
     offsets; of its leader epochs nothing is known."""
@@ -534,3 +555,33 @@ def test_replica_that_lacks_batches_appends_nothing_although_it_follows() -> Non
         cluster.repair(2, after_ms=RETRY_MS_MAX)
         cluster.run()
     assert cluster.values(2) == [*VALUES, b"x", b"y", b"z"]
+
+
+def test_replica_whose_damage_hides_epochs_keeps_what_was_committed() -> None:
+    """It was cut to the end of the last epoch that it knew; no other replica need have the rest."""
+    cluster = Damaged()
+    cluster.lead(1)
+    cluster.run()
+    for value in (b"f", b"g"):
+        cluster.produce(1, value)
+        cluster.run()
+    cluster.spoil(2, 1)
+    cluster.spoil(1, 1)
+    hosted = cluster.hosted(2)
+    hosted.partition.damaged()
+    hosted.partition.epochs.truncate_end(5)
+    high_watermark = hosted.partition.high_watermark
+    cluster.lead(1)
+    cluster.silent = {3}
+    cluster.repair(2)
+    assert cluster.ctx[2].hosted.fetchers.of((hosted.topic_id, 0)) is not None
+
+    cluster.run()
+
+    assert hosted.partition.high_watermark == high_watermark > 5
+    assert hosted.log.log_end_offset == 7
+    cluster.silent = set()
+    for _ in range(3):
+        cluster.repair(2, after_ms=RETRY_MS_MAX)
+        cluster.run()
+    assert cluster.values(2) == [*VALUES, b"f", b"g"]

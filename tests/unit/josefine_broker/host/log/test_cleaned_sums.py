@@ -304,3 +304,55 @@ def test_cleaned_segment_that_is_appended_to_after_a_lost_file_is_not_called_dam
 
     assert log.segment_count == 2, "it was appended to"
     assert not log.verify().problems
+
+
+def nearly_whole(files: MemoryFiles) -> PartitionLog:
+    """A cleaned segment that lost its first record only, within one block."""
+    log = open_log(files, COMPACT)
+    for number in range(10):
+        append_keyed(log, [(b"0" if number < 2 else b"%d" % number, b"%04d" % number)])
+    log.roll()
+    log.flush()
+    clean(files, log)
+    assert sums_of(files) is not None
+    return log
+
+
+def test_other_damage_of_each_replica_is_repaired_within_one_block() -> None:
+    """Both neighbours confirm a batch in a block that is not as the cleaner wrote it."""
+    disks = [MemoryFiles(), MemoryFiles()]
+    logs = [nearly_whole(files) for files in disks]
+    intact = bytes(disks[0].names[log_file()].data)
+    places = [pos for pos, _ in iter_batches(intact)]
+    for files, struck in zip(disks, (3, 7), strict=True):
+        files.names[log_file()].data[places[struck] + 70] ^= 1
+    for log in logs:
+        log._segments[0].reads.forget()
+    log, peer = logs
+    log.damage.note(log._segments[0], 0, "a test")
+    made = RepairableLog(disks[0], log).rebuild(0, LeaderEpochs([(LeaderEpoch(0), 0)]))
+    assert made is not None
+
+    while (wanted := made.copy(lambda: None)) is not None or not made.finish():
+        if wanted is not None:
+            made.supply(b"".join(peer.read(wanted, 200)))
+    assert made.install()
+    made.close()
+
+    assert bytes(disks[0].names[log_file()].data) == intact
+    assert log.verify().problems == ()
+
+
+@pytest.mark.parametrize("byte", [7, 15], ids=["base offset", "leader epoch"])
+def test_batch_in_a_damaged_block_is_not_read_if_a_neighbour_differs(byte: int) -> None:
+    files = MemoryFiles()
+    log = nearly_whole(files)
+    data = files.names[log_file()].data
+    (position, header) = list(iter_batches(bytes(data)))[4]
+    data[position + byte] ^= 1
+    log._segments[0].reads.forget()
+
+    for offset in {header.base_offset, header.base_offset ^ 1}:
+        with pytest.raises(KafkaError) as caught:
+            log.read(offset, 1)
+        assert caught.value.code is ErrorCode.corrupt_message

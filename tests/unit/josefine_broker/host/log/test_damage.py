@@ -11,7 +11,13 @@ from josefine_broker.host.log.read_state import RANGES_MAX, ReadState
 from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import HEADER_BYTES, iter_batches
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.josefine_broker.host.log.support import append, log_file, open_log, read_all
+from tests.unit.josefine_broker.host.log.support import (
+    DIRECTORY,
+    append,
+    log_file,
+    open_log,
+    read_all,
+)
 
 SMALL = LogConfig(segment_bytes=1_000)
 
@@ -141,6 +147,21 @@ def test_failed_rebuild_of_an_index_leaves_the_segment_as_it_was() -> None:
     assert log.log_end_offset == 60
     buffers = log.read(20, 1_000)
     assert next(iter_batches(buffers[0]))[1].base_offset == 20
+
+
+def test_unreadable_sector_met_by_the_rebuild_of_an_index_is_damage() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    read_all(log)
+    log._segments[0].cool()
+    files.names[f"{DIRECTORY}/00000000000000000000.index"].data[90:] = b"garbage"
+    files.names[log_file()].unreadable.add(0)
+
+    with pytest.raises(KafkaError) as raised:
+        log.read(5, 1_000)
+
+    assert raised.value.code is ErrorCode.corrupt_message
+    assert log.damage.found
 
 
 def test_verified_ranges_join_and_stay_bounded() -> None:

@@ -46,6 +46,19 @@ def test_flipped_base_offset_does_not_pass_for_another_batch() -> None:
     assert found(data, place, 2) is None
 
 
+def test_batch_of_a_compacted_log_needs_both_neighbours_and_their_epoch() -> None:
+    data, spans, place = segment()
+    data[spans[1][0] + 70] ^= 1
+    data[spans[4][0] + 15] ^= 1  # its leader epoch
+
+    def at(offset: int) -> bool:
+        return find_isolated(bytes(data), place, offset, may_have_holes=True) is not None
+
+    assert [at(each) for each in range(6)] == [False, False, False, False, False, False]
+    data[spans[4][0] + 15] ^= 1
+    assert [at(each) for each in range(6)] == [False, False, False, True, True, True]
+
+
 def test_sectors_that_cannot_be_read_are_zeros() -> None:
     files = MemoryFiles()
     file = files.open("a", create=True)

@@ -584,3 +584,16 @@ def test_strays_are_looked_for_among_other_directories_only() -> None:
     assert removed == 1
     assert not any(str(TP) in each for each in files.asked)
     assert files.list(str(other)) == []
+
+
+def test_strays_stay_until_the_next_start_where_no_directory_can_be_listed() -> None:
+    """It ended the broker: an image is applied without a file handle, too."""
+    files = MemoryFiles()
+    append(open_one(LogManager(files)), [b"a"])
+    manager = LogManager(files)
+    files.no_handle_at = files.handles
+
+    assert manager.remove_strays(set()) == 0
+
+    files.no_handle_at = None
+    assert manager.remove_strays(set()) == 1

@@ -1,5 +1,7 @@
-"""A full disk passes: whichever write met it, every log takes records again once there is room."""
+"""A limit of the machine passes: whatever met it, a write or an open, every log takes records again
+once there is room, or a file handle."""
 
+import errno
 from random import Random
 from uuid import UUID
 
@@ -22,13 +24,16 @@ CONFIGS = (
 
 
 class Life:
-    """Three logs of one broker through all that they do; what a full disk refuses is not done."""
+    """Three logs of one broker through all that they do; what a limit refuses is not done."""
 
-    def __init__(self, full_at: int | None, full_for: int) -> None:
+    def __init__(self, full_at: int | None, full_for: int, code: int = errno.ENOSPC) -> None:
         self.files = MemoryFiles()
-        self.files.full_at = full_at
+        if code in (errno.ENOSPC, errno.EDQUOT):
+            self.files.full_at, self.files.full_errno = full_at, code
+        else:
+            self.files.no_handle_at, self.files.no_handle_errno = full_at, code
         self._full_for = full_for
-        self.refused = 0
+        self.refused = self.failed = 0
         self._jobs: list[Job] = []
         self.manager = LogManager(self.files, schedule=self._jobs.append)
         self.kept: dict[int, list[tuple[int, bytes]]] = {}
@@ -67,6 +72,7 @@ class Life:
     def _append(self, number: int, value: bytes) -> None:
         log = self.logs[number]
         end = log.log_end_offset
+        self.files.evict()
         try:
             assert append(log, [value]) == end
         except KafkaError:
@@ -76,6 +82,7 @@ class Life:
             self.kept[number].append((end, value))
 
     def _try(self, action: Job) -> None:
+        self.files.evict()
         try:
             action()
         except (KafkaError, OSError):
@@ -84,7 +91,7 @@ class Life:
     def _note_refusal(self) -> None:
         self.refused += 1
         if self.refused >= self._full_for:
-            self.files.full_at = None
+            self.files.full_at = self.files.no_handle_at = None
 
     def _work(self) -> None:
         jobs, self._jobs[:] = list(self._jobs), []
@@ -98,9 +105,17 @@ class Life:
 
     def check(self) -> None:
         """There is room again."""
-        self.files.full_at = None
+        self.files.full_at = self.files.no_handle_at = None
         self._work()
         for number, log in enumerate(self.logs):
+            if "open files" in log.failure:  # in the middle of a cut: the broker is restarted
+                assert any(what in log.failure for what in ("truncation", "restart"))
+                self.failed += 1
+                kept = self.kept[number]
+                self.manager = LogManager(self.files, schedule=self._jobs.append)
+                log = self.logs[number] = self._open(number)
+                ends = log.log_start_offset, log.log_end_offset
+                self.kept[number] = [each for each in kept if ends[0] <= each[0] < ends[1]]
             assert log.failure == ""
             self._append(number, b"again")
             assert self.kept[number][-1][1] == b"again"
@@ -131,6 +146,32 @@ def test_every_log_takes_records_again_whichever_write_found_no_room(full_for: i
         except BaseException as error:
             error.add_note(f"Life({full_at}, {full_for}).check()")
             raise
+
+
+def test_every_log_takes_records_again_when_a_quota_allows_it() -> None:
+    growths = Life(None, 0).files.growths
+    for full_at in range(0, growths, 7):
+        Life(full_at, 2, errno.EDQUOT).check()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("none_for", [1, 2, 10**9])
+def test_every_log_takes_records_again_whatever_found_no_file_handle(
+    none_for: int, code: int
+) -> None:
+    """Every operation opens its files again, as when more are in use than may be open."""
+    handles, opened, failed = Life(None, 0, code).files.handles, 45, 0
+    assert handles > 300
+
+    for no_handle_at in range(opened, handles, 5):
+        life = Life(no_handle_at, none_for, code)
+        try:
+            life.check()
+        except BaseException as error:
+            error.add_note(f"Life({no_handle_at}, {none_for}, {code}).check()")
+            raise
+        failed += life.failed
+    assert failed < 4, "a cut stops half done only if the last handle goes in the middle of it"
 
 
 def test_scheduled_flush_that_found_no_room_is_made_when_there_is() -> None:

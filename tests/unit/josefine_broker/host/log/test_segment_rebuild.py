@@ -3,7 +3,7 @@ whatever is damaged where; and a crash at any step leaves the old segment or the
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
 
@@ -411,3 +411,30 @@ def test_batch_of_a_later_leader_does_not_hide_that_the_log_before_it_is_another
     rebuild(log, files, [peer], LeaderEpochs())
 
     assert first_file(files) == first_file(disk)
+
+
+@pytest.mark.parametrize(("equal_to", "is_taken"), [(2, False), (3, True)])
+def test_batch_of_a_later_leader_starts_a_segment_only_where_the_one_before_is_its_leaders(
+    equal_to: int, is_taken: bool
+) -> None:
+    """It fits, and the segment before it may end with batches of a leader who lost."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = open_log(files, CONFIG), open_log(disk, CONFIG)
+    for number in range(5):
+        append(log, [b"%d" % number], leader_epoch=1 if number < 3 else 2)
+        append(peer, [b"%d" % number], leader_epoch=0 if number < 2 else 2)
+        if number == 2:
+            log.roll()
+    log.roll()
+    log.flush()
+    log.damage.note(log._segments[1], 3, "a test", is_checksum_known=False)
+    log.damage.lacks_batches = True
+    path = log_file("00000000000000000003.log")
+    files.names[path].data[20] ^= 1
+    made = RepairableLog(files, log).rebuild(3, LeaderEpochs(), equal_to)
+    assert made is not None
+    assert made.copy(lambda: None) == 3
+
+    with nullcontext() if is_taken else pytest.raises(CorruptData, match="a leader who lost"):
+        made.supply(fetched(peer, 3))
+    made.close()
