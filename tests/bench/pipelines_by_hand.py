@@ -16,7 +16,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-DDL = Path(__file__).parents[2] / "conf" / "pipelines" / "flights.ddl"
+PIPELINES = Path(__file__).parents[2] / "conf" / "pipelines"
+DDL = PIPELINES / "flights.ddl"
 CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -29,7 +30,7 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-OF_SHORT_RUNS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+OPTIONS = "spark.driver.extraJavaOptions"
 SUMS = {"flights": "count(*)", "departed": "count(dep_time)", "arrived": "count(arr_delay)"} | {
     f"{column}_sum": f"sum({column})" for column in ("dep_delay", "arr_delay")
 }
@@ -42,7 +43,7 @@ def main(
     bootstrap: str, topic: str, folder: str, rows: str, jars: str, lasts: str, *sinks: str
 ) -> None:
     builder = SparkSession.builder.appName("by hand").master("local[2]").config("spark.jars", jars)
-    for key, value in (CONF | (OF_SHORT_RUNS if lasts == "short" else {})).items():
+    for key, value in (CONF | (of_short_runs() if lasts == "short" else {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -60,6 +61,14 @@ def main(
     for query in queries:
         query.awaitTermination()
     spark.stop()
+
+
+def of_short_runs() -> dict[str, str]:
+    """The JVM's options of the shipped file."""
+    import yaml
+
+    said = yaml.safe_load((PIPELINES / "flights.yaml").read_text())
+    return {OPTIONS: said["spark"]["conf"][OPTIONS]}
 
 
 def decoded(spark: Any, bootstrap: str, topic: str, rows: str) -> Any:

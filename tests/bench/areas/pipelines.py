@@ -18,7 +18,7 @@ from tests.bench import whole_runs
 from tests.bench.areas.area import Area, Case, Opened, Options, Sample
 from tests.bench.brokers import create_topic
 from tests.bench.peer_jars import peer_jars
-from tests.bench.pipelines_lab import SINKS, Lab, check, write_pipeline
+from tests.bench.pipelines_lab import SINKS, Lab, check, commits, write_pipeline
 from tests.bench.whole_runs import Ran
 from tests.support.broker import BrokerProcess
 from tests.support.maven import NoJarsError
@@ -105,8 +105,11 @@ def cases(options: Options) -> list[Case]:
 
 
 def sink_cases(options: Options) -> list[Case]:
+    rounds_max = 1 if options.quick else 3
     return [
-        Case(name=f"{count}", x=count, run=partial(measure_sinks, count=count), rounds_max=3)
+        Case(
+            name=f"{count}", x=count, run=partial(measure_sinks, count=count), rounds_max=rounds_max
+        )
         for count in (QUICK_SINK_COUNTS if options.quick else SINK_COUNTS)
     ]
 
@@ -120,7 +123,11 @@ def measure(job: Job, folder: Path, *, rows: int) -> Iterator[Sample]:
 def measure_sinks(job: Job, folder: Path, *, count: int) -> Iterator[Sample]:
     names = [f"flights_{number}" for number in range(count)]
     ran = job.run(folder, topic_of(job, SINK_ROWS), names)
-    yield from of_run(f"{count:,} sink{'s' if count > 1 else ''}", ran)
+    check(folder, SINK_ROWS, names)
+    row = f"{count:,} sink{'s' if count > 1 else ''}"
+    yield from of_run(row, ran)
+    yield row, "CPU per sink", "s", ran.cpu_s / count
+    yield row, "commits", "commits", sum(len(commits(folder, name)) for name in names)
 
 
 def of_run(row: str, ran: Ran) -> Iterator[Sample]:
@@ -150,7 +157,8 @@ SINKS_AREA = Area(
     title="A pipeline's time against sinks",
     peer="by hand",
     row_title="sinks",
-    settings=SETTINGS + f"{SINK_ROWS:,} rows go into each of so many Delta tables.",
+    settings=SETTINGS + f"{SINK_ROWS:,} rows go into each of so many Delta tables. "
+    "Commits are those of all tables, their creation included.",
     open=lab_with_both,
     cases=sink_cases,
 )
