@@ -82,7 +82,6 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a mapping with one of available_now: true, once: true, every: 5s",
             kind=Kind.SECTION,
             of="trigger",
-            required=True,
         ),
         "restart": Word(
             expected="a mapping with attempts, backoff", kind=Kind.SECTION, of="restart"
@@ -257,6 +256,15 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "cluster_by": Word(
             expected="a column, or a list of four at most, by which the table's rows lie together",
             kind=Kind.COLUMNS,
+        ),
+        "fresh": Word(
+            expected="how old the oldest record may be that the table lacks, such as 30s: "
+            "batches and compaction follow from it, in place of `trigger`",
+            kind=Kind.DURATION,
+        ),
+        "file": Word(
+            expected="the size of the table's files, such as 128MB: small ones are compacted",
+            kind=Kind.TEXT,
         ),
         "optimize": Word(expected="a mapping with every, within", kind=Kind.SECTION, of="optimize"),
         "vacuum": Word(

@@ -45,12 +45,14 @@ class Chore(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
     """One task, due after a number of committed batches. `keep_ms`: the retention of a VACUUM;
-    None: that of the table's settings."""
+    None: that of the table's settings. `file_bytes`: the size of the files that an OPTIMIZE makes;
+    None: Delta's default."""
 
     chore: Chore
     every: int
     within_ms: int = BUDGET_MS
     keep_ms: int | None = None
+    file_bytes: int | None = None
 
     def is_due(self, txn_version: int) -> bool:
         """Whether the task is due after this commit."""

@@ -394,6 +394,8 @@ class Sink:
     cluster_by: tuple[str, ...] = ()
     cluster_places: tuple[Place, ...] = ()
     upkeep: tuple[Upkeep, ...] = ()
+    fresh_ms: int | None = None
+    file_bytes: int | None = None
     constraints: Mapping[str, Placed] = field(default_factory=dict)
     """Name → a condition that the table enforces for each row."""
     tombstone_when: Placed | None = None
