@@ -27,7 +27,8 @@ SINK_WORDS = (
     "type, inputs, path, max_tables, table, catalog, topic, bootstrap, security, key, "
     "tombstone_when, "
     "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, unavailable, placeholder, "
-    "on_error, deduplicate, schema_evolution, constraints, cluster_by, optimize, vacuum"
+    "on_error, deduplicate, schema_evolution, constraints, cluster_by, "
+    "fresh, file, optimize, vacuum"
 )
 
 SINK_CASES = {
