@@ -49,8 +49,8 @@ class TableStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
     """One sink. `behind`: its lag, None if unknown, in `unit`s; `lag_ms`: the age of the oldest
-    record that the table lacks, 0 if it has all, None if unknown; `fresh_ms`: the target of it, None
-    if the file has none; `stops`: why a run would stop, ""
+    record that the table lacks, 0 if it has all, None if unknown; `fresh_ms`: its target, None if
+    the file has none; `stops`: why a run would stop, ""
     if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
     newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
     ended without it, "" if it did not fail, and `failed_ms`: when;

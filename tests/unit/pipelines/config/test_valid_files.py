@@ -162,8 +162,8 @@ def test_a_run_without_an_end_has_no_stop():
     text = GOOD.replace("topics: [orders]", "topics: [orders]\n    stop: { ago: 5m }")
 
     assert complaint(text.replace("available_now: true", "every: 5s")) == (
-        "f.yaml:9:5: sources.raw.stop: `stop` ends a run, and with `trigger.every` a run has no "
-        "end: expected `available_now: true` or `once: true`, or no `stop`"
+        "f.yaml:9:5: sources.raw.stop: `stop` ends a run, and with `trigger.every` or `fresh` a "
+        "run has no end: expected `available_now: true` or `once: true`, or no `stop`"
     )
     for trigger in ("available_now", "once"):
         validate(load(text.replace("available_now", trigger), "f.yaml", {}))
