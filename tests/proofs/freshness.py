@@ -7,7 +7,7 @@ from 100 to 100,000 records per second, and then ends. Of each commit the proof 
 oldest record at the time of the commit, both from the Delta log: at most 1 % may be older than the
 target. The first two commits do not count: until then Spark starts. The table may have a file per
 64 MB and 20 more at the end. After the load has ended, all processes of the run may take 2 % of a
-core. `--small`: `fresh: 8s, file: 1MB`, from 100 to 10,000 records per second, for less time.
+core. `--small`: `fresh: 24s, file: 1MB`, from 100 to 10,000 records per second, for less time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -73,7 +74,7 @@ class Form:
 
 
 FULL = Form(fresh_s=30, file_mb=128, loads=(100, 1_000, 10_000, 100_000), each_s=120, idle_s=120)
-SMALL = Form(fresh_s=8, file_mb=1, loads=(100, 1_000, 10_000), each_s=20, idle_s=20)
+SMALL = Form(fresh_s=24, file_mb=1, loads=(100, 1_000, 10_000), each_s=30, idle_s=20)
 
 
 def load(client: BlockingClient, per_second: int, seconds: float, first: int) -> int:
@@ -96,7 +97,9 @@ def ages_s(table: Path) -> Iterator[float]:
     """Of each commit with rows: how old its oldest record was then."""
     for log in sorted(table.glob("_delta_log/*.json")):
         actions = [json.loads(line) for line in log.read_text().splitlines()]
-        info = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+        info: dict[str, Any] = next(
+            (each["commitInfo"] for each in actions if "commitInfo" in each), {}
+        )
         if info.get("operation") != "WRITE":
             continue
         stats = [json.loads(each["add"]["stats"]) for each in actions if "add" in each]
@@ -131,7 +134,7 @@ def prove(folder: Path, form: Form) -> int:
             client.create_topics([NewTopic("events", len(PARTITIONS))])
             process = subprocess.Popen(
                 [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(file)],
-                env={**os.environ, **own}, cwd=folder, start_new_session=True,
+                env={**os.environ, **own}, cwd=folder, start_new_session=True, text=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
             try:
