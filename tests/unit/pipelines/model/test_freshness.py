@@ -14,7 +14,8 @@ from pipelines.model.freshness import (
     files_added,
     interval_ms,
 )
-from pipelines.model.maintenance import BUDGET_MS
+from pipelines.model.maintenance import BUDGET_MS, Chore
+from pipelines.sinks.delta_maintenance import Group, Keeper, TableFiles
 
 MB = 1 << 20
 SMALL = Files(count=1, bytes=MB)
@@ -106,3 +107,54 @@ def test_with_time_for_compaction_a_table_has_never_many_more_files_than_its_byt
             one.compacted(1_000)
             one.counted(Files(count=len(sizes), bytes=sum(sizes)))
         assert len(sizes) <= sum(sizes) / half + SMALL_MAX + 8
+
+
+class Table:
+    """A table that counts its files, and what was done to it."""
+
+    def __init__(self, count, wrong=None):
+        self.files = Files(count=count, bytes=0)
+        self.wrong = wrong
+        self.done = []
+
+    def count(self):
+        return self.files
+
+    def do(self, upkeep):
+        self.done.append(upkeep)
+        if self.wrong:
+            raise self.wrong
+        self.files = Files(count=1, bytes=0)
+
+
+def keeper(table):
+    files = TableFiles(
+        care=FileCare(fresh_ms=30_000, file_bytes=2 * MB), file_bytes=2 * MB, count=table.count
+    )
+    group = Group(begin=lambda: None, end=lambda: None)
+    return Keeper((), table.do, lambda: group, lambda: False, files)
+
+
+def test_a_table_with_many_small_files_is_compacted_once_to_the_size_of_its_sink():
+    table = Table(SMALL_MAX)
+    kept = keeper(table)
+
+    assert [*kept.after(1, 1_000), *kept.after(2, 1_000)] == []
+    (task,) = table.done
+    assert (task.chore, task.file_bytes, task.within_ms) == (Chore.OPTIMIZE, 2 * MB, 14_000)
+
+
+def test_a_failed_compaction_is_one_line_and_waits():
+    table = Table(SMALL_MAX, ValueError("no space"))
+    kept = keeper(table)
+
+    assert list(kept.after(1, 1_000)) == ["optimize failed: no space"]
+    assert list(kept.after(2, 1_000)) == []
+    assert len(table.done) == 1
+
+
+def test_a_table_that_cannot_be_counted_fails_no_batch():
+    table = Table(0)
+    table.count = lambda: 1 / 0
+
+    assert list(keeper(table).after(1)) == ["optimize is put off: division by zero"]
