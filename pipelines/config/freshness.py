@@ -6,6 +6,7 @@ Like every reader, it records problems and continues with harmless values.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from pipelines.config.keywords import WORDS
 from pipelines.config.section import Reader
@@ -14,8 +15,8 @@ from pipelines.model.freshness import FILE_MIN_BYTES, FRESH_MIN_MS, interval_ms
 from pipelines.model.pipeline import Sink
 
 
-def targets_of(reader: Reader) -> tuple[int | None, int | None]:
-    """(`fresh` in milliseconds, `file` in bytes) of a sink's section."""
+def with_targets(sink: Sink, reader: Reader) -> Sink:
+    """The sink with `fresh` and `file` of its section."""
     fresh_ms = reader.duration_ms("fresh") if reader.has("fresh") else None
     if fresh_ms is not None and fresh_ms < FRESH_MIN_MS:
         message = (
@@ -31,10 +32,10 @@ def targets_of(reader: Reader) -> tuple[int | None, int | None]:
     if reader.has("optimize"):
         for word in ("fresh", "file"):
             if reader.has(word):
-                message = f"`{word}` says when to compact: leave out `{word}` or `optimize`"
+                message = f"`{word}` decides when to compact: leave out `{word}` or `optimize`"
                 reader.wrong_at(word, message)
                 break
-    return fresh_ms, file_bytes
+    return replace(sink, fresh_ms=fresh_ms, file_bytes=file_bytes)
 
 
 def every_of(

@@ -9,7 +9,7 @@ import re
 
 from josefine_arrow.formats.debezium.unavailable import PLACEHOLDER
 from pipelines.base.quoting import quoted, unquoted
-from pipelines.config.freshness import targets_of
+from pipelines.config.freshness import with_targets
 from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
 from pipelines.config.loader import Scalar
@@ -89,8 +89,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
     path = folder(path) if path else None
     family = family_in(reader, path, mode)
     on_error = reader.choice("on_error")
-    fresh_ms, file_bytes = targets_of(reader)
-    return Sink(
+    sink = Sink(
         name=name,
         place=reader.table.place,
         input=inputs[0] if inputs else "",
@@ -111,9 +110,8 @@ def sink_of(name: str, reader: Reader) -> Sink:
         cluster_places=reader.item_places("cluster_by"),
         constraints=_constraints(reader),
         upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
-        fresh_ms=fresh_ms,
-        file_bytes=file_bytes,
     )
+    return with_targets(sink, reader)
 
 
 def _clustering(reader: Reader) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class FileCare:
         return rest_ms if rest_ms >= max(WITHIN_MIN_MS, self._cost_ms) else None
 
     def compacted(self, took_ms: int) -> None:
-        """One has ended by itself; `counted` says what it left."""
+        """One has ended by itself; `counted` gets what it left."""
         self._cost_ms = took_ms
         self._late_max = LATE_MAX
 

@@ -77,7 +77,20 @@ FULL = Form(fresh_s=30, file_mb=128, loads=(100, 1_000, 10_000, 100_000), each_s
 SMALL = Form(fresh_s=24, file_mb=1, loads=(100, 1_000, 10_000), each_s=30, idle_s=20)
 
 
-def load(client: BlockingClient, per_second: int, seconds: float, first: int) -> int:
+def rest(process: subprocess.Popen[str], seconds: float) -> None:
+    """Let time pass while the run goes on: how much happens in it is what is proven."""
+    with suppress(subprocess.TimeoutExpired):
+        code = process.wait(timeout=max(0.0, seconds))
+        raise AssertionError(f"the run has ended with {code}, see run.log")
+
+
+def load(
+    client: BlockingClient,
+    process: subprocess.Popen[str],
+    per_second: int,
+    seconds: float,
+    first: int,
+) -> int:
     """Produce records at this rate; returns the next id."""
     until_s, each = time.monotonic() + seconds, max(1, round(per_second * TICK_S / 2))
     due_s = time.monotonic()
@@ -88,8 +101,7 @@ def load(client: BlockingClient, per_second: int, seconds: float, first: int) ->
             client.produce({partition: build_batch([Record(None, v, (), now_ms) for v in values])})
             first += each
         due_s += TICK_S
-        # The rate itself is what is proven: nothing to wait for.
-        time.sleep(max(0.0, due_s - time.monotonic()))
+        rest(process, due_s - time.monotonic())
     return first
 
 
@@ -138,15 +150,15 @@ def prove(folder: Path, form: Form) -> int:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
             try:
-                made = load(client, 1, 1, 0)
+                made = load(client, process, 1, 1, 0)
                 wait_until(lambda: rows(table) == made, 120, "the first rows")
                 for per_second in form.loads:
-                    made = load(client, per_second, form.each_s, made)
+                    made = load(client, process, per_second, form.each_s, made)
                     print(f"{per_second} records/s: {made} made, {rows(table)} there", flush=True)
                 wait_until(lambda: rows(table) == made, 600, "all rows")
-                time.sleep(form.fresh_s)  # a compaction may still run: idle is what follows
+                rest(process, form.fresh_s)  # a compaction may still run: idle is what follows
                 before_s = cpu_s(process.pid)
-                time.sleep(form.idle_s)
+                rest(process, form.idle_s)
                 idle = (cpu_s(process.pid) - before_s) / form.idle_s
             finally:
                 kill(process)

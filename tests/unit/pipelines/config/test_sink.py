@@ -179,7 +179,7 @@ def test_freshness_and_the_size_of_files_are_those_of_the_file():
         ("file: 1KB", "file: expected 1MB at least"),
         (
             "file: 8MB\noptimize: { every: 9 batches }",
-            "file: `file` says when to compact: leave out `file` or `optimize`",
+            "file: `file` decides when to compact: leave out `file` or `optimize`",
         ),
     ],
 )
