@@ -138,6 +138,7 @@ def rows(table: Path) -> int:
 
 
 def prove(folder: Path, form: Form) -> int:
+    # Nothing is stopped between the phases: the targets are those of one run.
     table, file = folder / "out", folder / "proof.yaml"
     file.write_text(FILE.format(fresh_s=form.fresh_s, file_mb=form.file_mb))
     with BrokerProcess(folder / "broker") as broker, (folder / "run.log").open("a") as log:

@@ -164,24 +164,3 @@ def test_a_table_needs_a_mode_and_a_topic_does_not():
     ]
     assert (of_topic.type, problems) == ("josefine", [])
     assert of_topic.topic is not None
-
-
-def test_freshness_and_the_size_of_files_are_those_of_the_file():
-    found, problems = sink("mode: append\nfresh: 30s\nfile: 128MB")
-
-    assert (found.fresh_ms, found.file_bytes, problems) == (30_000, 128 << 20, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("fresh: 1s", "fresh: a batch with its commit takes about a second: expected 2s at least"),
-        ("file: 1KB", "file: expected 1MB at least"),
-        (
-            "file: 8MB\noptimize: { every: 9 batches }",
-            "file: `file` decides when to compact: leave out `file` or `optimize`",
-        ),
-    ],
-)
-def test_targets_that_no_run_can_hold_or_that_contradict_are_refused(text, problem):
-    assert sink(f"mode: append\n{text}")[1] == [problem]
