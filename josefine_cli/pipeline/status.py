@@ -82,7 +82,7 @@ def readings(pipelines: Sequence[Pipeline]) -> dict[str, Reading]:
     """Pipeline and sink → its progress."""
     return {
         f"{pipeline.name}.{each.sink}": Reading(
-            state="stops" if each.stops else "failed" if each.failed else "ok",
+            state=_state(each),
             read=sum(each.ends.values()),
             lag=each.behind,
             lag_s=None if each.lag_ms is None else each.lag_ms / 1000,
@@ -90,6 +90,14 @@ def readings(pipelines: Sequence[Pipeline]) -> dict[str, Reading]:
         for pipeline in pipelines
         for each in _look(pipeline)
     }
+
+
+def _state(sink: SinkStatus) -> str:
+    if sink.stops:
+        return "stops"
+    if sink.failed:
+        return "failed"
+    return "not fresh" if sink.is_fresh is False else "ok"
 
 
 def _look(pipeline: Pipeline) -> list[SinkStatus]:
@@ -112,6 +120,9 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
         behind = "" if each.behind is None else f", {counted(each.behind, each.unit)} behind"
         if each.lag_ms:
             behind += f", the oldest {each.lag_ms / 1000:,.1f} s old"
+        if each.is_fresh is not None and each.fresh_ms is not None:
+            verdict = "held" if each.is_fresh else "NOT held"
+            behind += f", fresh: {each.fresh_ms / 1000:g} s is {verdict}"
         ends = f"ends at {each.ends_in_words}" if each.ends else "has nothing"
         lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
         if each.version is not None:

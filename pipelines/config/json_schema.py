@@ -69,6 +69,8 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
         schema["allOf"] += [_TOPICS_GROW, _TABLES_HAVE_NO_CHANGES, _CHANGES_HAVE_KEYS]
     elif section in EXACTLY_ONE:
         schema["oneOf"] = _one_of(section)
+    if section == "":
+        schema["anyOf"] = [{"required": ["trigger"]}, _A_SINK_IS_FRESH]
     if section in ("start", "stop"):
         schema["oneOf"] = [{"required": [word]} for word in words]
     if section in ("decode value", "decode key"):
@@ -76,6 +78,10 @@ def _section(section: str, *, is_part: bool = False) -> dict[str, Any]:
     return schema
 
 
+_A_SINK_IS_FRESH = {
+    # "Some value of the mapping": JSON Schema has it as "not every value does not".
+    "properties": {"sinks": {"not": {"additionalProperties": {"not": {"required": ["fresh"]}}}}}
+}
 _TOPICS_GROW = {
     "if": {"properties": {"type": {"const": "josefine"}}, "required": ["type"]},
     "then": {"properties": {"mode": {"anyOf": [{"enum": [*TOPIC_MODES]}, _REFERENCE]}}},

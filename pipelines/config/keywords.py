@@ -83,7 +83,6 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a mapping with one of available_now: true, once: true, every: 5s",
             kind=Kind.SECTION,
             of="trigger",
-            required=True,
         ),
         "restart": Word(
             expected="a mapping with attempts, backoff", kind=Kind.SECTION, of="restart"
@@ -260,6 +259,15 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
             expected="a mapping with every, within, zorder_by, file_size",
             kind=Kind.SECTION,
             of="optimize",
+        ),
+        "fresh": Word(
+            expected="how old the oldest record may be that the table lacks, such as 30s: "
+            "batches and compaction follow from it, in place of `trigger`",
+            kind=Kind.DURATION,
+        ),
+        "file": Word(
+            expected="the size of the table's files, such as 128MB: small ones are compacted",
+            kind=Kind.TEXT,
         ),
         "vacuum": Word(
             expected="a mapping with every, keep, within", kind=Kind.SECTION, of="vacuum"

@@ -9,6 +9,7 @@ import re
 
 from josefine_arrow.formats.debezium.unavailable import PLACEHOLDER
 from pipelines.base.quoting import quoted, unquoted
+from pipelines.config.freshness import with_targets
 from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
 from pipelines.config.loader import Scalar
@@ -88,7 +89,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
     path = folder(path) if path else None
     family = family_in(reader, path, mode)
     on_error = reader.choice("on_error")
-    return Sink(
+    sink = Sink(
         name=name,
         place=reader.table.place,
         input=inputs[0] if inputs else "",
@@ -109,6 +110,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
         constraints=_constraints(reader),
         upkeep=tuple(filter(None, (_upkeep(reader, chore) for chore in Chore))),
     )
+    return with_targets(sink, reader)
 
 
 def _constraints(reader: Reader) -> dict[str, Placed]:

@@ -120,8 +120,8 @@ def stop_problems(
     for source in sources.values():
         if source.stop is not None and every_ms is not None:
             place, path = place_in(tree, "sources", source.name, "stop")
-            message = "`stop` ends a run, and with `trigger.every` a run has no end: expected "
-            message += "`available_now: true` or `once: true`, or no `stop`"
+            message = "`stop` ends a run, and with `trigger.every` or `fresh` a run has no end: "
+            message += "expected `available_now: true` or `once: true`, or no `stop`"
             yield Problem(place=place, path=path, message=message)
 
 

@@ -25,7 +25,7 @@ from pipelines.model.table_family import (
     name_of,
 )
 
-_REFUSED = ("deduplicate", "optimize", "vacuum")
+_REFUSED = ("deduplicate", "file", "optimize", "vacuum")
 
 
 def family_in(reader: Reader, path: str | None, mode: Mode) -> TableFamily | None:

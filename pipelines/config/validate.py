@@ -17,6 +17,7 @@ from pipelines.base.errors import ConfigError, Place, Problem
 from pipelines.base.variables import Variables
 from pipelines.config.change_positions import with_positions
 from pipelines.config.checks import checks_of
+from pipelines.config.freshness import every_of
 from pipelines.config.gaps import Gaps, gaps_of
 from pipelines.config.keyed_state import keyed_state_of
 from pipelines.config.keywords import WORDS
@@ -41,7 +42,7 @@ from pipelines.config.units import batches, pauses_ms
 from pipelines.config.watermark import watermark_problems, watermarks_of
 from pipelines.model.dead_letter_threshold import Threshold
 from pipelines.model.lineage import lineage, stateful_of
-from pipelines.model.pipeline import OnError, Pipeline, Source, Transform
+from pipelines.model.pipeline import OnError, Pipeline, Sink, Source, Transform
 from pipelines.model.retry_policy import PAUSES_MS, Restart
 
 
@@ -128,7 +129,7 @@ def _pipeline(tree: Table, problems: list[Problem]) -> Pipeline:
     transforms = {n: _transform(n, r) for n, r in top.named_tables("transforms").items()}
     sinks = {n: sink_of(n, r) for n, r in top.named_tables("sinks").items()}
     letters = _dead_letter(top, sources)
-    every_ms, once = _trigger(top)
+    every_ms, once = _trigger(top, sinks)
     metrics = metrics_of(top)
     pipeline = Pipeline(
         name=name,
@@ -250,18 +251,19 @@ def _threshold(dead_letter: Reader) -> Threshold | None:
     return Threshold(ratio=ratio, window=window)
 
 
-def _trigger(top: Reader) -> tuple[int | None, bool]:
+def _trigger(top: Reader, sinks: Mapping[str, Sink]) -> tuple[int | None, bool]:
     """(milliseconds between two batches or None, whether there is only one batch)."""
     reader = top.section_of("trigger")
     if reader is None:
-        return None, False
+        return every_of(top, None, None, sinks.values()), False
     reader.exactly_one()
     for word in ("available_now", "once"):
         if reader.has(word) and not reader.flag(word):
             node = reader.table.nodes[word]
             if isinstance(node, Scalar) and node.value is False:
                 reader.wrong_at(word, "expected true; leave the key out and write `every`")
-    return reader.duration_ms("every"), reader.has("once")
+    every_ms = every_of(top, reader, reader.duration_ms("every"), sinks.values())
+    return every_ms, reader.has("once")
 
 
 def _restart(top: Reader) -> Restart | None:

@@ -145,7 +145,8 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
     if pipeline.dead_letters:
         yield "dead_letter: there are no dead letters"
     if pipeline.every_ms is not None:
-        yield "trigger.every: each run reads what is there, then ends"
+        is_fresh = any(sink.fresh_ms is not None for sink in pipeline.sinks.values())
+        yield f"{'fresh' if is_fresh else 'trigger.every'}: each run reads what is there, then ends"
     said = {
         "spark.conf: what Spark reads at its start is for spark-pipelines --conf": pipeline.conf,
         f"spark.master: spark-pipelines takes {_remote(pipeline)} instead": pipeline.master,
@@ -202,6 +203,8 @@ def _unused(sink: Sink) -> Iterator[str]:
     if sink.constraints:
         yield "constraints"
     yield from (each.chore.value for each in sink.upkeep)
+    if sink.file_bytes is not None:
+        yield "file"
 
 
 def _spec(pipeline: Pipeline, missing: Collection[str]) -> str:

@@ -49,7 +49,8 @@ class TableStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStatus:
     """One sink. `behind`: its lag, None if unknown, in `unit`s; `lag_ms`: the age of the oldest
-    record that the table lacks, 0 if it has all, None if unknown; `stops`: why a run would stop, ""
+    record that the table lacks, 0 if it has all, None if unknown; `fresh_ms`: its target, None if
+    the file has none; `stops`: why a run would stop, ""
     if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
     newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
     ended without it, "" if it did not fail, and `failed_ms`: when;
@@ -60,6 +61,7 @@ class SinkStatus:
     ends: ByPartition = field(default_factory=dict)
     behind: int | None = None
     lag_ms: int | None = None
+    fresh_ms: int | None = None
     unit: str = RECORD
     stops: str = ""
     unknown: str = ""
@@ -72,6 +74,13 @@ class SinkStatus:
     """The first offset that it lacks, in the partitions where it lags."""
     tables: tuple[TableStatus, ...] = ()
     """With a template in `path`: its tables."""
+
+    @property
+    def is_fresh(self) -> bool | None:
+        """Whether the target is held; None without a target, or if the age is unknown."""
+        if self.fresh_ms is None or self.lag_ms is None:
+            return None
+        return self.lag_ms <= self.fresh_ms
 
     @property
     def in_short(self) -> str:
@@ -99,6 +108,8 @@ class SinkStatus:
             "ends": nested(self.ends),
             "behind": self.behind,
             "lag_s": None if self.lag_ms is None else round(self.lag_ms / 1000, 1),
+            "fresh_s": None if self.fresh_ms is None else self.fresh_ms / 1000,
+            "is_fresh": self.is_fresh,
             "unit": self.unit,
             "stops": self.stops,
             "unknown": self.unknown,
@@ -125,6 +136,8 @@ def status(
         )
         for sides in all_sides(pipeline, look)
     ]
+    sinks = pipeline.sinks
+    found = [replace(each, fresh_ms=sinks[each.sink].fresh_ms) for each in found]
     if first_ms is None:
         return found
     return [

@@ -399,6 +399,8 @@ class Sink:
     wishes: tuple[Wish, ...] = ()
     """The properties of the table that the file asks for."""
     upkeep: tuple[Upkeep, ...] = ()
+    fresh_ms: int | None = None
+    file_bytes: int | None = None
     constraints: Mapping[str, Placed] = field(default_factory=dict)
     """Name → a condition that the table enforces for each row."""
     tombstone_when: Placed | None = None

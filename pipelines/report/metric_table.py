@@ -50,6 +50,10 @@ ROWS: list[Metric] = [
             "Age of the oldest record that the table lacks, by its timestamp; 0 if there is none. "
             "Missing while brokers do not answer, and for a source without brokers.",
         ),
+        (
+            "fresh_seconds",
+            "The target of `lag_seconds`, by `fresh` of the sink; missing without it.",
+        ),
         ("failed", "1: this sink failed for good, and the run continues without it; else 0."),
     ),
     *_gauges(

@@ -71,6 +71,8 @@ class Metrics(Collector):
         counters = [m.name for m in METRICS.values() if m.kind is Kind.COUNTER]
         plan = compile_plan(pipeline)
         for sink in pipeline.sinks.values():
+            if sink.fresh_ms is not None:
+                self._of("pipeline_fresh_seconds", sink.name).set(sink.fresh_ms / 1000)
             for name in counters:
                 if "check" not in METRICS[name].labels:
                     self._of(name, sink.name)

@@ -73,7 +73,7 @@ class SinkHandle:
         if keeper is None or done.already_there:
             return
         assert tip is not None
-        for wrong in keeper.after(tip.txn_version):
+        for wrong in keeper.after(tip.txn_version, round(done.seconds * 1000)):
             self._on_upkeep(self.plan.name, wrong)
 
     def late_rows(self) -> int:

@@ -18,6 +18,7 @@ from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.state_chain import STATE
 from pipelines.model.column_types import Type
 from pipelines.model.constraints import Due
+from pipelines.model.freshness import files_added
 from pipelines.model.maintenance import checkpoint_settings
 from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
@@ -30,7 +31,7 @@ from pipelines.sinks.delta_constraints import constrain, constraints_due, why_br
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
 from pipelines.sinks.delta_features import refuse_missing_jars, settings_due
 from pipelines.sinks.delta_log import DeltaLogReader
-from pipelines.sinks.delta_maintenance import Keeper, keeper_of
+from pipelines.sinks.delta_maintenance import Keeper, TableFiles, files_of, keeper_of
 from pipelines.sinks.delta_tables import (
     change_columns,
     cluster,
@@ -83,6 +84,7 @@ class OpenDelta:
         self._run = run
         self._constraints = constraints
         self._settings = settings
+        self._files: TableFiles | None = None
         self._fitting = Fitting()
 
     def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
@@ -136,6 +138,7 @@ class OpenDelta:
         try:
             if how is None:
                 entry = chain.append(rows, commit, batch_id, more)
+                self._note(entry.metrics)
                 return Written(rows=entry.metrics.get("numOutputRows", 0), version=entry.version)
             entry = chain.merge(rows, how, commit, batch_id, more)
         except (PySparkException, Py4JError) as error:
@@ -143,10 +146,15 @@ class OpenDelta:
             if why is None:
                 raise
             raise why from error
+        self._note(entry.metrics)
         names = (f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
         return Written(
             rows=sum(entry.metrics.get(name, 0) for name in names), version=entry.version
         )
+
+    def _note(self, metrics: Mapping[str, int]) -> None:
+        if self._files is not None:
+            self._files.care.committed(files_added(metrics))
 
     def write_nothing(self, stored: DataFrame, path: str) -> None:
         """Make the changes that are due to the table at `path`, an empty copy, and commit zero
@@ -176,9 +184,11 @@ class OpenDelta:
 
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
         """OPTIMIZE and VACUUM, if the file asks for them."""
-        if not self._sink.upkeep:
+        sink, path = self._sink, self.chain.path
+        self._files = files_of(self._run.session(), path, sink)
+        if not sink.upkeep and self._files is None:
             return None
-        return keeper_of(self._run.session(), self.chain.path, self._sink, stopping)
+        return keeper_of(self._run.session(), path, sink, stopping, self._files)
 
 
 class DeltaTarget:

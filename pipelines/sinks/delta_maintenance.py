@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from pipelines.base import failpoints
 from pipelines.exactly_once.verdict_messages import clear_reason
+from pipelines.model.freshness import FILE_BYTES, FileCare, Files
 from pipelines.model.maintenance import Chore, Upkeep
 from pipelines.model.pipeline import Sink
 
@@ -28,8 +29,6 @@ POLL_S = 0.05
 END_S = 10.0
 """The time to wait for the end of a cancelled chore."""
 HOUR_MS = 3_600_000
-FILE_SIZE = tuple(f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
-"""Delta's settings: which files OPTIMIZE takes, and up to which size it joins them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,15 @@ class Group:
 
     begin: Callable[[], None]
     end: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFiles:
+    """The files of a table whose sink has `fresh` or `file`. `count` reads the table."""
+
+    care: FileCare
+    file_bytes: int
+    count: Callable[[], Files]
 
 
 class Keeper:
@@ -49,15 +57,18 @@ class Keeper:
         do: Callable[[Upkeep], None],
         group: Callable[[], Group],
         stopping: Callable[[], bool],
+        files: TableFiles | None = None,
     ) -> None:
+        self._files = files
         self._upkeep = upkeep
         self._do = do
         self._group = group
         self._stopping = stopping
         self._late: threading.Thread | None = None
 
-    def after(self, txn_version: int) -> Iterator[str]:
-        """Do the chores that are due after the commit of this number; yield a line per failure."""
+    def after(self, txn_version: int, spent_ms: int = 0) -> Iterator[str]:
+        """Do the chores that are due after the commit of this number, whose batch took `spent_ms`;
+        yield a line per failure."""
         for upkeep in self._upkeep:
             if not upkeep.is_due(txn_version):
                 continue
@@ -65,6 +76,33 @@ class Keeper:
             failpoints.hit("after_upkeep")
             if wrong:
                 yield wrong
+        if self._files is not None and (wrong := self._compact(self._files, spent_ms)):
+            yield wrong
+
+    def _compact(self, files: TableFiles, spent_ms: int) -> str:
+        """Compact if the targets of the sink ask for it now."""
+        care = files.care
+        try:
+            if not care.is_counted:
+                care.counted(files.count())
+            within_ms = care.due(spent_ms)
+            if within_ms is None:
+                return ""
+            begun_s = time.monotonic()
+            task = Upkeep(
+                chore=Chore.OPTIMIZE, every=1, within_ms=within_ms, file_bytes=files.file_bytes
+            )
+            wrong = self.keep(task)
+            failpoints.hit("after_upkeep")
+            if wrong:
+                care.failed(within_ms)
+                return wrong
+            care.compacted(round((time.monotonic() - begun_s) * 1000))
+            care.counted(files.count())
+        except Exception as error:
+            # A table that cannot be counted must not fail the batch.
+            return f"optimize is put off: {clear_reason(error)}"
+        return ""
 
     def keep(self, upkeep: Upkeep) -> str:
         """Do one chore. Returns its failure in one line, or ""; raises nothing."""
@@ -106,10 +144,25 @@ class Keeper:
         return f"{what} was ended: {why}"
 
 
-def keeper_of(spark: SparkSession, path: str, sink: Sink, stopping: Callable[[], bool]) -> Keeper:
+def files_of(spark: SparkSession, path: str, sink: Sink) -> TableFiles | None:
+    """The files of a sink's table at `path`; None if the sink has no target for them."""
+    if sink.fresh_ms is None and sink.file_bytes is None:
+        return None
+    size = sink.file_bytes or FILE_BYTES
+    care = FileCare(fresh_ms=sink.fresh_ms, file_bytes=size)
+    return TableFiles(care=care, file_bytes=size, count=partial(_count, spark, path))
+
+
+def keeper_of(
+    spark: SparkSession,
+    path: str,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    files: TableFiles | None,
+) -> Keeper:
     """The maintenance of a sink's table at `path`."""
     do = partial(_do, spark, path)
-    return Keeper(sink.upkeep, do, partial(group_of, spark), stopping)
+    return Keeper(sink.upkeep, do, partial(group_of, spark), stopping, files)
 
 
 def group_of(spark: SparkSession) -> Group:
@@ -140,12 +193,26 @@ def _optimize(spark: SparkSession, path: str, upkeep: Upkeep) -> None:
     from delta.tables import DeltaTable
 
     if upkeep.file_bytes is not None:
-        # A session of its own: the size is a setting of the session, and other sinks have theirs.
-        spark = spark.newSession()
-        for name in FILE_SIZE:
-            spark.conf.set(name, str(upkeep.file_bytes))
+        spark = _with_size(spark, upkeep.file_bytes)
     rewrite = DeltaTable.forPath(spark, path).optimize()
     if upkeep.zorder_by:
         rewrite.executeZOrderBy(*upkeep.zorder_by)
     else:
         rewrite.executeCompaction()
+
+
+def _with_size(spark: SparkSession, file_bytes: int) -> SparkSession:
+    """A session of its own: the size is a setting of the session, which all sinks share. Files of
+    half the size stay as they are."""
+    sized = spark.newSession()
+    sized.conf.set("spark.databricks.delta.optimize.maxFileSize", str(file_bytes))
+    sized.conf.set("spark.databricks.delta.optimize.minFileSize", str(max(1, file_bytes // 2)))
+    return sized
+
+
+def _count(spark: SparkSession, path: str) -> Files:
+    from delta.tables import DeltaTable
+
+    row = DeltaTable.forPath(spark, path).detail().select("numFiles", "sizeInBytes").head()
+    assert row is not None
+    return Files(count=row["numFiles"], bytes=row["sizeInBytes"])

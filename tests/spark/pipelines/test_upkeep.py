@@ -13,6 +13,7 @@ import pytest
 from pipelines.base import failpoints
 from pipelines.base.errors import RunError, SetupError
 from pipelines.config.validate import read_pipeline
+from pipelines.model import freshness
 from pipelines.model.maintenance import Chore, Upkeep
 from pipelines.report.events import Both
 from pipelines.report.metrics import Metrics
@@ -107,6 +108,17 @@ def test_a_table_that_is_optimized_between_batches_has_each_row_once_also_withou
     assert lab.metric("commit_version") == 7
     assert (lab.metric("rows_total"), lab.metric("batch_seconds_count")) == (10, 1)
     assert lab.metric("lag", 'partition="0",pipeline="kept",sink="rows",topic="events"') == 0
+
+
+def test_a_table_with_a_size_of_files_is_compacted_by_their_number_and_has_each_row_once(
+    lab, monkeypatch
+):
+    monkeypatch.setattr(freshness, "SMALL_MAX", 1)
+    lab.run(20, sink="file: 1MB")
+
+    assert lab.numbers == [*range(20)]
+    assert lab.operations == ["CREATE TABLE", "WRITE", "WRITE", "OPTIMIZE"]
+    assert lab.reporter.lines == []
 
 
 def test_of_a_chore_that_was_ended_no_job_runs_and_none_begins(spark):

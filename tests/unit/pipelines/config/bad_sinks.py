@@ -28,7 +28,7 @@ SINK_WORDS = (
     "tombstone_when, "
     "delivery, mode, keys, aggregate, order_by, delete_when, on_delete, unavailable, placeholder, "
     "on_error, deduplicate, schema_evolution, constraints, cluster_by, partition_by, features, "
-    "properties, optimize, vacuum"
+    "properties, optimize, fresh, file, vacuum"
 )
 
 SINK_CASES = {

@@ -45,6 +45,9 @@ EditorsYaml.yaml_implicit_resolvers = {
 }
 
 
+TRIGGER = "trigger: { available_now: true }"
+
+
 def complaints(text):
     validator = jsonschema.Draft7Validator(json_schema())
     values = yaml.load(text, Loader=EditorsYaml)
@@ -63,6 +66,7 @@ def test_the_schema_is_one():
         GOOD.replace(SINK, MERGE),
         GOOD.replace(SINK, UPSERT),
         GOOD.replace(SINK, UPSERT.replace("[at, _offset]", "at")),
+        GOOD.replace("mode: append", "mode: append, fresh: 30s").replace(TRIGGER, ""),
         GOOD + ENVIRONMENTS,
         GOOD + CHECKS,
         GOOD + "x-any: { thing: [at, all] }\n",
@@ -97,3 +101,7 @@ def test_every_word_is_in_the_schema_with_what_is_expected():
         assert {name: each["description"] for name, each in properties.items()} == {
             name: word.expected for name, word in words.items()
         }
+
+
+def test_a_trigger_is_missing_unless_a_sink_is_fresh():
+    assert complaints(GOOD.replace(TRIGGER, "")) != []

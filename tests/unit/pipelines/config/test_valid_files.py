@@ -162,8 +162,23 @@ def test_a_run_without_an_end_has_no_stop():
     text = GOOD.replace("topics: [orders]", "topics: [orders]\n    stop: { ago: 5m }")
 
     assert complaint(text.replace("available_now: true", "every: 5s")) == (
-        "f.yaml:9:5: sources.raw.stop: `stop` ends a run, and with `trigger.every` a run has no "
-        "end: expected `available_now: true` or `once: true`, or no `stop`"
+        "f.yaml:9:5: sources.raw.stop: `stop` ends a run, and with `trigger.every` or `fresh` a "
+        "run has no end: expected `available_now: true` or `once: true`, or no `stop`"
     )
     for trigger in ("available_now", "once"):
         validate(load(text.replace("available_now", trigger), "f.yaml", {}))
+
+
+def test_the_interval_follows_from_the_freshness_of_a_sink():
+    fresh = GOOD.replace("mode: append", "mode: append, fresh: 30s")
+    assert fresh != GOOD
+    without = fresh.replace("trigger: { available_now: true }", "")
+
+    assert validate(load(without, "f.yaml", {})).every_ms == 15_000
+    assert validate(load(fresh, "f.yaml", {})).every_ms is None
+    assert "trigger.every: the interval follows from `fresh` of a sink" in complaint(
+        fresh.replace("available_now: true", "every: 5s")
+    )
+    assert "`trigger` is missing; expected a mapping" in complaint(
+        GOOD.replace("trigger: { available_now: true }", "")
+    )

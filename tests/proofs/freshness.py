@@ -1,0 +1,195 @@
+"""A long proof: a sink with `fresh` and `file` holds both under a load that grows and ends.
+
+`python -m tests.proofs.freshness [--small] [--folder FOLDER]`
+
+A pipeline with `fresh: 30s, file: 128MB` reads one topic while the load grows by factors of ten,
+from 100 to 100,000 records per second, and then ends. Of each commit the proof takes the age of its
+oldest record at the time of the commit, both from the Delta log: at most 1 % may be older than the
+target. The first two commits do not count: until then Spark starts. The table may have a file per
+64 MB and 20 more at the end. After the load has ended, all processes of the run may take 2 % of a
+core. `--small`: `fresh: 24s, file: 1MB`, from 100 to 10,000 records per second, for less time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.admin import NewTopic
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.records.builder import Record, build_batch
+from tests.proofs.pipelines_under_faults import kill
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTITIONS = [TopicPartition("events", n) for n in range(2)]
+TICK_S = 0.25
+LATE_MAX, IDLE_MAX, FILES_MORE, FILE_HALF = 0.01, 0.02, 20, 2
+NOT_COUNTED = 2
+
+FILE = """
+version: 1
+name: proof
+spark:
+  master: "local[2]"
+  conf: {{ spark.sql.shuffle.partitions: 2, spark.driver.memory: 2g }}
+  checkpoint: ${{LAB}}/checkpoint
+sources:
+  events:
+    type: josefine
+    bootstrap: ${{BOOTSTRAP}}
+    topics: [events]
+    decode: {{ value: {{ format: json, schema: "id BIGINT, k STRING", on_error: fail }} }}
+transforms:
+  rows: {{ inputs: [events], sql: "select timestamp, value.* from events" }}
+sinks:
+  out:
+    {{ type: delta, inputs: [rows], path: "${{LAB}}/out", mode: append,
+      fresh: {fresh_s}s, file: {file_mb}MB }}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    fresh_s: int
+    file_mb: int
+    loads: tuple[int, ...]
+    each_s: float
+    idle_s: float
+
+
+FULL = Form(fresh_s=30, file_mb=128, loads=(100, 1_000, 10_000, 100_000), each_s=120, idle_s=120)
+SMALL = Form(fresh_s=24, file_mb=1, loads=(100, 1_000, 10_000), each_s=30, idle_s=20)
+
+
+def rest(process: subprocess.Popen[str], seconds: float) -> None:
+    """Let time pass while the run goes on: how much happens in it is what is proven."""
+    with suppress(subprocess.TimeoutExpired):
+        code = process.wait(timeout=max(0.0, seconds))
+        raise AssertionError(f"the run has ended with {code}, see run.log")
+
+
+def load(
+    client: BlockingClient,
+    process: subprocess.Popen[str],
+    per_second: int,
+    seconds: float,
+    first: int,
+) -> int:
+    """Produce records at this rate; returns the next id."""
+    until_s, each = time.monotonic() + seconds, max(1, round(per_second * TICK_S / 2))
+    due_s = time.monotonic()
+    while time.monotonic() < until_s:
+        now_ms = time.time_ns() // 1_000_000
+        for partition in PARTITIONS:
+            values = (b'{"id": %d, "k": "k%d"}' % (n, n % 7) for n in range(first, first + each))
+            client.produce({partition: build_batch([Record(None, v, (), now_ms) for v in values])})
+            first += each
+        due_s += TICK_S
+        rest(process, due_s - time.monotonic())
+    return first
+
+
+def ages_s(table: Path) -> Iterator[float]:
+    """Of each commit with rows: how old its oldest record was then."""
+    for log in sorted(table.glob("_delta_log/*.json")):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        info: dict[str, Any] = next(
+            (each["commitInfo"] for each in actions if "commitInfo" in each), {}
+        )
+        if info.get("operation") != "WRITE":
+            continue
+        stats = [json.loads(each["add"]["stats"]) for each in actions if "add" in each]
+        firsts = [each["minValues"]["timestamp"] for each in stats if each["numRecords"]]
+        if firsts:
+            oldest_s = min(datetime.fromisoformat(each).timestamp() for each in firsts)
+            yield info["timestamp"] / 1000 - oldest_s
+
+
+def cpu_s(group: int) -> float:
+    """The CPU time of a process group."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            said = stat.read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, said[11:13])) if int(said[2]) == group else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def rows(table: Path) -> int:
+    with suppress(Exception):  # there is no table yet
+        return int(DeltaTable(str(table)).count())
+    return 0
+
+
+def prove(folder: Path, form: Form) -> int:
+    # Nothing is stopped between the phases: the targets are those of one run.
+    table, file = folder / "out", folder / "proof.yaml"
+    file.write_text(FILE.format(fresh_s=form.fresh_s, file_mb=form.file_mb))
+    with BrokerProcess(folder / "broker") as broker, (folder / "run.log").open("a") as log:
+        own = {"LAB": str(folder), "BOOTSTRAP": broker.bootstrap, "PYTHONPATH": str(ROOT)}
+        with BlockingClient(broker.bootstrap) as client:
+            client.create_topics([NewTopic("events", len(PARTITIONS))])
+            process = subprocess.Popen(
+                [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(file)],
+                env={**os.environ, **own}, cwd=folder, start_new_session=True, text=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+            try:
+                made = load(client, process, 1, 1, 0)
+                wait_until(lambda: rows(table) == made, 120, "the first rows")
+                for per_second in form.loads:
+                    made = load(client, process, per_second, form.each_s, made)
+                    print(f"{per_second} records/s: {made} made, {rows(table)} there", flush=True)
+                wait_until(lambda: rows(table) == made, 600, "all rows")
+                rest(process, form.fresh_s)  # a compaction may still run: idle is what follows
+                before_s = cpu_s(process.pid)
+                rest(process, form.idle_s)
+                idle = (cpu_s(process.pid) - before_s) / form.idle_s
+            finally:
+                kill(process)
+    return verdict(table, form, idle)
+
+
+def verdict(table: Path, form: Form, idle: float) -> int:
+    ages = list(ages_s(table))[NOT_COUNTED:]
+    late = sum(age > form.fresh_s for age in ages)
+    sizes = DeltaTable(str(table)).get_add_actions(flatten=True)["size_bytes"].to_pylist()
+    files_max = sum(sizes) / (form.file_mb * 2**20 / FILE_HALF) + FILES_MORE
+    is_held = late <= LATE_MAX * len(ages) and len(sizes) <= files_max and idle <= IDLE_MAX
+    print(
+        f"{'held' if is_held else 'NOT held'}: {late} of {len(ages)} commits later than "
+        f"{form.fresh_s} s, the oldest record {max(ages):.1f} s; {len(sizes)} files of "
+        f"{sum(sizes) / 2**20:.1f} MB (at most {files_max:.0f}); idle {idle:.1%} of a core "
+        f"(at most {IDLE_MAX:.0%})"
+    )
+    return 0 if is_held else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--folder", type=Path, help="default: a new temporary folder")
+    asked = parser.parse_args()
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="josefine-fresh-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return prove(folder, SMALL if asked.small else FULL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
