@@ -145,6 +145,7 @@ def _weaker(pipeline: Pipeline, sinks: Collection[Sink]) -> Iterator[str]:
     if pipeline.dead_letters:
         yield "dead_letter: there are no dead letters"
     if pipeline.every_ms is not None:
+        # The interval comes from one of the two.
         is_fresh = any(sink.fresh_ms is not None for sink in pipeline.sinks.values())
         yield f"{'fresh' if is_fresh else 'trigger.every'}: each run reads what is there, then ends"
     said = {
