@@ -266,6 +266,28 @@ def test_a_broker_with_tables_keeps_them_and_its_writer_ends_with_it(tmp_path: P
     wait_until(lambda: not writers_of(bootstrap), 20, what="the end of the writer")
 
 
+def test_a_local_cluster_remembers_its_table_writers(tmp_path: Path) -> None:
+    at = ("-d", str(tmp_path / "cluster"))
+    up = ("cluster", "up", *at, "--brokers", "1")
+    try:
+        assert josefine("", *up, "--port", "0", "--with-tables").code == 0
+        state = json.loads((tmp_path / "cluster" / "cluster.json").read_text())
+        bootstrap = f"127.0.0.1:{state['brokers'][0]['port']}"
+        wait_until(lambda: len(writers_of(bootstrap)) == 1, 30, what="the first writer")
+        assert josefine("", "cluster", "restart", *at, "1").code == 0
+        wait_until(
+            lambda: len(writers_of(bootstrap)) == 1, 30, what="the restarted broker's writer"
+        )
+
+        ended = josefine("", *up, "--without-tables")
+        assert ended.code == 0
+        assert "broker 1 already runs" in ended.err
+        assert josefine("", "cluster", "restart", *at, "1").code == 0
+        assert not writers_of(bootstrap)
+    finally:
+        josefine("", "cluster", "down", *at)
+
+
 def writers_of(bootstrap: str) -> list[str]:
     """The processes of table writers for this broker."""
     found = []
