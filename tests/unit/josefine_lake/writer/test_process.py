@@ -15,6 +15,7 @@ from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import process, verdicts
 from josefine_lake.writer.discovery import Discovered
 from josefine_lake.writer.process import Offsets, Process, TableThread, Wanted
+from josefine_lake.writer.worlds import monotonic_ms
 from tests.support.waiting import wait_until
 
 
@@ -104,7 +105,7 @@ def leases(topic: str, counts: int) -> tuple[TopicPartition, ...]:
 def beat(made: Process) -> None:
     """A beat at which a look is due."""
     made._due_ms["look"] = 0
-    made._beat(process.monotonic_ms())
+    made._beat(monotonic_ms())
 
 
 def test_a_topic_that_gains_partitions_is_leased_again(world: Any) -> None:
@@ -134,7 +135,7 @@ def test_a_join_that_failed_is_repeated(world: Any) -> None:
     client.assigned = [lost, leases("t", 1) + leases("u", 1)]
     with pytest.raises(KafkaError):
         beat(made)
-    made._beat(process.monotonic_ms())
+    made._beat(monotonic_ms())
 
     assert set(made._threads) == {"t", "u"}
 
