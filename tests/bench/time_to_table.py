@@ -24,7 +24,7 @@ RATE, TICKS = 1_000, 20
 """Records a second, in so many sends."""
 P50_S, P95_S = 2.0, 5.0
 """The marks."""
-END_S = 30.0
+END_S = 60.0
 
 
 def main() -> None:
@@ -34,13 +34,18 @@ def main() -> None:
         lake = Path(folder) / "lake"
         writer = subprocess.Popen([*COMMAND, "tables", "run"], env=environment(broker.bootstrap))
         try:
+            # The process loads Arrow and joins its group with a table of its own.
+            warm = Path(folder) / "warm"
+            measured(warm, send(broker.bootstrap, warm, 1))
             sent = send(broker.bootstrap, lake, seconds)
             times = measured(lake, sent)
         finally:
             writer.terminate()
             writer.wait()
-    first = min(times)[1]
-    delays = sorted(late for version, late in times if version > min(times)[0])
+    first = times[0][1]
+    delays = sorted(late for version, late in times if version > times[0][0])
+    if not delays:
+        raise SystemExit("one commit has every record: send for more SECONDS")
     p50, p95 = delays[len(delays) // 2], delays[len(delays) * 95 // 100]
     good = p50 <= P50_S and p95 <= P95_S
     print(f"first record {first:.1f} s; then p50 {p50:.2f} s (mark {P50_S:g}), p95 {p95:.2f} s")
@@ -54,14 +59,14 @@ def send(bootstrap: str, lake: Path, seconds: int) -> int:
     configs["target.lag.ms"] = "1000"
     named = {f"josefine.table.{name}": value for name, value in configs.items()}
     with BlockingClient(bootstrap) as client:
-        client.create_topics([NewTopic(name="timed", partitions=1, configs=named)])
-        client.partition_count("timed")
+        client.create_topics([NewTopic(name=lake.name, partitions=1, configs=named)])
+        client.partition_count(lake.name)
         producer, began = BlockingProducer(client), time.monotonic()
         for tick in range(seconds * TICKS):
             time.sleep(max(0.0, began + tick / TICKS - time.monotonic()))
             value = json.dumps({"sent": time.time()}).encode()
             for _ in range(RATE // TICKS):
-                producer.send("timed", None, value, partition=0)
+                producer.send(lake.name, None, value, partition=0)
             producer.flush()
     return seconds * RATE
 
