@@ -74,7 +74,7 @@ class FakeClient:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> tuple[Process, FakeClient, dict[str, int]]:
+def discovering(monkeypatch: pytest.MonkeyPatch) -> tuple[Process, FakeClient, dict[str, int]]:
     """A process, its client, and the partition counts of the table topics that it discovers."""
     counts: dict[str, int] = {}
 
@@ -108,8 +108,8 @@ def beat(made: Process) -> None:
     made._beat(monotonic_ms())
 
 
-def test_a_topic_that_gains_partitions_is_leased_again(world: Any) -> None:
-    made, client, counts = world
+def test_a_topic_that_gains_partitions_is_leased_again(discovering: Any) -> None:
+    made, client, counts = discovering
     counts["t"] = 1
     client.assigned = [leases("t", 1)]
     beat(made)
@@ -125,8 +125,8 @@ def test_a_topic_that_gains_partitions_is_leased_again(world: Any) -> None:
     assert client.joins == 2, "the same partitions need no other generation"
 
 
-def test_a_join_that_failed_is_repeated(world: Any) -> None:
-    made, client, counts = world
+def test_a_join_that_failed_is_repeated(discovering: Any) -> None:
+    made, client, counts = discovering
     counts["t"] = 1
     client.assigned = [leases("t", 1)]
     beat(made)
@@ -140,8 +140,8 @@ def test_a_join_that_failed_is_repeated(world: Any) -> None:
     assert set(made._threads) == {"t", "u"}
 
 
-def test_tables_end_with_the_last_table_topic(world: Any) -> None:
-    made, client, counts = world
+def test_tables_end_with_the_last_table_topic(discovering: Any) -> None:
+    made, client, counts = discovering
     counts["t"] = 1
     client.assigned = [leases("t", 1)]
     beat(made)
