@@ -8,11 +8,18 @@ files.
 """
 
 import errno
-import os
 from collections.abc import Callable
 from typing import Protocol
 
 __all__ = ["Crash", "File", "Files", "MemoryFiles"]
+
+REASONS = {
+    errno.ENOSPC: "No space left on device",
+    errno.EDQUOT: "Disk quota exceeded",
+    errno.EMFILE: "Too many open files",
+    errno.ENFILE: "Too many open files in system",
+}
+"""The limits of a machine that the in-memory files can meet, in the words of Linux."""
 
 
 class File(Protocol):
@@ -116,13 +123,13 @@ class MemoryFiles:
     def grow(self) -> None:
         """Count an operation that needs space; from the chosen one the disk is full."""
         if self.full_at is not None and self.growths >= self.full_at:
-            raise OSError(self.full_errno, os.strerror(self.full_errno))
+            raise OSError(self.full_errno, REASONS[self.full_errno])
         self.growths += 1
 
     def take_handle(self) -> None:
         """Count an operation that opens a file or the directory; from the chosen one none can."""
         if self.no_handle_at is not None and self.handles >= self.no_handle_at:
-            raise OSError(self.no_handle_errno, os.strerror(self.no_handle_errno))
+            raise OSError(self.no_handle_errno, REASONS[self.no_handle_errno])
         self.handles += 1
 
     def check(self, name: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition, by_topic
@@ -126,8 +126,11 @@ def commit_offsets(
     now_ms: int,
     deadline_ms: int,
     committer: Committer = NOBODY,
+    metadata: str = "",
 ) -> Operation[None]:
-    """Store the next offset to read per partition. Raises KafkaError if `committer` is refused."""
+    """Store the next offset to read per partition. Raises KafkaError if `committer` is refused.
+
+    `metadata`: a text of the committer, stored with each offset."""
     attempts = session.start(now_ms, deadline_ms, "commit offsets")
     yield from _know_topics(session, attempts, offsets)
     # Both the name and the id of each topic: the version is chosen later, and 10 and above encode
@@ -141,7 +144,7 @@ def commit_offsets(
                 entities.OffsetCommitRequestPartition(
                     partition_index=p,
                     committed_offset=offsets[TopicPartition(topic, p)],
-                    committed_metadata="",
+                    committed_metadata=metadata,
                 )
                 for p in numbers
             ),
@@ -185,6 +188,25 @@ def committed_offsets(
     deadline_ms: int,
 ) -> Operation[dict[TopicPartition, int]]:
     """The committed offset of each partition that has one."""
+    found = yield from committed(session, group, partitions, now_ms, deadline_ms)
+    return {tp: each.offset for tp, each in found.items()}
+
+
+class Committed(NamedTuple):
+    """What a group has stored for a partition. `metadata`: the text of the committer."""
+
+    offset: int
+    metadata: str
+
+
+def committed(
+    session: Session,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    deadline_ms: int,
+) -> Operation[dict[TopicPartition, Committed]]:
+    """The committed offset, with its metadata, of each partition that has one."""
     attempts = session.start(now_ms, deadline_ms, "committed offsets")
     wanted = tuple(partitions)
     yield from _know_topics(session, attempts, wanted)
@@ -216,7 +238,8 @@ def committed_offsets(
             if p.error_code is not ErrorCode.none:
                 raise partition_error(TopicPartition(name, p.partition_index), p.error_code, None)
             if p.committed_offset != NO_OFFSET:
-                found[TopicPartition(name, p.partition_index)] = p.committed_offset
+                tp = TopicPartition(name, p.partition_index)
+                found[tp] = Committed(p.committed_offset, p.metadata or "")
     return found
 
 

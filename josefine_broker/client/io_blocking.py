@@ -246,11 +246,19 @@ class BlockingClient:
         )
 
     def commit_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        metadata: str = "",
+        timeout_ms: int | None = None,
     ) -> None:
         """Store the next offset to read per partition, for a group without members."""
         self._run(
-            lambda t, d: groups.commit_offsets(self._session, group, offsets, t, d), timeout_ms
+            lambda t, d: groups.commit_offsets(
+                self._session, group, offsets, t, d, metadata=metadata
+            ),
+            timeout_ms,
         )
 
     def committed_offsets(

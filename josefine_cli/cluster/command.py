@@ -81,9 +81,13 @@ def up(
         bool, typer.Option("--fast", help="Detect a lost broker in a third of a second.")
     ] = False,
     with_tables: Annotated[
-        bool,
-        typer.Option("--with-tables", help="Also run a table writer next to each started broker."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--with-tables/--without-tables",
+            help="Also run a table writer next to each broker that starts, now or later.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Start brokers in the background and wait until all serve. More brokers than there were join
     the running cluster.
@@ -92,8 +96,6 @@ def up(
     josefine cluster up
     josefine cluster up --brokers 5 --port 19092
     """
-    if with_tables:  # started brokers inherit it
-        os.environ["JOSEFINE_WITH_TABLES"] = "1"
     fresh = not LocalCluster.exists(directory)
     cluster = LocalCluster(directory) if fresh else LocalCluster.load(directory)
     before = len(cluster.brokers)
@@ -105,6 +107,9 @@ def up(
         )
     old = sorted(cluster.brokers)
     stopped = [id_ for id_ in old if id_ not in cluster.running]
+    changes = with_tables is not None and with_tables != bool(cluster.with_tables)
+    if with_tables is not None:
+        cluster.with_tables = with_tables  # stored with the brokers, or below without new ones
     if not fresh and not before:
         raise UsageError(f"no broker is left of the cluster in {directory}: choose another one")
     if count > before:
@@ -120,12 +125,24 @@ def up(
         if fresh:
             cluster.discard()
         raise
+    cluster.store()
+    _note_tables(cluster, [id_ for id_ in old if id_ not in stopped] if changes else [])
     for id_ in sorted(cluster.brokers):
         broker = cluster.broker(id_)
         print(f"broker {id_} on {broker.address} (process {broker.pid}, {broker.admin_url})")
     print(f"bootstrap: {cluster.bootstrap}")
     _note_default_copies(cluster.default_copies())
     note(f"data and logs are in {directory}; {command_for('down', directory)} stops it")
+
+
+def _note_tables(cluster: LocalCluster, running: list[int]) -> None:
+    """Note which brokers ran before their table writers were switched on or off."""
+    what = "starts" if cluster.with_tables else "ends"
+    for id_ in running:
+        note(
+            f"broker {id_} already runs: {command_for(f'restart {id_}', cluster.directory)}"
+            f" {what} its table writer"
+        )
 
 
 def _note_default_copies(copies: dict[int, int]) -> None:

@@ -41,6 +41,8 @@ POLL_S = 0.05
 LOOK_S = 0.5
 """Interval of the check whether a starting broker can become ready at all."""
 BROKERS_MAX = 64
+WITH_TABLES = "JOSEFINE_WITH_TABLES"
+"""The variable of `josefine broker --with-tables`."""
 COMMAND = "from josefine_cli.main import main; main()"
 
 FAST_TIMINGS: dict[str, dict[str, int]] = {
@@ -80,6 +82,7 @@ class LocalCluster:
 
     `highest` is the highest number a broker ever had: a removed broker's directory is kept, and its
     number is not used again. `first_port` is broker 1's, even if that is removed; 0: free ports.
+    `with_tables`: a table writer runs next to each broker that is started; None: never chosen.
     """
 
     def __init__(
@@ -89,8 +92,10 @@ class LocalCluster:
         *,
         first_port: int | None = None,
         highest: int = 0,
+        with_tables: bool | None = None,
     ) -> None:
         self.directory = directory
+        self.with_tables = with_tables
         self.brokers = {each.id: each for each in brokers}
         self.first_port = first_port
         self.highest = max([highest, *self.brokers])
@@ -107,6 +112,9 @@ class LocalCluster:
                 raise ValueError(f"version {plain['version']}, known is {STATE_VERSION}")
             brokers = [LocalBroker(**each) for each in plain["brokers"]]
             first_port, highest = plain.get("first_port"), plain.get("highest")
+            with_tables = plain.get("with_tables")
+            if with_tables not in (None, True, False):
+                raise ValueError(f"with_tables is {with_tables!r}, expected true, false or null")
         except FileNotFoundError:
             raise no_cluster(directory) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -115,7 +123,9 @@ class LocalCluster:
             first_port = max(0, brokers[0].port - brokers[0].id + 1)
         if highest is None:
             highest = max((int(each.name[7:]) for each in _homes(directory)), default=0)
-        return cls(directory, brokers, first_port=first_port, highest=highest)
+        return cls(
+            directory, brokers, first_port=first_port, highest=highest, with_tables=with_tables
+        )
 
     @staticmethod
     def exists(directory: Path) -> bool:
@@ -127,6 +137,7 @@ class LocalCluster:
             "version": STATE_VERSION,
             "first_port": self.first_port,
             "highest": self.highest,
+            "with_tables": self.with_tables,
             "brokers": [asdict(self.brokers[key]) for key in sorted(self.brokers)],
         }
         path = self.directory / STATE_FILE
@@ -327,10 +338,19 @@ class LocalCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=self._environment(),
             )
         self.brokers[id_] = replace(self.brokers[id_], pid=process.pid)
         self.store()
         return process
+
+    def _environment(self) -> dict[str, str]:
+        """That of a broker: whether it runs a table writer was chosen for the cluster, so it does
+        not depend on the shell of a later `restart`."""
+        env = dict(os.environ)
+        if self.with_tables is not None:
+            env.pop(WITH_TABLES, None)
+        return env | ({WITH_TABLES: "1"} if self.with_tables else {})
 
     def _wait_serving(self, id_: int, process: subprocess.Popen[bytes], deadline: float) -> None:
         addresses = self._data(id_) / "broker.addresses.json"

@@ -90,8 +90,10 @@ def run(
     # Before any table is opened: a writer that could not finish must not start.
     need("the table writer", *PACKAGES)
     from josefine_lake.writer import failpoints
+    from josefine_lake.writer.data_file import use_little_memory
 
     failpoints.arm(os.environ)
+    use_little_memory(os.environ)
     where = checked_addresses(bootstrap_of(bootstrap))
     if once:
         _once(where, topics or [], trusts=trust == "table", renames=renames, as_json=as_json)

@@ -98,6 +98,13 @@ class DataFile:
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
 
+def use_little_memory(env: Mapping[str, str]) -> None:
+    """Let Arrow return freed memory to the system at once: its own pools keep row groups that are
+    written. The environment's choice comes first."""
+    if "ARROW_DEFAULT_MEMORY_POOL" not in env:
+        pa.set_memory_pool(pa.system_memory_pool())
+
+
 def _statistics(footer: Any, names: Mapping[str, int], rows: int) -> dict[str, Any]:
     """What Delta's readers skip files by: bounds of the columns with plain types."""
     low: dict[str, Any] = {}

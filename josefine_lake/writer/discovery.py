@@ -11,21 +11,32 @@ from josefine_lake.config.table_topic import PREFIX, TableTopic, table_topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovered:
-    """`wrong`: topic → what is wrong with its configs. `counts`: topic → number of partitions."""
+    """`wrong`: topic → what is wrong with its configs. `counts`: table topic → its partitions.
+    `ids`: topic → id, of all topics whose configs were read."""
 
     tables: dict[str, TableTopic] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    ids: dict[str, object] = field(default_factory=dict)
 
 
-def discover(client: BlockingClient, wanted: Collection[str] = ()) -> Discovered:
-    """The table topics among these topics, or all (none named). Raises KafkaError."""
+def discover(
+    client: BlockingClient, wanted: Collection[str] = (), known: Discovered | None = None
+) -> Discovered:
+    """The table topics among these topics, or all (none named). Raises KafkaError.
+
+    `known`: an earlier result; only the configs of topics created since then are read."""
+    known = known or Discovered()
     cluster = client.metadata([*wanted] or None)
     names = [name for name, topic in cluster.topics.items() if not topic.is_internal]
-    found = Discovered()
+    found = Discovered(ids={name: cluster.topic_id(name) for name in names})
     # Also for a topic that does not exist: its error names it.
-    configs = client.describe_configs(names) if names else {}
+    new = [name for name in names if known.ids.get(name) != found.ids[name]]
+    configs = client.describe_configs(new) if new else {}
     for topic in sorted(names):
+        if topic not in configs:
+            _keep(found, known, topic, len(cluster.topics[topic].partitions))
+            continue
         values = {n: e.value for n, e in configs[topic].items() if n.startswith(PREFIX)}
         try:
             table = table_topic(topic, values)
@@ -36,3 +47,12 @@ def discover(client: BlockingClient, wanted: Collection[str] = ()) -> Discovered
             found.tables[topic] = table
             found.counts[topic] = len(cluster.topics[topic].partitions)
     return found
+
+
+def _keep(found: Discovered, known: Discovered, topic: str, partitions: int) -> None:
+    """What is known of a topic, with its current number of partitions."""
+    if topic in known.wrong:
+        found.wrong[topic] = known.wrong[topic]
+    elif topic in known.tables:
+        found.tables[topic] = known.tables[topic]
+        found.counts[topic] = partitions

@@ -31,8 +31,13 @@ from josefine_lake.writer.worlds import monotonic_ms, world_of
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.offset_chain import Verdict
 
-LOOK_MS = 3_000
-"""How often table topics are looked for."""
+LOOK_MS = 1_000
+"""How often new table topics and new partitions are looked for."""
+CONFIGS_MS = 3_000
+"""How often the configs of all topics are read."""
+LOOK_SHARE = 20
+"""A look is followed by a pause of at least so many times its duration: a cluster with many topics
+is looked at less often."""
 BEAT_S = 0.25
 """How often the main thread looks at its duties."""
 PAUSES_MS = (500, 30_000)
@@ -167,10 +172,12 @@ class Process:
         self._client = open_client()
         self._member = Membership(LEASES, (), wanted.member)
         self._found = Discovered()
+        self._joined: dict[str, int] = {}
+        """Table topic → number of partitions when the group was last joined."""
         self._owned: frozenset[str] = frozenset()
         self._threads: dict[str, TableThread] = {}
         self._offsets = Offsets()
-        self._due_ms = dict.fromkeys(("look", "heartbeat"), 0)
+        self._due_ms = dict.fromkeys(("look", "configs", "heartbeat"), 0)
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping`. Brokers that do not answer are waited for."""
@@ -202,37 +209,48 @@ class Process:
     def _beat(self, now_ms: int) -> None:
         if now_ms >= self._due_ms["look"]:
             self._due_ms["look"] = now_ms + LOOK_MS
-            self._look()
-        if self._member.topics and not self._member.is_of_a_generation:
-            self._join()
+            self._look(now_ms)
+            spent_ms = monotonic_ms() - now_ms
+            self._due_ms["look"] = now_ms + max(LOOK_MS, LOOK_SHARE * spent_ms)
+        self._follow()
         if self._member.is_of_a_generation and now_ms >= self._due_ms["heartbeat"]:
             self._due_ms["heartbeat"] = now_ms + self._member.settings.heartbeat_ms
             if not self._client.run(lambda s, t, d: membership.heartbeat(s, self._member, t, d)):
                 self._join()
         self._commit()
 
-    def _look(self) -> None:
-        """Discover table topics; another set of them is another subscription."""
-        found = discover(self._client, self._wanted.topics)
+    def _look(self, now_ms: int) -> None:
+        """Discover table topics."""
+        reads_all = now_ms >= self._due_ms["configs"]
+        known = None if reads_all else self._found
+        found = discover(self._client, self._wanted.topics, known)
+        if reads_all:
+            self._due_ms["configs"] = now_ms + CONFIGS_MS
         for topic, what in found.wrong.items():
             if self._found.wrong.get(topic) != what:
                 self._report(f"topic `{topic}`: {what}")
         self._found = found
-        topics = tuple(sorted(found.tables))
-        if topics != self._member.topics:
-            self._member.topics = topics
-            if topics:
-                self._join()
-            else:
-                self._owned = frozenset()
         self._settle()
+
+    def _follow(self) -> None:
+        """Join the group again if the table topics or their partitions are not those of the last
+        join, or if there is no generation; until that succeeds, at every beat."""
+        counts = self._found.counts
+        self._member.topics = tuple(sorted(counts))
+        if not counts:
+            self._joined, self._owned = {}, frozenset()
+            self._settle()
+        elif counts != self._joined or not self._member.is_of_a_generation:
+            # Another count moves the lease to another partition: the leader has to assign again.
+            self._join()
 
     def _join(self) -> None:
         """Join the group's next generation and take the leases of its assignment."""
         given = self._client.run(
             lambda s, t, d: membership.join(s, self._member, t, d), timeout_ms=JOIN_MS_MAX
         )
-        self._owned = leased(given, self._found.counts)
+        self._joined = dict(self._found.counts)
+        self._owned = leased(given, self._joined)
         self._settle()
 
     def _settle(self) -> None:

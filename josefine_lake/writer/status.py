@@ -1,6 +1,6 @@
 """The state of table topics as their tables, topics and the group show it; no writer is asked.
 
-A verdict here is the one that a start would give now.
+A verdict here is the one that a start would give now, or the bad record at which a writer stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from josefine_lake.writer.delta_table import reached
 from josefine_lake.writer.start import Ready, Sides, start
 from josefine_lake.writer.table_writer import columns_of
 from josefine_lake.writer.verdicts import StoppedTable
-from josefine_lake.writer.worlds import world_of
+from josefine_lake.writer.worlds import noted_stop, world_of
 from pipelines.exactly_once.offset_chain import Stop
 
 
@@ -71,10 +71,14 @@ def _one(client: BlockingClient, table: TableTopic, env: Mapping[str, str]) -> T
     ends = world.log.stable_ends({p: bounds.latest for p, bounds in topic.bounds.items()})
     positions = found.positions if isinstance(found, Ready) else reached(sides.found).ends
     files, bytes_ = world.store.files_and_bytes()
+    stopped = str(verdicts.by_chain(table, found)) if isinstance(found, Stop) else ""
+    if not stopped and table.dead_letter is None:
+        # With a dead-letter table, such a record no longer stops the writer.
+        stopped = noted_stop(client, table.topic)
     return TableStatus(
         table=table,
         lag=sum(max(0, end - positions.get(p, 0)) for p, end in ends.items()),
         files=files,
         bytes=bytes_,
-        stopped=str(verdicts.by_chain(table, found)) if isinstance(found, Stop) else "",
+        stopped=stopped,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.formats.registry import NewerSchemaError
 from josefine_lake.formats.values import Values, values_of
@@ -47,6 +48,8 @@ class World:
     """Reads the group's offsets of the topic."""
     commit_offsets: Callable[[ByPartition], None]
     """Stores them, after each Delta commit; it may fail silently."""
+    note_stop: Callable[[TopicPartition, int, str], None]
+    """Stores with a committed offset why the table stops at a record; it may fail silently."""
     at: Callable[[str], None]
     """Called with the name of each step of a commit."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -198,7 +201,7 @@ class TableWriter:
         for records in read.batches:
             rows, letters = self._columns.rows(records)
             if letters is not None:
-                self._refuse_or_keep(letters)
+                self._refuse_or_keep(state, letters)
             if rows.num_rows:
                 if self._file is None:
                     self._file = self._world.open_file(self._world.store, self._columns.schema)
@@ -208,19 +211,25 @@ class TableWriter:
         size += sum(each.nbytes for each in self._letters)
         state.took(read.partition, read.next_offset, size, self._world.clock_ms())
 
-    def _refuse_or_keep(self, letters: Any) -> None:
+    def _refuse_or_keep(self, state: TableState, letters: Any) -> None:
         """Keep dead letters for the next commit. Raises StoppedTable if they are to stop it."""
         if self._world.letters is not None:
             self._letters.append(letters)
             return
         first = letters.slice(0, 1).to_pylist()[0]
-        raise verdicts.stopped(
+        stop = verdicts.stopped(
             self._table,
             f"{first['topic']}-{first['partition']} offset {first['offset']}: {first['reason']} "
             "(josefine.table.dead.letter=fail)",
             f"josefine topics alter {self._table.topic} --config josefine.table.dead.letter=/TABLE"
             "  # put such records there",
         )
+        # Nothing else shows this stop: the table and the group's offsets look as before it. The
+        # offset is the table's own end, because one beyond that would refuse the next start.
+        tp = TopicPartition(first["topic"], first["partition"])
+        ends = state.tip.reached.ends if state.tip else {}
+        self._world.note_stop(tp, ends.get(tp, 0), str(stop))
+        raise stop
 
     def _write(self, state: TableState, step: Write, now_ms: int) -> None:
         """Commit the pending dead letters and rows. Raises StoppedError."""

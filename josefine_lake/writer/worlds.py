@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import groups
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.leases import GROUP
 from josefine_lake.config.table_topic import Evolution, Mode, TableTopic
@@ -24,6 +27,10 @@ from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.commits import Link
 from pipelines.storage.folders import Folders, TableFolder
 from pipelines.storage.s3 import StorageError
+
+NOTE_BYTES_MAX = 2_048
+"""Of a reason: brokers refuse metadata over 4,096 bytes."""
+NOTE_MS_MAX = 5_000
 
 
 def monotonic_ms() -> int:
@@ -65,9 +72,25 @@ def world_of(
         wall_ms=lambda: time.time_ns() // 1_000_000,
         committed=committed,
         commit_offsets=commit_offsets,
+        note_stop=lambda tp, offset, why: note_stop(client, tp, offset, why),
         at=failpoints.hit,
         env=env,
     )
+
+
+def note_stop(client: BlockingClient, tp: TopicPartition, offset: int, why: str) -> None:
+    """Store why a table stopped, as the metadata of its group's offset. The next commit of the
+    partition replaces it."""
+    text = why.encode()[:NOTE_BYTES_MAX].decode(errors="ignore")
+    with suppress(KafkaError):
+        client.commit_offsets(GROUP, {tp: offset}, metadata=text, timeout_ms=NOTE_MS_MAX)
+
+
+def noted_stop(client: BlockingClient, topic: str) -> str:
+    """The newest reason that `note_stop` stored for a topic; empty without one."""
+    partitions = client.metadata([topic]).partitions_of(topic)
+    found = client.run(lambda s, t, d: groups.committed(s, GROUP, partitions, t, d))
+    return next((each.metadata for _, each in sorted(found.items()) if each.metadata), "")
 
 
 def _table(

@@ -211,12 +211,31 @@ def test_a_table_with_a_poisoned_record_stops_alone(broker: Any, tmp_path: Path)
         wait_until(
             lambda: (good / "_delta_log").exists() and rows(good) != [], 30, what="a healthy row"
         )
+        seen = state_of(broker, "poisoned")
+        assert "poisoned-0 offset 1: not JSON" in seen["stopped"]
+        assert "--config josefine.table.dead.letter=/TABLE" in seen["stopped"]
+        assert state_of(broker, "healthy")["stopped"] == ""
     finally:
         writer.kill()
         writer.communicate()
 
     assert "poisoned-0 offset 1: not JSON" in first
     assert rows(bad) == []
+
+    letters = f"josefine.table.dead.letter={tmp_path / 'letters'}"
+    assert josefine(broker.bootstrap, "topics", "alter", "poisoned", "--config", letters).code == 0
+    assert state_of(broker, "poisoned")["stopped"] == ""
+    resumed = tables(broker, "run", "--topic", "poisoned", "--once")
+    assert resumed.code == 0, resumed.err
+    assert ([row["id"] for row in rows(bad)], len(rows(tmp_path / "letters"))) == ([1], 1)
+
+
+def state_of(broker: Any, topic: str) -> dict[str, Any]:
+    """The state that `tables status` shows of one table."""
+    found: list[dict[str, Any]] = json.loads(
+        tables(broker, "status", "--topic", topic, "--json").out
+    )
+    return found[0]
 
 
 def test_status_shows_lag_and_the_verdict_of_a_restored_table(broker: Any, tmp_path: Path) -> None:
@@ -264,6 +283,28 @@ def test_a_broker_with_tables_keeps_them_and_its_writer_ends_with_it(tmp_path: P
         alone.kill()
 
     wait_until(lambda: not writers_of(bootstrap), 20, what="the end of the writer")
+
+
+def test_a_local_cluster_remembers_its_table_writers(tmp_path: Path) -> None:
+    at = ("-d", str(tmp_path / "cluster"))
+    up = ("cluster", "up", *at, "--brokers", "1")
+    try:
+        assert josefine("", *up, "--port", "0", "--with-tables").code == 0
+        state = json.loads((tmp_path / "cluster" / "cluster.json").read_text())
+        bootstrap = f"127.0.0.1:{state['brokers'][0]['port']}"
+        wait_until(lambda: len(writers_of(bootstrap)) == 1, 30, what="the first writer")
+        assert josefine("", "cluster", "restart", *at, "1").code == 0
+        wait_until(
+            lambda: len(writers_of(bootstrap)) == 1, 30, what="the restarted broker's writer"
+        )
+
+        ended = josefine("", *up, "--without-tables")
+        assert ended.code == 0
+        assert "broker 1 already runs" in ended.err
+        assert josefine("", "cluster", "restart", *at, "1").code == 0
+        assert not writers_of(bootstrap)
+    finally:
+        josefine("", "cluster", "down", *at)
 
 
 def writers_of(bootstrap: str) -> list[str]:

@@ -129,6 +129,7 @@ class Lake:
         """When each file was closed, as the table's log shows it."""
         self.before_fetch: Callable[[], None] = lambda: None
         self.letters = True
+        self.notes: list[tuple[TopicPartition, int, str]] = []
 
     def send(self, partition: int, *values: bytes) -> None:
         self.values[partition] += values
@@ -136,6 +137,7 @@ class Lake:
     def run(self, at: Callable[[str], None] = lambda place: None, *, trust: bool = False) -> None:
         """One writer, up to the end. Raises KilledError, StoppedTable."""
         world = World(
+            note_stop=lambda tp, offset, why: self.notes.append((tp, offset, why)),
             log=MemoryLog(self),
             store=MemoryStore(self.main),
             letters=MemoryStore(self.dead) if self.letters else None,

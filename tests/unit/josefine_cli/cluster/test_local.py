@@ -72,6 +72,28 @@ def test_a_file_without_first_port_and_highest_is_still_read(tmp_path: Path) -> 
     assert LocalCluster.load(tmp_path).broker(5).port == 7004
 
 
+@pytest.mark.parametrize(
+    ("chosen", "shell", "expected"),
+    [(True, None, "1"), (False, "1", None), (None, "1", "1"), (None, None, None)],
+)
+def test_the_choice_of_table_writers_is_the_clusters_not_the_shells(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: bool | None,
+    shell: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.delenv(local.WITH_TABLES, raising=False)
+    if shell is not None:
+        monkeypatch.setenv(local.WITH_TABLES, shell)
+    cluster = laid_out(tmp_path, 1)
+    cluster.with_tables = chosen
+    cluster.store()
+
+    found = LocalCluster.load(tmp_path)
+    assert found._environment().get(local.WITH_TABLES) == expected
+
+
 def test_a_cluster_on_any_free_ports_grows_on_free_ports(tmp_path: Path) -> None:
     assert grown(laid_out(tmp_path, 1, 0), 3) == [1, 2, 3]
     assert LocalCluster.load(tmp_path).first_port == 0

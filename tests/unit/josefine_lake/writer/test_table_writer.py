@@ -212,3 +212,7 @@ def test_fail_stops_the_table_at_the_first_record_that_does_not_decode() -> None
         lake.run()
 
     assert lake.main.commits == []
+    ((where, offset, why),) = lake.notes
+    # No offset beyond the table's end: the next start would take its rows for lost.
+    assert (where.partition, offset) == (1, 0)
+    assert "t-1 offset 1: not JSON" in why
