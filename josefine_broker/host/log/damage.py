@@ -172,6 +172,7 @@ class LogDamage:
             try:
                 return segment.read(offset, bytes_max, end_offset, at_least_one)
             except CorruptData as error:
+                # A wrong index names the wrong place in an intact log: only it is damaged.
                 if not self._index_is_rebuilt(segment, error, config):
                     raise
             return segment.read(offset, bytes_max, end_offset, at_least_one)

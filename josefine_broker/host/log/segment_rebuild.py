@@ -73,7 +73,6 @@ class SegmentRebuild:
         self._epochs = LeaderEpochs(epochs.starts)
         self._source = _Source(files, segment, has_holes=log.config.may_have_holes)
         self._target = SegmentCopy(files, segment, log.config.index_interval_bytes)
-        self._has_holes = log.config.may_have_holes
         self._is_checksum_known = is_checksum_known
         self._may_differ = may_differ
         """What the other replicas have may be right although it does not have our checksum: this
@@ -193,7 +192,7 @@ class SegmentRebuild:
         may_differ = (
             not self._is_checksum_known
             or self._target.was_filled
-            or (self._has_holes and self.bytes_fetched > 0)
+            or (self._source.has_holes and self.bytes_fetched > 0)
         )
         if found.log_crc != log_crc and not may_differ:
             if self._distrusts and not self._may_differ:
@@ -217,7 +216,7 @@ class SegmentRebuild:
         """On the log's own thread: swap the copy in. False: the log has changed meanwhile. Raises
         KafkaError(kafka_storage_error)."""
         cleaning, target = self._log.cleaning, self._target
-        sums = target.sums.sums() if self._has_holes else None
+        sums = target.sums.sums() if self._source.has_holes else None
         replaced = [self._expected]
         if not cleaning.take_in(target.segment, replaced, self._cuts, REPAIRED_SUFFIX, sums):
             return False
@@ -251,7 +250,7 @@ class SegmentRebuild:
         base, cursor = header.base_offset, self.cursor
         if not (cursor <= base <= header.last_offset < self.end_offset):
             return False
-        if base != cursor and not self._has_holes:
+        if base != cursor and not self._source.has_holes:
             return False
         # Where our log differs from its leader's, our next batches are of an older epoch.
         target = self._target
@@ -285,7 +284,7 @@ class _Source:
     """The damaged segment, read through a handle of its own; a missing file has no bytes."""
 
     def __init__(self, files: Files, segment: Segment, *, has_holes: bool) -> None:
-        self._has_holes, self._end_offset = has_holes, segment.end_offset
+        self.has_holes, self._end_offset = has_holes, segment.end_offset
         self._index: SparseIndex | None = segment.index_in_memory
         if self._index is None:
             self._index = load_index(files, segment.stem, segment.summary())
@@ -342,7 +341,7 @@ class _Source:
 
     def batch_over(self, offset: int) -> memoryview | None:
         """Our intact batch with this offset, wherever it is."""
-        if self._file is None or self._has_holes:
+        if self._file is None or self.has_holes:
             return None
         first, start = (
             (0, 0)
@@ -366,7 +365,7 @@ class _Source:
             return end_offset == self._end_offset
         next_offset = int.from_bytes(following, "big")
         return next_offset == end_offset or (
-            may_skip and self._has_holes and end_offset < next_offset < self._end_offset
+            may_skip and self.has_holes and end_offset < next_offset < self._end_offset
         )
 
     def _candidates(self, offset: int) -> Iterator[int]:
