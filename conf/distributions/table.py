@@ -110,5 +110,6 @@ DISTRIBUTIONS = (
         sources=("josefine_lake",),
         ours=("josefine-client[arrow]", "josefine-pipelines"),
         needs=JOURNAL,
+        extras={"protobuf": ("protobuf",)},
     ),
 )  # fmt: skip

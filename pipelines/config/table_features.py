@@ -22,7 +22,7 @@ _ALL_ROWS_STAY = "delta.appendOnly"
 
 
 def layout_in(reader: Reader, mode: Mode) -> dict[str, Any]:
-    """The arguments of a `Sink` that say how its table is made."""
+    """The arguments of a `Sink` for the layout and features of its table."""
     return {
         "cluster_by": _clustering(reader),
         "cluster_places": reader.item_places("cluster_by"),
