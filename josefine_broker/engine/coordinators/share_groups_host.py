@@ -25,10 +25,15 @@ def heartbeat(
     fail: Callable[[KafkaError], object],
 ) -> object:
     """Handle one heartbeat: returns the answer of `build` or `fail`, or a token that gets it when
-    the change is committed. Raises KafkaError when it is refused, or nothing could be written."""
+    the change is committed. Raises KafkaError when it is refused, or nothing could be written.
+
+    A member may use its partitions once it has the answer. An answer before the commit could name
+    an epoch that the next coordinator never heard of, which would then fence the member.
+    """
     coordinator = ctx.clients.groups.coordinator
     shares, topics = coordinator.shares, ctx.image.topics
     before = shares.get(group_id)
+    # The offsets and the views of a group are found by its id alone, whatever its protocol is.
     if before is None and (coordinator.view(group_id) is not None):
         message = f"Group {group_id} is not a share group."
         raise KafkaError(ErrorCode.group_id_not_found, message)
@@ -58,7 +63,8 @@ def heartbeat(
 
 
 def write(ctx: Context, group_id: str, entries: list[Entry]) -> None:
-    """Append the entries. Raises KafkaError when nothing was written."""
+    """Append the entries. Raises KafkaError when nothing was written. The result of the commit is
+    not waited for here: `heartbeat` compares the end offset with the high watermark."""
     try:
         appended = append_records(ctx, group_id, entries, ctx.clock.now_ms(), lambda error: None)
     except KafkaError as error:
@@ -71,7 +77,7 @@ def write(ctx: Context, group_id: str, entries: list[Entry]) -> None:
 
 def change_group(ctx: Context, before: ShareGroup | None, after: ShareGroup) -> None:
     """Write a change that no member asked for, and keep it. Raises KafkaError when nothing was
-    written."""
+    written. Nobody waits for the commit: later answers of the group do."""
     entries = changes(before, after)
     if entries:
         write(ctx, after.group_id, entries)
@@ -79,7 +85,8 @@ def change_group(ctx: Context, before: ShareGroup | None, after: ShareGroup) -> 
 
 
 def lose_share_members(ctx: Context, effect: Lost) -> None:
-    """Remove lost members. Raises nothing: a write that fails is repeated later."""
+    """Remove lost members. Raises nothing: a write that fails is repeated after `AGAIN_MS`, when
+    `ShareGroups.late` reports the members again."""
     before = ctx.clients.groups.coordinator.shares.get(effect.group_id)
     if before is None:
         return

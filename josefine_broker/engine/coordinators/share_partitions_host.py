@@ -5,6 +5,10 @@ Rules: a share partition is in use from the first request of a member on, after 
 under this leader's epoch, which fences the leader before. An answer of a member counts when it is
 stored. A write that fails is repeated after a while; one that is fenced ends this use, and the next
 request reads the state again. Members that wait are woken when records come back.
+
+Nothing blocks: reads and writes of the state end in a callback, possibly at once. By then this use
+may have ended, so each callback checks first that it is the current one. Times are monotonic
+milliseconds.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,10 +40,12 @@ FENCED = frozenset(
 """Answers to a write after which this leader's memory of the share partition is void."""
 
 Settle = Callable[[KafkaError | None], None]
+"""Called once with the fate of a member's answers; None: they count."""
 
 
 class LedShare:
-    """One share partition in use. Mutable."""
+    """One share partition in use, by this broker in one leader epoch. Mutable. It is not used in a
+    later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
         "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "partition", "retry_ms",
@@ -54,6 +60,7 @@ class LedShare:
         self.partition: SharePartition | None = None
         """None: its state is not read yet."""
         self.is_reading = False
+        """A read is on its way; no second one is sent."""
         self.error: KafkaError | None = None
         """Why the last read failed."""
         self.retry_ms = 0
@@ -61,6 +68,7 @@ class LedShare:
         self.waiting: list[tuple[int, Settle]] = []
         """The answers of members that are not stored, by the number of their write."""
         self.alarm: _Alarm | None = None
+        """The timer; None: no lock ends, and no write is to be repeated."""
 
     def is_led(self, ctx: Context) -> bool:
         """Whether this broker still leads the partition, in the same epoch."""
@@ -70,7 +78,8 @@ class LedShare:
 
 
 class _Alarm(Parked):
-    """The timer of one share partition: the next end of a lock, or the next try of a write."""
+    """The timer of one share partition: the next end of a lock, or the next try of a write. It
+    outlives the client whose request set it: the locks of all members depend on it."""
 
     __slots__ = ("_ctx", "_led")
 
@@ -144,6 +153,8 @@ def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
             led.error = KafkaError(outcome.code, outcome.message or "")
             led.retry_ms = now_ms + RETRY_MS
             return
+        # A leader that was just elected does not know the high watermark: `latest` would be an
+        # offset too low, and records from before the group would be delivered.
         is_new = state.start_offset == NO_START
         if is_new and not led.hosted.partition.knows_high_watermark:
             led.error = KafkaError(ErrorCode.not_leader_or_follower, "a new leader, not ready yet")
@@ -170,7 +181,8 @@ def _start_of(hosted: HostedPartition, start_at: StartAt) -> int:
 
 
 def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
-    """End the use of a share partition: answers that are not stored are refused."""
+    """End the use of a share partition: answers that are not stored are refused. They may count all
+    the same, if their write still arrives; a member must be ready for either."""
     shares = ctx.clients.shares
     if shares.led.get(led.key) is led:
         del shares.led[led.key]
@@ -190,6 +202,8 @@ def forget_group(ctx: Context, group_id: str, but: str) -> None:
     if ctx.clients.shares.sessions.has(group_id, but):
         return
     for led in [each for key, each in ctx.clients.shares.led.items() if key.group_id == group_id]:
+        # One in use stays: its members lose neither locks nor answers. If its offsets were altered,
+        # its next write is fenced, which ends the use.
         partition = led.partition
         if partition is not None and not partition.is_idle:
             continue
@@ -203,6 +217,8 @@ def acknowledge(
     Raises KafkaError if they are refused; `settle` is not called then."""
     if led.partition is None:
         raise KafkaError(ErrorCode.invalid_record_state, "nothing is acquired of this partition")
+    # The timer may be late. An answer after the end of its lock must not count, even if nobody else
+    # has got the record yet, or its fate would depend on the load of the broker.
     now_ms = ctx.clock.monotonic_ms()
     led.partition.expire(now_ms)
     write = led.partition.acknowledge(member_id, acks, now_ms)
@@ -224,7 +240,7 @@ def release_all(ctx: Context, key: ShareKey, member_id: str) -> None:
 
 
 class Room(NamedTuple):
-    """What a member's fetch may still hold."""
+    """What a member's fetch may still hold, after the partitions that were looked at before."""
 
     records: int
     bytes_max: int
@@ -236,7 +252,11 @@ class Room(NamedTuple):
 def acquire(
     ctx: Context, led: LedShare, member_id: str, room: Room, config: ShareConfig
 ) -> tuple[list[Acquired], Sequence[Buffer]]:
-    """Available records for a member, and the batches that hold them. Raises KafkaError."""
+    """Available records for a member, and the batches that hold them. Raises KafkaError.
+
+    The batches are whole, as they are in the log: they may hold records that others have. The
+    member processes only those that the ranges of `Acquired` name.
+    """
     shared, log, partition = led.partition, led.hosted.log, led.hosted.partition
     if shared is None or room.records <= 0 or (room.bytes_max <= 0 and not room.at_least_one):
         return [], ()
@@ -268,6 +288,7 @@ def acquire(
 
 
 def _batches(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:
+    """Each batch with its header, as a view of the bytes that were read: nothing is copied."""
     for buffer in records:
         data = memoryview(buffer)
         for pos, header in iter_batches(data):
@@ -281,9 +302,11 @@ def _judged(
     *,
     is_committed_only: bool,
 ) -> list[Found]:
-    """The batches, and which of them have records for the group."""
+    """The batches, and which of them have records for the group. A producer's batch is aborted if
+    it lies between the first offset of one of its aborted transactions and that one's marker."""
     transactions = hosted.partition.producers.transactions
     headers = [header for header, _ in batches]
+    # Empty without `is_committed_only`: then markers alone have no records for the group.
     aborted = []
     if is_committed_only and headers and transactions.has_aborted:
         aborted = transactions.aborted_between(start, headers[-1].end_offset)
@@ -342,6 +365,7 @@ def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
         led.retry_ms = now_ms + RETRY_MS
     shared.end_write(is_stored=error is None)
     # Answers that came during the write wait for the next one.
+    # Taken off the list before any is called: one may lead to another answer, and so back here.
     settled = [each for each in led.waiting if each[0] < shared.open_write_from]
     led.waiting = [each for each in led.waiting if each[0] >= shared.open_write_from]
     for _, settle in settled:

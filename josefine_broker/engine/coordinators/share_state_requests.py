@@ -2,7 +2,9 @@
 leader of the share partition's partition of `__share_group_state`, here or on another broker.
 
 Rules: each request is answered once, now or later; without an answer the outcome is
-COORDINATOR_NOT_AVAILABLE, and nobody knows whether it took effect.
+COORDINATOR_NOT_AVAILABLE, and nobody knows whether it took effect. A caller may repeat any of them.
+The share coordinator is found with each request, and never remembered: its partition may have
+another leader by now.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,13 +36,15 @@ from josefine_broker.wire.entities import (
 )
 
 Heard = Callable[[Outcome], None]
+"""Gets the outcome; possibly before the function that it is passed to returns."""
 
 UNKNOWN = Outcome(None, ErrorCode.coordinator_not_available, "its share coordinator is away")
 """Without an answer."""
 
 
 def read_state(ctx: Context, key: ShareKey, leader_epoch: int, heard: Heard) -> None:
-    """The stored state, for the partition's leader of that epoch."""
+    """The stored state, for the partition's leader of that epoch. This writes: the coordinator
+    stores the epoch before it answers, and refuses older leaders from then on."""
     e = read_share_group_state
     part = e.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
     topic = e.ReadStateData(topic_id=key.topic_id, partitions=(part,))
@@ -63,7 +67,9 @@ def read_state(ctx: Context, key: ShareKey, leader_epoch: int, heard: Heard) -> 
 
 
 def write_state(ctx: Context, key: ShareKey, state: ShareState, heard: Heard) -> None:
-    """Store the state of a share partition."""
+    """Store the state of a share partition. The leader uses only the error code of the outcome, and
+    does not take over what the coordinator merged: records that it still has may be finished there.
+    """
     e = write_share_group_state
     part = e.PartitionData(
         partition=key.partition,
@@ -103,7 +109,8 @@ def initialize_state(
 
 
 def summarize_state(ctx: Context, key: ShareKey, heard: Heard) -> None:
-    """Where a share partition starts, without its batches; no state: there is none."""
+    """Where a share partition starts, without its batches; no state: there is none. For
+    descriptions and alterations of a group, which must not fence the partition's leader."""
     e = read_share_group_state_summary
     part = e.PartitionData(partition=key.partition, leader_epoch=-1)
     topic = e.ReadStateSummaryData(topic_id=key.topic_id, partitions=(part,))
@@ -154,6 +161,7 @@ def gather(
     def late() -> object:
         return build({key: outcomes.get(key, UNKNOWN) for key in wanted})
 
+    # Longer than one request may take (`_ask`): then each outcome is known, unless `ask` made two.
     deadline_ms = ctx.clock.monotonic_ms() + 3 * STORE_TIMEOUT_MS
     waiting.append(Promise(ctx.parked, deadline_ms, late))
     return waiting[0]
@@ -210,5 +218,6 @@ def _ask(
         else:
             heard(Outcome(state_of(result)))
 
+    # Longer than the coordinator waits for its replicas: its own error is better than none.
     deadline_ms = ctx.clock.monotonic_ms() + 2 * STORE_TIMEOUT_MS
     ask(leader, api_key, request, deadline_ms, answered)

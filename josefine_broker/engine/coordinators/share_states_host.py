@@ -3,6 +3,10 @@
 
 Rules: each change is one record, and takes effect in memory once it is in the leader's log. No
 answer contains anything that is not on every in-sync replica.
+
+A leader that got an answer relies on it: it finishes records, or takes the leader before for
+fenced. If the answer could be lost with this broker, finished records would be delivered again, or
+two leaders would use the same share partition.
 """
 
 from base64 import urlsafe_b64encode
@@ -27,6 +31,7 @@ class Outcome(NamedTuple):
     """The result of a change: the state after it, None if there is none; or why it was refused."""
 
     state: ShareState | None = None
+    """Always None with an error; also None after a deletion."""
     code: ErrorCode = ErrorCode.none
     message: str | None = None
 
@@ -49,7 +54,9 @@ def change_states(
     build: Callable[[Mapping[ShareKey, Outcome]], object],
 ) -> object:
     """Make these changes. Returns the answer of `build`, or a token that gets it when all of them
-    are committed or refused."""
+    are committed or refused, or `STORE_TIMEOUT_MS` has passed. A change that is refused does not
+    hold up the others. After the timeout nobody knows whether a change counts: it is in the log,
+    and may still be committed."""
     outcomes: dict[ShareKey, Outcome] = {}
     waiting = []
     for key, change in changes:
@@ -75,6 +82,8 @@ def _changed(
     tp, hosted = led_partition(
         ctx, SHARE_STATE_TOPIC, coordinator_key(key), ctx.clients.shares.loading
     )
+    # Changes of one state come one after the other: this one may build on a state that is not
+    # committed yet. Its own record is later in the log, so it is never committed without that one.
     before = states.get(key)
     after = change(before)
 

@@ -2,6 +2,10 @@
 
 Rules: every partition has a member that subscribes to its topic, and every member with such a topic
 has a partition. Partitions with a member keep it as long as that leaves both balanced.
+
+The first rule leaves no partition unread. The second lets a group use more members than it has
+partitions, which a consumer group cannot. Members keep what they had because a member whose
+partitions change has to change its share sessions, and may have to fetch from other brokers.
 """
 
 from collections.abc import Mapping
@@ -15,7 +19,12 @@ ASSIGNOR = "simple"
 def assign(
     reads: Mapping[str, frozenset[UUID]], counts: Mapping[UUID, int], before: Mapping[str, Parts]
 ) -> dict[str, Parts]:
-    """The partitions of each member. `reads`: member id → the topics that it reads."""
+    """The partitions of each member. `reads`: member id → the topics that it reads.
+
+    `counts`: topic → how many partitions it has; `before`: the assignment of the last epoch. The
+    result has every member of `reads`, also one without any partition. Equal arguments give equal
+    results: what is compared is ordered by ids, never by the order of a set.
+    """
     parts = sorted(
         Part(topic_id, index) for topic_id, count in counts.items() for index in range(count)
     )
@@ -32,6 +41,8 @@ def assign(
 
     # First what each had, up to its share; then each partition that nobody has, to the member with
     # the least; then each member without any, to the partition with the fewest members.
+    # Both are rounded up: with 3 partitions and 2 members, one of them keeps 2. `share` is the
+    # partitions of a member, `crowd` the members of a partition.
     share = -(-len(parts) // max(1, len(found)))
     crowd = -(-len(found) // max(1, len(parts)))
     for member_id, mine in found.items():

@@ -10,14 +10,16 @@ class StartAt(Enum):
     """Where a group starts in a partition of which it has no state
     (`share.auto.offset.reset`)."""
 
-    LATEST = "latest"
-    EARLIEST = "earliest"
+    LATEST = "latest"  # the high watermark: records from now on
+    EARLIEST = "earliest"  # the log start offset: every record that is not deleted
 
 
 class ShareConfig(NamedTuple):
-    """What a group's share partitions do."""
+    """What a group's share partitions do. One for all groups of a broker (`group.share_*`), where
+    Kafka has a configuration of each group."""
 
     limits: Limits = Limits()
     start_at: StartAt = StartAt.LATEST
     is_committed_only: bool = False
-    """`share.isolation.level=read_committed`: records of aborted transactions are not delivered."""
+    """`share.isolation.level=read_committed`: records of aborted transactions are not delivered,
+    and those of open ones not before these end."""

@@ -21,16 +21,20 @@ from josefine_broker.engine.groups.share.states import (
 )
 
 JOINING_EPOCH, LEAVING_EPOCH = 0, -1
+"""Epochs that a heartbeat sends in place of the member's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareBeat:
-    """A ShareGroupHeartbeat. None means unchanged."""
+    """A ShareGroupHeartbeat. None means unchanged: a client sends these fields when it joins, and
+    then only when they differ."""
 
     member_id: str
     epoch: int
+    """The one that the member knows; JOINING_EPOCH and LEAVING_EPOCH are requests."""
     rack_id: str | None = None
     topics: frozenset[str] | None = None
+    """Names: a topic may be subscribed to before it exists."""
     client_id: str = ""
     client_host: str = ""
 
@@ -57,6 +61,7 @@ class ShareMember:
     previous_epoch: int = JOINING_EPOCH
     """A member that did not get the newer one still reports it."""
     assigned: Parts = NO_PARTS
+    """What its last heartbeat gave it. The group's target may differ until the next one."""
 
 
 def _empty() -> Mapping[str, Any]:
@@ -73,18 +78,22 @@ class ShareGroup:
 
     group_id: str
     epoch: int = 0
+    """Grows with each change that requires a new assignment."""
     metadata_hash: int = 0
     """Of the topics that are read, and their partitions."""
     target_epoch: int = 0
+    """The group's epoch when `target` was computed. It is smaller than `epoch` after a member left,
+    until the next heartbeat computes the target."""
     state: ShareGroupState = ShareGroupState.EMPTY
     members: Mapping[str, ShareMember] = field(default_factory=_empty)
     target: Mapping[str, Parts] = field(default_factory=_empty)
+    """Member id → the partitions that it is to have."""
     topics: Mapping[UUID, int] = field(default_factory=_no_topics)
     """The topics of which the group has or will have share state, and how many partitions of
     each."""
 
     def moved(self, event: ShareGroupEvent, **changes: Any) -> "ShareGroup":
-        """The group after an event."""
+        """The group after an event. Raises Fatal if the event is not possible in its state."""
         return replace(self, state=next_group_state(self.state, event), **changes)
 
     def with_member(self, member: ShareMember) -> "ShareGroup":
@@ -92,6 +101,7 @@ class ShareGroup:
         return replace(self, members={**self.members, member.member_id: member})
 
     def target_of(self, member_id: str) -> Parts:
+        """The partitions that a member is to have; none if the target does not name it."""
         return self.target.get(member_id, NO_PARTS)
 
     def without(self, gone: Collection[str]) -> "ShareGroup":
@@ -113,7 +123,12 @@ def read_names(members: Iterable[ShareMember], topics: Topics) -> frozenset[str]
 
 def metadata_hash(members: Mapping[str, ShareMember], topics: Topics) -> int:
     """A hash of the topics that are read, their ids and partition counts: 64 bits, signed; 0 for
-    none."""
+    none.
+
+    A new coordinator compares it with the stored one, and so notices a topic that was created,
+    deleted or enlarged while nobody coordinated the group. It is not Kafka's hash: a group that
+    Kafka wrote gets one more epoch.
+    """
     names = read_names(members.values(), topics)
     if not names:
         return 0

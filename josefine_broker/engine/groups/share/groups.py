@@ -3,6 +3,10 @@
 As for groups of the consumer protocol (`groups/consumer/consumers.py`): the host asks how a request
 changes a group, writes the records, and returns the group once they are in its log. Each accepted
 heartbeat renews the session, and so does a new coordinator. Times are monotonic milliseconds.
+
+Sessions are not stored: members sent their heartbeats to the coordinator before, and a new one
+gives each of them a whole session to find it. A session of a group's member is not a share session
+(`sessions.py`), which is between a member and the leader of a partition.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,17 +35,20 @@ class ShareGroups:
                  "size_max")  # fmt: skip
 
     def __init__(self, session_timeout_ms: int, size_max: int) -> None:
+        """`size_max`: how many members a group may have."""
         self.session_timeout_ms = session_timeout_ms
         self.size_max = size_max
         self._groups: dict[str, ShareGroup] = {}
         self._ends: dict[str, int] = {}
         """The end offset of a group's last batch in its partition's log."""
         self._sessions: dict[Place, int] = {}
+        """When the session of each member ends."""
         self._seen: dict[str, Topics] = {}
-        """The topics at a group's last heartbeat."""
+        """The topics at a group's last heartbeat. Compared by identity, which costs nothing."""
         self._due: list[tuple[int, Place]] = []
         """When a member may be due: one valid entry each (`_armed`), the others are stale."""
         self._armed: dict[Place, int] = {}
+        """The time of a member's valid entry in `_due`."""
 
     @property
     def group_ids(self) -> list[str]:
@@ -61,6 +68,7 @@ class ShareGroups:
             if beat.epoch != JOINING_EPOCH:
                 raise KafkaError(ErrorCode.unknown_member_id, f"group {group_id} does not exist")
             group = ShareGroup(group_id=group_id)
+        # After a load nothing was seen yet, so the first heartbeat looks at the topics again.
         is_news = self._seen.get(group_id) is not topics
         return heartbeat(group, beat, topics, self.size_max, is_news=is_news)
 
@@ -81,7 +89,8 @@ class ShareGroups:
         return self._ends.get(group_id, 0)
 
     def keep(self, group: ShareGroup, now_ms: int) -> None:
-        """Replace the group by this state, which is in the log."""
+        """Replace the group by this state, which is in the log. New members get a session: they are
+        those of a loaded group, or have just joined."""
         group_id = group.group_id
         before = self._groups.get(group_id)
         self._groups[group_id] = group
@@ -114,6 +123,7 @@ class ShareGroups:
     # Timers.
 
     def wake_at_ms(self) -> int | None:
+        """When `late` is to be called next; None: no member has a session. Drops stale entries."""
         while self._due and self._armed.get(self._due[0][1]) != self._due[0][0]:
             heappop(self._due)
         return self._due[0][0] if self._due else None
@@ -131,6 +141,8 @@ class ShareGroups:
             if deadline_ms > now_ms:
                 self._wake(place, deadline_ms)
                 continue
+            # The session ends with the write that removes the member, which may fail: until then
+            # the member is reported again.
             self._wake(place, now_ms + AGAIN_MS)
             found.setdefault(place[0], []).append(place[1])
         return [(self._groups[group_id], lost) for group_id, lost in found.items()]
@@ -142,6 +154,8 @@ class ShareGroups:
         self._wake(place, at_ms)
 
     def _wake(self, place: Place, at_ms: int) -> None:
+        """Look at a member then, unless it is looked at earlier. An entry that is replaced stays in
+        the heap until it is first, because removing it would cost a search."""
         armed_ms = self._armed.get(place)
         if armed_ms is None or at_ms < armed_ms:
             self._armed[place] = at_ms

@@ -25,7 +25,8 @@ from josefine_broker.engine.groups.share.states import ShareGroupEvent
 
 
 def check(beat: ShareBeat) -> None:
-    """Raises KafkaError(invalid_request)."""
+    """Refuse a heartbeat that is wrong in every group, before a group is looked up or made. Raises
+    KafkaError(invalid_request)."""
     if not beat.member_id:
         raise _invalid("MemberId can't be empty.")
     if beat.epoch < LEAVING_EPOCH:
@@ -40,9 +41,12 @@ def heartbeat(
     """The group after it, the same object if nothing changed, and the answer.
 
     `beat` has passed `check`. `is_news`: the topics may have changed since the group's last
-    heartbeat. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED.
+    heartbeat; the hash of the topics is computed only then, since heartbeats come every few
+    seconds. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED.
     """
     known = group.members.get(beat.member_id)
+    # A member may leave in any epoch. The next heartbeat of another member computes the target, so
+    # a group whose members all stop does not compute one for each of them.
     if beat.epoch == LEAVING_EPOCH:
         if known is None:
             raise _unknown(beat.member_id)
@@ -67,6 +71,8 @@ def heartbeat(
             member, epoch=after.target_epoch, previous_epoch=previous, assigned=assigned
         )
         after = after.with_member(member)
+    # The partitions are sent when they differ, and to a member that may not know them: it joined,
+    # sent its subscription, or did not get the answer with its epoch.
     is_unsure = beat.topics is not None or beat.epoch != before.epoch or known is None
     is_told = is_unsure or assigned != before.assigned
     answer = ShareBeatAnswer(
@@ -78,7 +84,8 @@ def heartbeat(
 def _checked(
     group: ShareGroup, known: ShareMember | None, beat: ShareBeat, size_max: int
 ) -> ShareMember:
-    """The member as it was, or a new one. Raises KafkaError."""
+    """The member as it was, or a new one. A known member may join again: its answer was lost, or it
+    was fenced, and its id is its own choice (KIP-932). Raises KafkaError."""
     if beat.epoch == JOINING_EPOCH:
         if known is None and len(group.members) >= size_max:
             message = f"the group has reached its maximum of {size_max} members"
@@ -86,6 +93,8 @@ def _checked(
         return known or ShareMember(member_id=beat.member_id)
     if known is None:
         raise _unknown(beat.member_id)
+    # Accepted, or a member whose answer was lost would have to give up its partitions and join
+    # again.
     is_late = beat.epoch == known.previous_epoch and beat.epoch < known.epoch
     if beat.epoch != known.epoch and not is_late:
         message = f"member {beat.member_id} is in epoch {known.epoch}, not in {beat.epoch}"
@@ -103,6 +112,7 @@ def _of_its_epoch(
     read_hash = group.metadata_hash
     if has_changed or is_due or is_news:
         read_hash = metadata_hash(group.members, topics)
+    # An epoch that has no target yet takes in the changed topics, too.
     if has_changed or (read_hash != group.metadata_hash and not is_due):
         group = group.moved(ShareGroupEvent.CHANGED, epoch=group.epoch + 1)
     elif not is_due:
@@ -126,6 +136,7 @@ def _of_its_epoch(
 
 
 def _unknown(member_id: str) -> KafkaError:
+    """The client joins again, with the same member id."""
     return KafkaError(ErrorCode.unknown_member_id, f"member {member_id} is not in the group")
 
 

@@ -8,6 +8,12 @@ a write that failed gives it back to its member. One write is open at a time: `b
 all changes since the last one, `end_write` gets its result. A record is acquired at most
 `deliveries_max` times. The end of a lock and the end of a member's session give records back at
 once, because nothing that was promised depends on it.
+
+KIP-932 names the start offset SPSO, and the end offset SPEO. Both only grow while one leader uses
+the partition. Nothing here reads a clock, the log or the network: the host
+(`engine/coordinators/share_partitions_host.py`) passes times in monotonic milliseconds, offsets of
+batches and the results of writes. The work of a call grows with the number of spans, not of
+records.
 """
 
 from bisect import bisect_right
@@ -34,7 +40,9 @@ from josefine_broker.engine.groups.share.values import (
 )
 
 NOBODY = ""
+"""The member of a span that is not acquired."""
 NO_WRITE = -1
+"""Smaller than the number of every write: these start at 0."""
 _first = attrgetter("first")
 
 
@@ -43,8 +51,10 @@ class Span(NamedTuple):
 
     first: int
     last: int
+    """Inclusive: a single record has `first == last`."""
     state: RecordState = RecordState.AVAILABLE
     deliveries: int = 0
+    """How often they have been acquired, the delivery of now included."""
     member_id: str = NOBODY
     """The member that has them, while they are acquired,"""
     lock_end_ms: int = 0
@@ -82,6 +92,7 @@ class SharePartition:
         self._is_changed = False
         self._stored_start = self._open_start = stored.start_offset
         """Records below it are finished for every leader to come."""
+        # Between two batches the records were never delivered: `_extend` makes them available.
         for first, last, state, deliveries in stored.batches:
             if last >= self.end_offset:
                 self._extend(max(first, self.end_offset), last, state, deliveries)
@@ -103,13 +114,16 @@ class SharePartition:
     def read_offset(self) -> int | None:
         """The offset from which records are to be read for the next member; None: every record is
         acquired, and no more may be."""
+        # Records that came back are before new ones, or the start would not move while the end
+        # does, until the partition is full.
         for each in self._spans:
             if each.state is RecordState.AVAILABLE:
                 return each.first
         return None if self.is_full else self.end_offset
 
     def wake_at_ms(self) -> int | None:
-        """When the next lock ends."""
+        """When the next lock ends; None: no record is locked. A record whose answer waits for its
+        write is not counted: the write decides about it, however long it takes."""
         return min((each.lock_end_ms for each in self._spans if each.is_locked), default=None)
 
     # Members.
@@ -127,7 +141,10 @@ class SharePartition:
         """Give a member the available records of these batches, which were read from `read_from`
         in the order of the log. Offsets between them have no record any more.
 
-        About `records_max` records: whole batches, or (`is_strict`, KIP-1206) not one more.
+        About `records_max` records: whole batches, or (`is_strict`, KIP-1206) not one more. The
+        result is in order, with neighbours of equal delivery counts joined. It can be empty though
+        batches were read: nothing in them is available. Each lock ends `limits.lock_ms` after
+        `now_ms`.
         """
         left, at = records_max, read_from
         acquired: list[Acquired] = []
@@ -136,6 +153,8 @@ class SharePartition:
             if left <= 0:
                 break
             self._discard(at, batch.first - 1)
+            # No member sees markers and aborted records, so no member can answer for them (KIP-932,
+            # "Reading transactional records").
             if not batch.is_data:
                 self._discard(max(at, batch.first), batch.last)
                 at = batch.last + 1
@@ -144,6 +163,8 @@ class SharePartition:
             # Beyond the records in flight: as many as there is room for.
             if last >= self.end_offset:
                 first = max(batch.first, self.end_offset)
+                # A batch that starts below the limit is taken whole unless the member is strict: it
+                # is sent whole in any case, and sent again for each part of it.
                 if self.is_full:
                     last = self.end_offset - 1
                 elif is_strict:
@@ -154,6 +175,7 @@ class SharePartition:
             for got in self._take(member_id, max(at, batch.first), last, now_ms, left, is_strict):
                 acquired.append(got)
                 left -= got.last - got.first + 1
+            # A cut batch is the last one: a later one would bring the rest of it in flight, too.
             if last < batch.last:
                 break
             at = batch.last + 1
@@ -163,7 +185,7 @@ class SharePartition:
     def _take(
         self, member_id: str, first: int, last: int, now_ms: int, left: int, is_strict: bool
     ) -> Iterator[Acquired]:
-        """Acquire the available records of one batch."""
+        """Acquire the available records of one batch; at most `left` of them if `is_strict`."""
         for each in self._within(first, last):
             if each.state is not RecordState.AVAILABLE:
                 continue
@@ -195,11 +217,13 @@ class SharePartition:
         """
         changed: list[Span] = []
         before = -1
+        # `before` is the last offset so far. One that comes twice would have two answers.
         for first, last, ack_type in _runs(acks):
             if first <= before or last < first:
                 message = f"acknowledged offsets {first} to {last} are not in order"
                 raise KafkaError(ErrorCode.invalid_request, message)
             before = last
+            # A client may repeat an answer that was stored and whose response was lost.
             first = max(first, self._stored_start)
             if last < first:
                 continue
@@ -219,6 +243,12 @@ class SharePartition:
         return self._write
 
     def _answered(self, span: Span, event: RecordEvent, now_ms: int) -> Span:
+        """The span after its member's answer. A record that is given back after its last delivery
+        is archived: one that no member can process would go round for ever.
+
+        A renewal (KIP-1222) only moves the end of the lock. It is not stored, as no lock is, so
+        there is no write to wait for.
+        """
         if event is RecordEvent.RELEASE and span.deliveries >= self.limits.deliveries_max:
             event = RecordEvent.EXHAUST
         after = next_record_state(span.state, event)
@@ -236,6 +266,8 @@ class SharePartition:
 
     def expire(self, now_ms: int) -> bool:
         """Take back the records whose lock has ended; returns whether there were any."""
+        # Unlike the end of a session this delivery counts: a record that stops each of its members
+        # would be delivered without end.
         late = [each for each in self._spans if each.is_locked and each.lock_end_ms <= now_ms]
         for each in late:
             is_last = each.deliveries >= self.limits.deliveries_max
@@ -245,6 +277,7 @@ class SharePartition:
         return bool(late)
 
     def _free(self, span: Span, event: RecordEvent, deliveries: int) -> None:
+        """End the lock of a span. The new span has no member, no lock and no waiting answer."""
         state = next_record_state(span.state, event)
         self._put(Span(span.first, span.last, state, deliveries))
         self._is_changed = True
@@ -272,12 +305,13 @@ class SharePartition:
         return self._is_changed and self._open_write == NO_WRITE
 
     def touch(self) -> None:
-        """Store the state at the next occasion, though nothing changed: it is new."""
+        """Store the state at the next occasion, though nothing changed: it is new. A start offset
+        that was chosen and not stored would be chosen differently by the next leader."""
         self._is_changed = True
 
     @property
     def open_write_from(self) -> int:
-        """The number of the first write that has not ended."""
+        """The number of the first write that has not ended. Answers of earlier ones are decided."""
         return self._write if self._open_write == NO_WRITE else self._open_write
 
     @property
@@ -287,7 +321,12 @@ class SharePartition:
         return not (is_had or self._is_changed or self._open_write != NO_WRITE)
 
     def begin_write(self) -> ShareState:
-        """What is to be stored now: everything, with the answers that wait for it."""
+        """What is to be stored now: everything, with the answers that wait for it.
+
+        The whole state, not the changes: a write that was lost needs no repair, since the next one
+        contains it. Answers that come while it is open get the next number. Raises Fatal if a write
+        is open.
+        """
         if self._open_write != NO_WRITE:
             raise Fatal("a share partition has one write at a time")
         self._open_write, self._write = self._write, self._write + 1
@@ -301,6 +340,7 @@ class SharePartition:
             if state in FINAL and each.first == start:
                 start = each.last + 1
                 continue
+            # Finished records above the start: what the lag of a group leaves out (KIP-1226).
             complete += (each.last - each.first + 1) * (state in FINAL)
             # Neighbours that differ by their members alone are one batch in the log.
             if batches and batches[-1][1:] == (each.first - 1, state, deliveries):
@@ -311,7 +351,11 @@ class SharePartition:
         return ShareState(self.state_epoch, self.leader_epoch, start, tuple(batches), complete)
 
     def end_write(self, *, is_stored: bool) -> None:
-        """The open write is stored: its answers count. Or it is not, and they never came."""
+        """The open write is stored: its answers count. Or it is not, and they never came.
+
+        Not stored may also mean that nobody knows. The records then return to their member, or to
+        another one after their lock: delivered twice at worst, but never lost.
+        """
         write, self._open_write = self._open_write, NO_WRITE
         for each in [each for each in self._spans if each.settles and each.write <= write]:
             if not is_stored:
@@ -321,6 +365,7 @@ class SharePartition:
             assert each.settles is not None
             self._put(Span(each.first, each.last, each.settles, each.deliveries))
         if is_stored:
+            # The larger one: `trim` may have moved it during the write.
             self._stored_start = max(self._stored_start, self._open_start)
         else:
             self._is_changed = True
@@ -366,7 +411,8 @@ class SharePartition:
         return found
 
     def _put(self, span: Span) -> None:
-        """Replace the records of one span, or of a part of it."""
+        """Replace the records of one span, or of a part of it. `span` may not extend past the span
+        that has its first record: callers pass a whole one, or what `_within` cut."""
         at = bisect_right(self._spans, span.first, key=_first) - 1
         whole = self._spans[at]
         # What is left of the span on both sides keeps its state.
@@ -383,7 +429,11 @@ class SharePartition:
             self._put(each)
 
     def _advance(self) -> None:
-        """Forget the finished records at the start, and join equal neighbours."""
+        """Forget the finished records at the start, and join equal neighbours.
+
+        Joined are those that are equal in all but their offsets, the end of the lock included, so
+        no member loses time. Without this each partial answer would leave spans for good.
+        """
         kept: list[Span] = []
         for each in self._spans:
             if not kept and each.state in FINAL:
@@ -396,7 +446,12 @@ class SharePartition:
 
 
 def _runs(acks: Iterable[Ack]) -> Iterator[tuple[int, int, AckType]]:
-    """The acknowledged records as runs of one type. Raises KafkaError(invalid_request)."""
+    """The acknowledged records as runs of one type. Raises KafkaError(invalid_request) unless a
+    batch has one type for all of its records, or one for each.
+
+    A client that answers for each record sends one type each. As runs they cost one span for a
+    stretch of equal answers.
+    """
     for first, last, types in acks:
         if len(types) == 1:
             yield first, last, types[0]

@@ -24,6 +24,8 @@ from josefine_broker.wire.primitives import (
     write_varint,
 )
 
+# The number of a key is its version, as in all of `__consumer_offsets`: 0 and 1 are offsets, 2 is a
+# group of the classic protocol.
 MEMBER_KEY, GROUP_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY, STATES_KEY = range(10, 16)
 VALUE_VERSION = 0
 STABLE = 1
@@ -34,16 +36,22 @@ Entry = tuple[bytes, bytes | None]
 
 
 def is_share_key(key: bytes | None) -> bool:
-    """Whether it is the key of such a group, not of an offset for example."""
+    """Whether it is the key of such a group, not of an offset for example. The first two bytes are
+    the version, big-endian; the group id follows."""
     return key is not None and len(key) > 2 and key[0] == 0 and MEMBER_KEY <= key[1] <= STATES_KEY
 
 
 def changes(before: ShareGroup | None, after: ShareGroup | None) -> list[Entry]:
     """The records that lead from `before` to `after`; None: there is no such group. A member's own
-    record is written before the records that refer to it, and deleted after them."""
+    record is written before the records that refer to it, and deleted after them.
+
+    They are appended as one record batch, so a crash leaves all of them or none. The order is for
+    other readers of the log: `replay.py` keeps each kind apart, and does not need it.
+    """
     if before is after:
         return []
     group_id = (before or after).group_id  # type: ignore[union-attr]
+    # Epochs that no group has: the records of the epochs are always among those of a new group.
     was = before or ShareGroup(group_id=group_id, epoch=-1, target_epoch=-1)
     now = after or ShareGroup(group_id=group_id, epoch=-1, target_epoch=-1)
     found: list[Entry] = []
@@ -98,6 +106,7 @@ def _begun() -> bytearray:
 
 
 def _ended(out: bytearray) -> bytes:
+    """The end of every value."""
     write_varint(out, 0)  # no tagged fields
     return bytes(out)
 
@@ -118,7 +127,8 @@ def _target_epoch_value(group: ShareGroup) -> bytes:
 
 
 def _said(member: ShareMember) -> bytes:
-    """ShareGroupMemberMetadataValue."""
+    """ShareGroupMemberMetadataValue. Topics are sorted: equal subscriptions are equal bytes, which
+    is how `changes` finds out that nothing has to be written."""
     out = _begun()
     write_nullable_compact_string(out, member.rack_id)
     write_compact_string(out, member.client_id)
@@ -162,6 +172,7 @@ def _states_value(topics: Mapping[UUID, int]) -> bytes:
     """ShareGroupStatePartitionMetadataValue: all topics are initialized, because a partition's
     leader does that when it reads their state; names and times are not needed."""
     out = _begun()
+    # Three lists: topics that are being initialized, those that are, and those being deleted.
     write_compact_count(out, 0)
     write_compact_count(out, len(topics))
     for topic_id, count in sorted(topics.items()):

@@ -2,6 +2,10 @@
 
 Rules: records of a group apply in order, the last one of each key; a group exists if its epoch
 does; its state is derived from the rest. Unknown tagged fields are skipped (KIP-482).
+
+Compaction may have removed any record but the last one of its key, so no record relies on one
+before it. The pieces of a group are put together at the end. The fields of a value start at byte
+2, after its version.
 """
 
 from dataclasses import dataclass, field, replace
@@ -39,7 +43,8 @@ _OF_MEMBERS = (MEMBER_KEY, TARGET_KEY, CURRENT_KEY)
 
 @dataclass(slots=True)
 class _Pieces:
-    """The records of one group so far."""
+    """The records of one group so far. Members, targets and assignments are separate because they
+    have separate keys, of which one may come without the others."""
 
     epoch: int | None = None
     """None: no record of it, or a null value: the group does not exist."""
@@ -83,6 +88,7 @@ class ShareReplay:
         elif kind == STATES_KEY:
             pieces.topics = {} if value is None else _read_topics(value)
         elif value is None:
+            # A deletion without a record before it is usual: compaction keeps deletions longer.
             of_kind = {MEMBER_KEY: pieces.members, TARGET_KEY: pieces.target}
             of_kind.get(kind, pieces.current).pop(member_id, None)  # type: ignore[attr-defined]
         elif kind == MEMBER_KEY:
@@ -90,6 +96,7 @@ class ShareReplay:
         elif kind == TARGET_KEY:
             pieces.target[member_id] = _read_parts(value, 2)
         else:
+            # `pos + 1` skips the member's state, which is always STABLE.
             epoch, pos = read_int32(value, 2)
             previous, pos = read_int32(value, pos)
             pieces.current[member_id] = epoch, previous, _read_parts(value, pos + 1)
@@ -104,6 +111,8 @@ class ShareReplay:
 
 
 def _group(group_id: str, pieces: _Pieces, epoch: int) -> ShareGroup:
+    """Put a group together. A member without a current assignment starts in the joining epoch; an
+    assignment without a member is left out."""
     members = {}
     for member_id, member in pieces.members.items():
         if member_id in pieces.current:
@@ -178,6 +187,7 @@ def _read_topics(value: bytes) -> dict[UUID, int]:
             topic_id, pos = read_uuid(value, pos)
             _, pos = read_compact_string(value, pos)
             count, pos = read_compact_count(value, pos)
+            # Partitions are 0 to count - 1, so their numbers are not read; nor is the time.
             pos = skip_tags(value, pos + 4 * count + 8)
             if topic_id is not None:
                 found[topic_id] = max(count, found.get(topic_id, 0))

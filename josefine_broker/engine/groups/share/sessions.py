@@ -3,6 +3,11 @@
 Rules: a session is of one group's member. Epoch 0 opens one, in the place of an older one; -1
 closes it; others count its requests. A broker has so many at most; sessions that are idle for
 longer than a member may be silent make room.
+
+A session saves the list of partitions in each request, as a fetch session does (KIP-227). Its epoch
+also finds a request that was lost or came twice: without it the acknowledgements in such a request
+would be lost unnoticed, or taken for those of a later delivery. Times are monotonic milliseconds.
+Sessions are in memory alone: after a restart of the broker a member opens another one.
 """
 
 from collections.abc import Iterable
@@ -13,6 +18,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 
 OPENING_EPOCH, FINAL_EPOCH = 0, -1
 EPOCH_MAX = 2**31 - 1
+"""Epochs are int32 in the wire format. After this one comes 1, because 0 would open a session."""
 SESSIONS_MAX = 2_000
 """Kafka's `group.share.max.share.sessions`."""
 
@@ -27,20 +33,22 @@ class ShareSession:
     group_id: str
     member_id: str
     used_ms: int
+    """When its last request came."""
     epoch: int = 1
     """That of its next request."""
     parts: dict[Part, None] = field(default_factory=dict)
     """What it fetches, in the order in which it is read."""
 
     def changed(self, added: Iterable[Part], removed: Iterable[Part]) -> None:
-        """Fetch these partitions, too, or no more."""
+        """Fetch these partitions, too, or no more. One that is both stays, as the last in order."""
         for part in removed:
             self.parts.pop(part, None)
         for part in added:
             self.parts.setdefault(part, None)
 
     def rotated(self, part: Part) -> None:
-        """Records of the partition were sent: the others come before it next time."""
+        """Records of the partition were sent: the others come before it next time. Otherwise one
+        with many records would take the room of each answer, and the others would starve."""
         if part in self.parts:
             del self.parts[part]
             self.parts[part] = None
@@ -75,6 +83,7 @@ class ShareSessions:
     def next(self, group_id: str, member_id: str, epoch: int, now_ms: int) -> ShareSession:
         """The session of another request. Raises KafkaError(share_session_not_found |
         invalid_share_session_epoch)."""
+        # After both errors the client opens another session, and acquires again.
         session = self._sessions.get((group_id, member_id))
         if session is None:
             message = f"member {member_id} of group {group_id} has no share session here"
@@ -82,6 +91,7 @@ class ShareSessions:
         if epoch != session.epoch:
             message = f"the share session is in epoch {session.epoch}, not in {epoch}"
             raise KafkaError(ErrorCode.invalid_share_session_epoch, message)
+        # Counted before the request is handled: one that fails has used its epoch.
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_ms = now_ms
         return session
@@ -95,7 +105,8 @@ class ShareSessions:
         return session
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether this is still the session of its member."""
+        """Whether this is still the session of its member. A fetch that waits asks before it
+        acquires: a member that left would hold the records until their lock ends."""
         return self._sessions.get((session.group_id, session.member_id)) is session
 
     def has(self, group_id: str, but: str) -> bool:

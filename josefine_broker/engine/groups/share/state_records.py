@@ -4,6 +4,9 @@ ShareSnapshotValue.
 Rules: each record has the whole state, so the topic can be compacted, and the last record of a key
 counts; a null value deletes. Kafka's own coordinator also writes differences (ShareUpdate, key 1):
 they are refused, because a state without them would deliver finished records again.
+
+KIP-932 describes both kinds in "Managing durable share-partition state". Differences would save
+little here: at most about `locks_max` records are in flight, usually in few batches (ADR 0025).
 """
 
 from josefine_broker.base.errors import CorruptData
@@ -37,6 +40,7 @@ from josefine_broker.wire.primitives import (
 )
 
 SNAPSHOT_KEY, UPDATE_KEY = 0, 1
+"""The version of a key is the kind of its record."""
 VALUE_VERSION = 0
 COUNT_TAG = 0
 """How many records are finished above the start offset (KIP-1226)."""
@@ -53,7 +57,11 @@ def encode_key(key: ShareKey) -> bytes:
 
 
 def decode_key(key: bytes) -> ShareKey | None:
-    """The share partition; None for a key of a kind that did not exist. Raises CorruptData."""
+    """The share partition; None for a key of a kind that did not exist. Raises CorruptData.
+
+    Unknown kinds are skipped, as Kafka does, so that a newer version can add some. A difference is
+    known, and known to matter.
+    """
     try:
         kind, pos = read_int16(key, 0)
         if kind == UPDATE_KEY:
@@ -71,13 +79,14 @@ def decode_key(key: bytes) -> ShareKey | None:
 
 
 def encode_value(state: ShareState, now_ms: int) -> bytes:
-    """ShareSnapshotValue."""
+    """ShareSnapshotValue. `now_ms` is wall clock time, for people who read the log."""
     out = bytearray()
     write_int16(out, VALUE_VERSION)
     write_int32(out, 0)  # the number of the snapshot, of which every record here is one
     write_int32(out, state.state_epoch)
     write_int32(out, state.leader_epoch)
     write_int64(out, state.start_offset)
+    # Created and written: one time, as each record is a snapshot of its own.
     write_int64(out, now_ms)
     write_int64(out, now_ms)
     write_compact_count(out, len(state.batches))
@@ -100,6 +109,7 @@ def decode_value(value: bytes) -> ShareState:
     """The state. Raises CorruptData."""
     try:
         return _decode_value(value)
+    # ValueError: a number that is not a RecordState.
     except (*MALFORMED, ValueError) as error:
         raise CorruptData(f"share state value {value[:40]!r}…: {error}") from error
 
@@ -127,6 +137,7 @@ def _decode_value(value: bytes) -> ShareState:
     tags, pos = read_varint(value, pos)
     for _ in range(tags):
         tag, size, pos = read_tag(value, pos)
+        # Older versions wrote no count: a lag is then unknown, not wrong.
         if tag == COUNT_TAG and size == 4:
             complete_count = read_int32(value, pos)[0]
         pos += size

@@ -46,6 +46,8 @@ RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     (_R.ACQUIRED, _E.EXHAUST): _R.ARCHIVED,
 }
 
+# No transition leaves ACKNOWLEDGED or ARCHIVED: a finished record that came back would be processed
+# again although its member was assured that it is not.
 FINAL = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 """The states in which a record is finished. The start offset passes it."""
 
@@ -66,6 +68,7 @@ class ShareGroupEvent(Enum):
     REMOVED = "removed"  # deleted
 
 
+# A group with members cannot be removed: DeleteGroups refuses it with NON_EMPTY_GROUP.
 GROUP_TRANSITIONS: dict[tuple[ShareGroupState, ShareGroupEvent], ShareGroupState] = {
     (ShareGroupState.EMPTY, ShareGroupEvent.CHANGED): ShareGroupState.STABLE,
     (ShareGroupState.EMPTY, ShareGroupEvent.REMOVED): ShareGroupState.DEAD,

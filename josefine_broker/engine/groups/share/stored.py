@@ -7,6 +7,10 @@ committed.
 Rules: a state is written and read by one leader of its partition at a time: the leader epoch only
 grows, and an older leader is fenced. The state epoch grows when the offsets of the group are
 altered, and fences a leader that has not read the state since.
+
+A change is a function of the state, and not a call that changes it, so that a change can be refused
+or its write fail before anything in memory is different. See KIP-932, "Managing durable
+share-partition state".
 """
 
 from collections.abc import Callable, Iterable
@@ -52,7 +56,7 @@ class ShareStates:
             self._states[key] = state
 
     def load(self, states: dict[ShareKey, ShareState]) -> None:
-        """Keep these from now on."""
+        """Keep these from now on. They were read from the committed log: nothing to wait for."""
         for key, state in states.items():
             self._states[key] = state
             self._ends.pop(key, None)
@@ -66,7 +70,11 @@ class ShareStates:
 
 def initialized(state_epoch: int, start_offset: int) -> Change:
     """InitializeShareGroupState: start there, with nothing in flight. Raises
-    KafkaError(fenced_state_epoch)."""
+    KafkaError(fenced_state_epoch).
+
+    The leader epoch stays: the leader of the partition is the same, and one before it must not be
+    able to write again.
+    """
 
     def change(before: ShareState | None) -> ShareState:
         if before is None:
@@ -85,6 +93,7 @@ def read(leader_epoch: int) -> Change:
         if before is None:
             return ShareState(leader_epoch=leader_epoch)
         _check_leader_epoch(before, leader_epoch)
+        # The same leader asks again, after a failure or an answer that was lost.
         if leader_epoch == before.leader_epoch:
             return before
         # Stored before it is answered: from then on the leader before cannot write.
@@ -105,11 +114,13 @@ def written(new: ShareState) -> Change:
             raise KafkaError(ErrorCode.invalid_request, message)
         _check_leader_epoch(before, new.leader_epoch)
         _check_state_epoch(before, new.state_epoch)
+        # Batches of another state epoch are of another start: nothing of them is to be merged.
         if new.state_epoch > before.state_epoch:
             return new
         start = max(before.start_offset, new.start_offset)
         finished = [each for each in before.batches if each.state in FINAL]
         batches = _laid_over(_laid_over(before.batches, new.batches, start), finished, start)
+        # Counted here: what was laid over may differ from what the leader counted.
         count = sum(each.last - each.first + 1 for each in batches if each.state in FINAL)
         return new._replace(start_offset=start, batches=tuple(batches), complete_count=count)
 
@@ -117,21 +128,26 @@ def written(new: ShareState) -> Change:
 
 
 def deleted(before: ShareState | None) -> None:
-    """DeleteShareGroupState."""
+    """DeleteShareGroupState. Deleting what is not stored succeeds: a request may come twice."""
 
 
 def unchanged(before: ShareState | None) -> ShareState | None:
-    """ReadShareGroupStateSummary."""
+    """ReadShareGroupStateSummary. Nothing is written, and no epoch is checked: the group's
+    coordinator asks, which need not lead the partition."""
     return before
 
 
 def _check_leader_epoch(stored: ShareState, leader_epoch: int) -> None:
+    """Raises KafkaError(fenced_leader_epoch) for an older leader: two leaders would give the same
+    records to two members."""
     if leader_epoch < stored.leader_epoch:
         message = f"a leader of epoch {stored.leader_epoch} uses it, not of {leader_epoch}"
         raise KafkaError(ErrorCode.fenced_leader_epoch, message)
 
 
 def _check_state_epoch(stored: ShareState, state_epoch: int) -> None:
+    """Raises KafkaError(fenced_state_epoch) for an older epoch: the write would undo the alteration
+    of the offsets."""
     if state_epoch < stored.state_epoch:
         message = f"it is in state epoch {stored.state_epoch}, not in {state_epoch}"
         raise KafkaError(ErrorCode.fenced_state_epoch, message)
@@ -140,12 +156,17 @@ def _check_state_epoch(stored: ShareState, state_epoch: int) -> None:
 def _laid_over(
     below: Iterable[StateBatch], above: Iterable[StateBatch], start: int
 ) -> list[StateBatch]:
-    """The batches of both in order, from the start offset on; where they overlap, those above."""
+    """The batches of both in order, from the start offset on; where they overlap, those above.
+
+    Neighbours with equal states and counts are joined, or the record would grow with each write.
+    Batches of one side do not overlap each other.
+    """
     # Those above stay whole; of those below, the parts that nothing covers.
     upper = sorted((each for each in above if each.last >= start), key=lambda batch: batch.first)
     found = list(upper)
     for each in below:
         first = max(each.first, start)
+        # `first` is the first offset of this batch that no cover before has dealt with.
         for cover in upper:
             if cover.last < first or cover.first > each.last:
                 continue

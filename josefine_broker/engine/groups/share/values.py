@@ -24,6 +24,7 @@ class ShareKey(NamedTuple):
 
     group_id: str
     topic_id: UUID
+    """With a name the new topic would start with the state of the deleted one, and skip records."""
     partition: int
 
 
@@ -45,7 +46,9 @@ class StateBatch(NamedTuple):
     first: int
     last: int
     state: RecordState
+    """A leader never writes ACQUIRED: a lock is not stored."""
     deliveries: int
+    """Deliveries that have ended; int16 in the log."""
 
 
 class ShareState(NamedTuple):
@@ -58,21 +61,24 @@ class ShareState(NamedTuple):
     start_offset: int = NO_START
     """All records below it are finished."""
     batches: tuple[StateBatch, ...] = ()
-    """Of the records from there on that are finished or were delivered."""
+    """Of the records from there on that are finished or were delivered, in order and without
+    overlaps. Records that none of them names are available, without a delivery."""
     complete_count: int = NO_COUNT
     """How many of those are finished (KIP-1226)."""
 
 
 class AckType(Enum):
-    """The answer of a member for a record."""
+    """The answer of a member for a record. The numbers are those of the wire format."""
 
     GAP = 0  # there was no record at this offset
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
+    ACCEPT = 1  # processed
+    RELEASE = 2  # not processed: another delivery may succeed
+    REJECT = 3  # not processed, and no delivery can succeed
+    RENEW = 4  # still being processed (KIP-1222)
 
 
+# A gap is finished like a rejected record: compaction removed it (KIP-932, "Log compaction"), and
+# it would hold up the start offset for ever.
 EVENTS: dict[AckType, RecordEvent] = {
     AckType.GAP: RecordEvent.REJECT,
     AckType.ACCEPT: RecordEvent.ACCEPT,
