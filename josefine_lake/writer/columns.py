@@ -74,7 +74,9 @@ class Columns:
             more = OPERATION_FIELDS if has_operations else ()
             self.schema = pa.schema([*values.type, *more, *RECORD_FIELDS])
         if self._upserts:
-            kind = key_type(table, pa.struct(list(self.schema)))
+            # Not the record's own columns: a tombstone's key does not have them.
+            of_row = pa.struct(list(self.schema)) if values is None else values.type
+            kind = key_type(table, of_row)
             self._keys = None if values is None else Keys(table, kind, env)
         self._key_names = table.keys
         self._file_schema = self.schema
