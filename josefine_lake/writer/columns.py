@@ -9,7 +9,7 @@ changes are appended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -69,10 +69,10 @@ class Columns:
         self._upserts = table.mode is Mode.UPSERT
         self.schema: pa.Schema = arrow_schema(include_headers=True)
         if values is not None:
-            _refuse_own(values)
             has_operations = values.has_operations and not self._upserts
-            more = OPERATION_FIELDS if has_operations else ()
-            self.schema = pa.schema([*values.type, *more, *RECORD_FIELDS])
+            more = (*(OPERATION_FIELDS if has_operations else ()), *RECORD_FIELDS)
+            _refuse_own(values, {DELETED, *(field.name for field in more)})
+            self.schema = pa.schema([*values.type, *more])
         if self._upserts:
             # Not the record's own columns: a tombstone's key does not have them.
             of_row = pa.struct(list(self.schema)) if values is None else values.type
@@ -200,10 +200,8 @@ def _without(rows: Any, which: Any) -> Any:
     return pa.concat_arrays([rows, pa.nulls(1, rows.type)]).take(pa.array(where))
 
 
-def _refuse_own(values: Values) -> None:
+def _refuse_own(values: Values, own: Collection[str]) -> None:
     """Raises ValueError for columns that a table of a topic cannot have."""
-    more = OPERATION_FIELDS if values.has_operations else ()
-    own = {field.name for field in (*RECORD_FIELDS, *more)} | {DELETED}
     taken = next((each.name for each in values.type if each.name.lower() in own), None)
     if taken is not None:
         raise ValueError(f"'josefine.table.schema': {taken} is a column of every table topic")

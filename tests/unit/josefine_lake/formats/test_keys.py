@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,3 +78,10 @@ def test_the_columns_of_the_record_are_no_keys() -> None:
 
     with pytest.raises(ValueError, match="a value has no column _partition; it has: id"):
         Columns(table, values_of(table, {}), {})
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_column_that_connectors_add_to_unwrapped_changes_is_one_of_the_table(mode: Mode) -> None:
+    table = replace(topic("id BIGINT, __deleted STRING", "id"), mode=mode)
+
+    assert "__deleted" in Columns(table, values_of(table, {}), {}).schema.names
