@@ -136,3 +136,25 @@ def test_columns_that_cannot_all_be_added_change_nothing(
         table.ensure(pa.schema(list(wanted.items())))
 
     assert DeltaTable(str(tmp_path / "t")).version() == 0
+
+
+def test_dates_and_times_that_python_does_not_have_are_written(tmp_path: Path) -> None:
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
+    folder = Folders({}, {}).open(str(tmp_path / "t"))
+    assert folder is not None
+    table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run="one"))
+    table.load()
+    table.ensure(schema)
+    # Microseconds where a producer should have put milliseconds are a time of the year 55000.
+    far = pa.RecordBatch.from_arrays(
+        [pa.array([2**60]), pa.array([2**24], pa.int32())], ["at", "day"]
+    )
+    file = DataFile(folder, schema)
+    file.add(far.cast(schema))
+    made = Commit(start={TP: 0}, end=TopicOffsets(ends={TP: 1}, topic_ids={}), txn_version=1)
+
+    table.commit([file.close(0)], made, schema, {}, lambda place: None)
+
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    assert found["at"].cast(pa.int64()).to_pylist() == [2**60]
+    assert found["day"].cast(pa.int32()).to_pylist() == [2**24]
