@@ -174,7 +174,9 @@ def _floats(written: str, kind: pa.DataType) -> ReadColumn:
 
     def read(cursor: Cursor) -> Any:
         found = cursor.bytes(size).view(f"<f{size}")[:, 0]
-        return _array(found.astype(f"f{kind.bit_width // 8}"), kind)
+        # A signaling NaN would warn.
+        with np.errstate(invalid="ignore"):
+            return _array(found.astype(f"f{kind.bit_width // 8}"), kind)
 
     return read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import pyarrow as pa
@@ -202,3 +203,16 @@ def test_fields_without_bytes_are_read_like_one_by_one(written: Any, read: Any) 
     expected, why = value_by_value.one_by_one(values, decoder, kind)
     assert rows.to_pylist() == expected.to_pylist()
     assert reasons.to_pylist() == why.to_pylist()
+
+
+def test_a_signaling_nan_is_a_nan_without_a_warning() -> None:
+    fields = [[{"name": "n", "type": kind}] for kind in ("float", "double")]
+    texts = [json.dumps({"type": "record", "name": "R", "fields": each}) for each in fields]
+    decoder = Decoder(texts[1], lambda number: Schema(texts[0]))
+    values = pa.array([framed(1, b"\x01\x00\x80\x7f")] * 20, pa.binary())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows, _ = ColumnDecoder(decoder, arrow_of(parse(texts[1])), is_framed=True).decode(values)
+
+    assert all(value != value for value in rows.field("n").to_pylist())
