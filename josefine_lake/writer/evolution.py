@@ -99,7 +99,7 @@ def _is_in_map(there: Mapping[str, Type], path: Path) -> bool:
 def _other_case(
     above: Path, have: Mapping[str, Type], want: Mapping[str, Type]
 ) -> Iterator[tuple[str, str]]:
-    """Names that differ in their case: added beside each other they are no table for Spark."""
+    """Names that differ in their case: added next to each other they are no table for Spark."""
     names = {name.lower(): name for name in have}
     for name, kind in want.items():
         own = names.get(name.lower())
