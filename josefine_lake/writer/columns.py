@@ -20,6 +20,7 @@ from deltalake import Schema
 from josefine_arrow.batches.columns import HEADERS_FIELD, arrow_schema
 from josefine_arrow.formats.value_by_value import flags
 from josefine_lake.config.table_topic import Format, Mode, TableTopic
+from josefine_lake.formats.dates import TOO_FAR, has_dates, too_far
 from josefine_lake.formats.keys import NULL_KEY, Keys, key_type
 from josefine_lake.formats.values import Decoded, Values
 from josefine_lake.writer.changes import DELETED
@@ -79,6 +80,7 @@ class Columns:
             kind = key_type(table, of_row)
             self._keys = None if values is None else Keys(table, kind, env)
         self._key_names = table.keys
+        self._has_dates = values is not None and has_dates(values.type)
         self._file_schema = self.schema
         if self._upserts:
             self._file_schema = self.schema.append(pa.field(DELETED, pa.bool_()))
@@ -104,6 +106,8 @@ class Columns:
         elif self._values.has_operations and values.null_count:
             # A tombstone follows Debezium's delete, for the log's compaction.
             left_out = values.is_null()
+        if self._has_dates and (far := too_far(objects)) is not None:
+            objects, reasons = _without(objects, far), pc.if_else(far, TOO_FAR, reasons)
         ops, letters = decoded.ops, None
         if objects.null_count:
             good = objects.is_valid()
