@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from josefine_arrow.formats import value_by_value
 from josefine_arrow.formats.avro.primitives import AvroError
@@ -17,12 +19,17 @@ from josefine_arrow.formats.avro.schema import SchemaError, parse
 from josefine_arrow.formats.confluent.framing import FramingError, split
 from josefine_arrow.formats.confluent.schema_references import NoSchemaError
 from josefine_arrow.formats.json.decoder import JsonDecoder
+from josefine_arrow.formats.value_by_value import flags
 from josefine_lake.config.table_topic import KeyFormat, TableTopic
 from josefine_lake.formats.registry import looked_up, opened
 
 NULL_KEY = "a record without value and key deletes no row"
 _BARE = re.compile(rb"[-+]?[0-9][0-9.eE+-]*|true|false")
 """Texts that JSON has without quotes."""
+_QUOTED = (
+    pa.types.is_string, pa.types.is_binary, pa.types.is_date, pa.types.is_timestamp,
+)  # fmt: skip
+"""The types of keys that JSON has in quotes."""
 _COMPARED = (
     pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_decimal,
     pa.types.is_date, pa.types.is_timestamp, pa.types.is_boolean,
@@ -68,54 +75,48 @@ class Keys:
             self._decode = self._texts
         else:
             # A converter with `schemas.enable=true` puts the key into `payload`.
-            self._json = JsonDecoder(pa.struct([pa.field("payload", kind), *kind]))
+            self._json = JsonDecoder(kind)
+            self._wrapped = JsonDecoder(pa.struct([pa.field("payload", kind)]))
             self._decode = self._objects
 
     def decode(self, keys: Any) -> tuple[Any, Any]:
         """(the key columns of each key, the reasons): exactly one of the two is null. Raises
         OSError if a registry does not answer."""
         found, reasons = self._decode(keys)
-        why = reasons.to_pylist()
-        rows = found.to_pylist()
-        for at, row in enumerate(rows):
-            if why[at] is None:
-                missing = [name for name, value in (row or {}).items() if value is None]
-                why[at] = NULL_KEY if row is None else None
-                why[at] = f"key: {missing[0]} is null" if missing else why[at]
-            else:
-                why[at] = f"key: {why[at]}"
-            rows[at] = row if why[at] is None else None
-        return pa.array(rows, self.type), pa.array(why, pa.string())
+        columns = found.flatten()
+        why = pc.binary_join_element_wise("key: ", reasons, "")
+        for field, column in zip(self.type, columns, strict=True):
+            missing = pc.and_(pc.and_(found.is_valid(), why.is_null()), column.is_null())
+            why = pc.if_else(missing, f"key: {field.name} is null", why)
+        why = pc.if_else(pc.and_(found.is_null(), why.is_null()), NULL_KEY, why)
+        rows = pa.StructArray.from_arrays(columns, fields=list(self.type), mask=why.is_valid())
+        return rows, why
 
     def _objects(self, keys: Any) -> tuple[Any, Any]:
-        found, reasons = self._json.decode(keys)
-        payload, *alone = found.flatten()
-        rows = [
-            inside if inside is not None else row
-            for inside, row in zip(
-                payload.to_pylist(),
-                pa.StructArray.from_arrays(alone, fields=list(self.type)).to_pylist(),
-                strict=True,
-            )
-        ]
-        valid = found.is_valid().to_pylist()
-        rows = [row if is_there else None for row, is_there in zip(rows, valid, strict=True)]
-        return pa.array(rows, self.type), reasons
+        rows, reasons = self._json.decode(keys)
+        # Another key may have a column `payload` too: then it is no object of these columns.
+        inside = self._wrapped.decode(keys)[0].flatten()[0]
+        is_inside = inside.is_valid()
+        where = np.arange(len(rows)) + len(rows) * flags(is_inside)
+        reasons = pc.if_else(is_inside, pa.scalar(None, pa.string()), reasons)
+        return pa.concat_arrays([rows, inside]).take(pa.array(where)), reasons
 
     def _texts(self, keys: Any) -> tuple[Any, Any]:
-        is_text = pa.types.is_string(self.type[0].type)
+        is_quoted = any(is_kind(self.type[0].type) for is_kind in _QUOTED)
         name = json.dumps(self.type[0].name)
-        objects = [None if key is None else _object(name, key, is_text) for key in keys.to_pylist()]
+        objects = [
+            None if key is None else _object(name, key, is_quoted) for key in keys.to_pylist()
+        ]
         return self._json.decode(pa.array(objects, pa.binary()))
 
 
-def _object(name: str, key: bytes, is_text: bool) -> bytes:
+def _object(name: str, key: bytes, is_quoted: bool) -> bytes:
     """A JSON object of one column; a key that is not UTF-8 stays as it is, for its reason."""
     try:
         text = key.decode()
     except UnicodeDecodeError:
         return key
-    bare = not is_text and _BARE.fullmatch(key)
+    bare = not is_quoted and _BARE.fullmatch(key)
     return f"{{{name}: {text if bare else json.dumps(text)}}}".encode()
 
 

@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-DELETED = "__deleted"
-"""The flag of a change that deletes its row; never a column of a table."""
+DELETED = "__josefine_deleted"
+"""The flag of a change that deletes its row; never a column of a table. `__deleted` may be one: a
+connector that unwraps its changes adds it."""
 FOLD_BYTES = 16 << 20
 """Arrow bytes after which replaced rows are dropped."""
 SIZE_FACTOR = 2
 """A merge holds its rows twice, so a commit is due at half of the size of an appended file."""
-_AT = "__at"
+_AT = "__josefine_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ changes are appended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from deltalake import Schema
 from josefine_arrow.batches.columns import HEADERS_FIELD, arrow_schema
 from josefine_arrow.formats.value_by_value import flags
 from josefine_lake.config.table_topic import Format, Mode, TableTopic
+from josefine_lake.formats.dates import TOO_FAR, has_dates, too_far
 from josefine_lake.formats.keys import NULL_KEY, Keys, key_type
 from josefine_lake.formats.values import Decoded, Values
 from josefine_lake.writer.changes import DELETED
@@ -69,14 +70,17 @@ class Columns:
         self._upserts = table.mode is Mode.UPSERT
         self.schema: pa.Schema = arrow_schema(include_headers=True)
         if values is not None:
-            _refuse_own(values)
             has_operations = values.has_operations and not self._upserts
-            more = OPERATION_FIELDS if has_operations else ()
-            self.schema = pa.schema([*values.type, *more, *RECORD_FIELDS])
+            more = (*(OPERATION_FIELDS if has_operations else ()), *RECORD_FIELDS)
+            _refuse_own(values, {DELETED, *(field.name for field in more)})
+            self.schema = pa.schema([*values.type, *more])
         if self._upserts:
-            kind = key_type(table, pa.struct(list(self.schema)))
+            # Not the record's own columns: a tombstone's key does not have them.
+            of_row = pa.struct(list(self.schema)) if values is None else values.type
+            kind = key_type(table, of_row)
             self._keys = None if values is None else Keys(table, kind, env)
         self._key_names = table.keys
+        self._has_dates = values is not None and has_dates(values.type)
         self._file_schema = self.schema
         if self._upserts:
             self._file_schema = self.schema.append(pa.field(DELETED, pa.bool_()))
@@ -102,6 +106,8 @@ class Columns:
         elif self._values.has_operations and values.null_count:
             # A tombstone follows Debezium's delete, for the log's compaction.
             left_out = values.is_null()
+        if self._has_dates and (far := too_far(objects)) is not None:
+            objects, reasons = _without(objects, far), pc.if_else(far, TOO_FAR, reasons)
         ops, letters = decoded.ops, None
         if objects.null_count:
             good = objects.is_valid()
@@ -198,10 +204,8 @@ def _without(rows: Any, which: Any) -> Any:
     return pa.concat_arrays([rows, pa.nulls(1, rows.type)]).take(pa.array(where))
 
 
-def _refuse_own(values: Values) -> None:
+def _refuse_own(values: Values, own: Collection[str]) -> None:
     """Raises ValueError for columns that a table of a topic cannot have."""
-    more = OPERATION_FIELDS if values.has_operations else ()
-    own = {field.name for field in (*RECORD_FIELDS, *more)} | {DELETED}
     taken = next((each.name for each in values.type if each.name.lower() in own), None)
     if taken is not None:
         raise ValueError(f"'josefine.table.schema': {taken} is a column of every table topic")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,8 @@ class DataFile:
         self._writer.close()
         size = _closed(self._file, self._folder, self.name)
         footer = self._writer.writer.metadata
-        stats = _statistics(footer, _plain_columns(self._schema), self.rows)
+        bounded = {each.name for each in self._schema if _has_bounds(each.type)}
+        stats = _statistics(footer, _plain_columns(self._schema), bounded, self.rows)
         return AddAction(
             path=self.name,
             size=size,
@@ -105,8 +106,11 @@ def use_little_memory(env: Mapping[str, str]) -> None:
         pa.set_memory_pool(pa.system_memory_pool())
 
 
-def _statistics(footer: Any, names: Mapping[str, int], rows: int) -> dict[str, Any]:
-    """What Delta's readers skip files by: bounds of the columns with plain types."""
+def _statistics(
+    footer: Any, names: Mapping[str, int], bounded: Collection[str], rows: int
+) -> dict[str, Any]:
+    """What Delta's readers skip files by: nulls of the columns with plain types, and bounds of
+    `bounded`."""
     low: dict[str, Any] = {}
     top: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -116,6 +120,8 @@ def _statistics(footer: Any, names: Mapping[str, int], rows: int) -> dict[str, A
         if any(each is None or not each.has_null_count for each in known):
             continue
         nulls[name] = sum(each.null_count for each in known)
+        if name not in bounded:
+            continue
         # A group of nulls alone has no bounds, and needs none.
         filled = [each for each in known if each.num_values]
         if filled and all(each.has_min_max for each in filled):
@@ -141,9 +147,16 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(map(_leaves, inside)) if inside else 1
 
 
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Whether bounds may be in the log. Others are not even read: Python has no dates and times
+    after the year 9999, which records may have."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return is_number or pa.types.is_string(kind)
+
+
 def _is_plain(value: Any) -> bool:
-    """Whether a bound can be in the log as it is. A long text would need a cut, a time a rounding;
-    and NaN is no bound."""
+    """Whether a bound can be in the log as it is. A long text would need a cut, and NaN is
+    no bound."""
     if isinstance(value, str):
         return len(value) <= STATISTIC_CHARS_MAX
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

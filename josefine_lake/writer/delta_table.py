@@ -11,7 +11,7 @@ since the last look stops the writer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -130,6 +130,7 @@ class ChainedTable:
             raise MisfitError(found)
         self._removed = found.removed
         if found.missing:
+            _check_fit(table, wanted, {field.name for field in found.missing})
             # A commit without the chain: the next one looks at it as at any other program's.
             table.alter.add_columns(list(found.missing))
         _check_fit(table, wanted)
@@ -262,11 +263,14 @@ def _check_table(table: DeltaTable) -> None:
         raise MisfitError(f"it has the constraint {rules[0]}, which is not checked here")
 
 
-def _check_fit(table: DeltaTable, wanted: Schema) -> None:
-    """Raises MisfitError unless files with these columns are valid files of the table."""
+def _check_fit(table: DeltaTable, wanted: Schema, coming: Collection[str] = ()) -> None:
+    """Raises MisfitError unless files with these columns are valid files of the table. `coming`:
+    columns that are added later, or parts of them."""
     there = {field.name: field for field in table.schema().fields}
     for each in wanted.fields:
         found = there.pop(each.name, None)
+        if each.name in coming:
+            continue
         if found is None:
             raise MisfitError(f"it has no column {each.name}")
         if found.type != each.type:

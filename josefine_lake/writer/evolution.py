@@ -8,15 +8,16 @@ a table feature that it does not write.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable, Field, Schema
 
 from josefine_lake.config.table_topic import Evolution
+from pipelines.model.column_types import Type, parts
 from pipelines.model.schema_evolution import Evolution as PipelineEvolution
-from pipelines.model.schema_evolution import Steps
+from pipelines.model.schema_evolution import Path, Steps
 from pipelines.model.schema_evolution import fit as steps_of
 from pipelines.model.table_columns import refused, removed, types_of
 
@@ -64,6 +65,17 @@ def fit(
         for theirs, ours in _HOW.items():
             found = found.replace(theirs, ours)
         return found
+    there = types_of(have)
+    in_map = next((path for path, _ in found.add if _is_in_map(there, path)), None)
+    if in_map:
+        # It would be added, but older files could not be merged or compacted ever after.
+        return (
+            f"its columns differ: {'.'.join(in_map)} is not there, and the table writer adds no "
+            "field within a map: use another location"
+        )
+    other = next(_other_case((), there, wants), None)
+    if other:
+        return f"its columns differ: {other[0]} is named {other[1]} in the topic"
     gone = removed(have, wants, wrote, said.get("removed", ()))
     return Fit(missing=tuple(_fields(found, wanted)), removed=tuple(gone))
 
@@ -72,6 +84,31 @@ def fields_of(schema: Schema) -> Sequence[Mapping[str, Any]]:
     """The fields of a Delta schema, as its JSON has them."""
     fields: Sequence[Mapping[str, Any]] = json.loads(schema.to_json())["fields"]
     return fields
+
+
+def _is_in_map(there: Mapping[str, Type], path: Path) -> bool:
+    kinds = there
+    for name in path[:-1]:
+        kind = kinds[name]
+        if isinstance(kind, Mapping) and kind["type"] == "map":
+            return True
+        kinds = parts(kind)
+    return False
+
+
+def _other_case(
+    above: Path, have: Mapping[str, Type], want: Mapping[str, Type]
+) -> Iterator[tuple[str, str]]:
+    """Names that differ in their case: added next to each other they are no table for Spark."""
+    names = {name.lower(): name for name in have}
+    for name, kind in want.items():
+        own = names.get(name.lower())
+        if own is None:
+            continue
+        if own != name:
+            yield ".".join((*above, own)), name
+        elif isinstance(kind, Mapping) and isinstance(have[own], Mapping):
+            yield from _other_case((*above, own), parts(have[own]), parts(kind))
 
 
 def _fields(steps: Steps, wanted: Schema) -> list[Field]:

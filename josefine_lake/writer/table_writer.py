@@ -216,7 +216,8 @@ class TableWriter:
         if self._world.letters is not None:
             self._letters.append(letters)
             return
-        first = letters.slice(0, 1).to_pylist()[0]
+        said = letters.select(["topic", "partition", "offset", "reason"])
+        first = said.slice(0, 1).to_pylist()[0]
         stop = verdicts.stopped(
             self._table,
             f"{first['topic']}-{first['partition']} offset {first['offset']}: {first['reason']} "

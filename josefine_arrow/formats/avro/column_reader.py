@@ -48,7 +48,11 @@ class _Builder:
         if writer.kind == "union":
             return self._union(writer, reader)
         if reader.kind == "union":
-            return self.read(writer, fitting_branch(writer, reader, ""))
+            fitting = fitting_branch(writer, reader, "")
+            if writer.kind != "null":
+                return self.read(writer, fitting)
+            kind = self._arrow(reader)  # the column's, not that of null alone
+            return lambda cursor: pa.nulls(len(cursor), kind)
         if not fits(writer, reader):
             raise AvroError("other types")
         if reader.kind in ("array", "map"):
@@ -60,6 +64,8 @@ class _Builder:
         return self._plain(writer, reader)
 
     def _record(self, writer: Type, reader: Type) -> ReadColumn:
+        if not reader.fields:
+            raise LeftError  # an Arrow struct of no columns forgets how many rows it has
         kind = self._arrow(reader)
         wanted = {name: each for each in reader.fields for name in (*each.aliases, each.name)}
         steps: list[tuple[str | None, ReadColumn]] = []
@@ -168,7 +174,9 @@ def _floats(written: str, kind: pa.DataType) -> ReadColumn:
 
     def read(cursor: Cursor) -> Any:
         found = cursor.bytes(size).view(f"<f{size}")[:, 0]
-        return _array(found.astype(f"f{kind.bit_width // 8}"), kind)
+        # A signaling NaN would warn.
+        with np.errstate(invalid="ignore"):
+            return _array(found.astype(f"f{kind.bit_width // 8}"), kind)
 
     return read
 

@@ -12,6 +12,8 @@ import numpy as np
 
 _VARINT_BITS = 63
 """The shift of a varint's last byte, of which one bit counts."""
+_LONG_BYTES = 128
+"""Spans of more bytes on average are sliced one by one, without a position for each byte."""
 
 
 class Cursor:
@@ -86,5 +88,10 @@ def gathered(data: Any, start: Any, size: Any) -> tuple[Any, Any]:
     GiB."""
     ends = np.zeros(len(size) + 1, np.int64)
     np.cumsum(size, out=ends[1:])
+    if ends[-1] > _LONG_BYTES * len(size):
+        view = memoryview(data)
+        spans = zip(start.tolist(), (start + size).tolist(), strict=True)
+        joined = b"".join([view[first:end] for first, end in spans])
+        return np.frombuffer(joined, np.uint8), ends.astype(np.int32)
     places = np.repeat(start - ends[:-1], size) + np.arange(ends[-1])
     return data[places], ends.astype(np.int32)

@@ -121,6 +121,8 @@ def _schema(value: Value) -> None:
             json.loads(text)
         except ValueError as error:
             raise ValueError(f"the Avro schema is not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError("the Avro schema has types within types too deeply") from None
     elif _is_file(text):
         if not text.startswith("/"):
             raise ValueError("a schema file must be an absolute path, as in /schemas/order.avsc")

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
+from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.delta_table import ChainedTable, MisfitError
 from josefine_spark.base.topic_offsets import TopicOffsets
@@ -104,3 +105,56 @@ def test_an_existing_table_is_adopted_only_if_its_columns_fit(tmp_path: Path) ->
         MisfitError, match="n is int, the topic has bigint \\(the table writer widens no type"
     ):
         opened(tmp_path / "t")
+
+
+INSIDE = pa.struct([("a", pa.int64())])
+WIDER = pa.struct([("a", pa.int64()), ("b", pa.string())])
+OTHER_CASE = pa.struct([("A", pa.int64()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "reason"),
+    [
+        # Older files could not be merged or compacted any more.
+        (pa.map_(pa.string(), INSIDE), {"s": pa.map_(pa.string(), WIDER)}, "s.value.b is not"),
+        (INSIDE, {"s": OTHER_CASE}, "s.a is named A"),
+        (INSIDE, {"S": WIDER}, "s is named S"),
+        (pa.int64(), {"s": pa.int32(), "b": pa.string()}, "its column s is"),
+    ],
+)
+def test_columns_that_cannot_all_be_added_change_nothing(
+    tmp_path: Path, there: pa.DataType, wanted: dict[str, pa.DataType], reason: str
+) -> None:
+    folder = Folders({}, {}).open(str(tmp_path / "t"))
+    assert folder is not None
+    link = Link(pipeline="table_topics", sink="t", run="one")
+    ChainedTable(folder, link).ensure(pa.schema([("s", there)]))
+    table = ChainedTable(folder, link, Evolution.ADD)
+    table.load()
+
+    with pytest.raises(MisfitError, match=reason):
+        table.ensure(pa.schema(list(wanted.items())))
+
+    assert DeltaTable(str(tmp_path / "t")).version() == 0
+
+
+def test_dates_and_times_that_python_does_not_have_are_written(tmp_path: Path) -> None:
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
+    folder = Folders({}, {}).open(str(tmp_path / "t"))
+    assert folder is not None
+    table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run="one"))
+    table.load()
+    table.ensure(schema)
+    # Microseconds where a producer should have put milliseconds are a time of the year 55000.
+    far = pa.RecordBatch.from_arrays(
+        [pa.array([2**60]), pa.array([2**24], pa.int32())], ["at", "day"]
+    )
+    file = DataFile(folder, schema)
+    file.add(far.cast(schema))
+    made = Commit(start={TP: 0}, end=TopicOffsets(ends={TP: 1}, topic_ids={}), txn_version=1)
+
+    table.commit([file.close(0)], made, schema, {}, lambda place: None)
+
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    assert found["at"].cast(pa.int64()).to_pylist() == [2**60]
+    assert found["day"].cast(pa.int32()).to_pylist() == [2**24]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import pyarrow as pa
@@ -173,3 +174,45 @@ def test_plain_records_are_read_at_once_and_only_damaged_ones_are_left() -> None
     found = decoder.plain(pa.array(rows, pa.binary()))
 
     assert [at for at, each in enumerate(found.to_pylist()) if each is None] == [7]
+
+
+NUMBER = {"name": "n", "type": "int"}
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({"name": "f", "type": "null"}, {"name": "f", "type": ["null", "string"]}),
+        ({"name": "f", "type": "null"}, {"name": "f", "type": ["null", INNER]}),
+        ({"name": "f", "type": "null"}, None),
+        ({"name": "f", "type": ["null", EMPTY]}, None),
+        ({"name": "f", "type": EMPTY}, None),
+    ],
+)
+def test_fields_without_bytes_are_read_like_one_by_one(written: Any, read: Any) -> None:
+    writer = {"type": "record", "name": "R", "fields": [written, NUMBER]}
+    reader = {"type": "record", "name": "R", "fields": [*filter(None, [read]), NUMBER]}
+    decoder = Decoder(json.dumps(reader), lambda number: Schema(json.dumps(writer)))
+    kind = arrow_of(parse_record(json.dumps(reader)))
+    bodies = [b"\x02", b"\x00\x02", b"\x02\x02", b"\x80"] * 10
+    values = pa.array([framed(1, body) for body in bodies], pa.binary())
+
+    rows, reasons = ColumnDecoder(decoder, kind, is_framed=True).decode(values)
+
+    expected, why = value_by_value.one_by_one(values, decoder, kind)
+    assert rows.to_pylist() == expected.to_pylist()
+    assert reasons.to_pylist() == why.to_pylist()
+
+
+def test_a_signaling_nan_is_a_nan_without_a_warning() -> None:
+    fields = [[{"name": "n", "type": kind}] for kind in ("float", "double")]
+    texts = [json.dumps({"type": "record", "name": "R", "fields": each}) for each in fields]
+    decoder = Decoder(texts[1], lambda number: Schema(texts[0]))
+    values = pa.array([framed(1, b"\x01\x00\x80\x7f")] * 20, pa.binary())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows, _ = ColumnDecoder(decoder, arrow_of(parse(texts[1])), is_framed=True).decode(values)
+
+    assert all(value != value for value in rows.field("n").to_pylist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 from itertools import pairwise
 
@@ -51,6 +52,20 @@ def test_sized_bytes_end_within_their_record(records: list[bytes]) -> None:
     short = cursor_of([bytes([2 * len(record) + 2]) + record for record in records])
     short.span()
     assert not short.good.any()
+
+
+def test_long_texts_take_no_position_for_each_byte() -> None:
+    start, size = np.array([7, 1_000_000, 3]), np.array([500_000, 0, 499_999])
+    data = np.arange(1_000_000, dtype=np.uint8)
+    tracemalloc.start()
+
+    texts, ends = gathered(data, start, size)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert texts.tobytes() == data[7:500_007].tobytes() + data[3:500_002].tobytes()
+    assert ends.tolist() == [0, 500_000, 500_000, 999_999]
+    assert peak < 3 * len(data)
 
 
 def test_a_schema_with_an_array_is_left_to_the_reader_of_single_values() -> None:

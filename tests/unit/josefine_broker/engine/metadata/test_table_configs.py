@@ -53,6 +53,7 @@ def test_a_table_that_the_writer_can_keep_is_accepted(configs: dict[str, str]) -
         ({"format": "avro"}, "avro needs 'josefine.table.schema' or 'josefine.table.schema.reg"),
         ({"format": "avro", "schema": "id INT"}, "is an Avro schema or the path of an .avsc"),
         ({"format": "avro", "schema": "{"}, "the Avro schema is not JSON"),
+        ({"format": "avro", "schema": '{"a":' * 5_000}, "types within types too deeply"),
         ({"format": "avro", "schema": "order.avsc"}, "must be an absolute path"),
         ({"format": "json", "schema": "/a.avsc"}, "is columns, as in"),
         ({"format": "json", "schema": "id INT", "schema__registry": "http://r"}, "has no effect"),
