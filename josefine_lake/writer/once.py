@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.formats.registry import RegistryUnavailableError
 from josefine_lake.writer.table_writer import TableWriter
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import committer, world_of
@@ -32,7 +33,8 @@ def run_once(
     trust: bool,
     renames: Mapping[str, str],
 ) -> Iterator[Done]:
-    """Yield each table's result. Raises KafkaError, CorruptData, DeltaError and OSError."""
+    """Yield each table's result. Raises KafkaError, CorruptData, DeltaError and OSError. A schema
+    file or registry that does not answer is the matter of its table alone."""
     for table in tables.values():
         rows, stop, verdict = 0, "", None
         try:
@@ -41,6 +43,8 @@ def run_once(
             rows = writer.rows
         except StoppedTable as error:
             stop, verdict = str(error), error.stopped.verdict
+        except (RegistryUnavailableError, FileNotFoundError, PermissionError) as error:
+            stop = f"table of topic `{table.topic}`: {error}"
         yield Done(table=table, rows=rows, stopped=stop, verdict=verdict)
         if stopping():
             return
