@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from josefine_arrow.formats.avro.column_reader import ReadColumn, columns_reader
 from josefine_arrow.formats.avro.primitives import AvroError
 from josefine_arrow.formats.avro.reader import OtherTypeError, reader_of
 from josefine_arrow.formats.avro.schema import (
@@ -22,6 +21,8 @@ from josefine_arrow.formats.confluent.schema_registry_http import registry_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from josefine_arrow.formats.avro.column_reader import ReadColumn
 
 
 SchemaBy = Callable[[int], Schema]
@@ -79,6 +80,9 @@ class Decoder:
     def _columns_by(self, number: int | None) -> ReadColumn | None:
         if self._by_name or self._skips or (number is None) != (self._written is None):
             return None
+        # Here, because numpy is not installed wherever a schema is only read.
+        from josefine_arrow.formats.avro.column_reader import columns_reader
+
         try:
             writer = self._reader
             if number is not None and self._written is not None:
