@@ -59,9 +59,13 @@ def test_broker_without_file_handles_refuses_and_goes_on_when_it_has_some(tmp_pa
             limits = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
             limit_handles(broker.pid)
 
-            while writer.write():  # until a segment is full: the next one needs a handle
+            def is_refused() -> bool:
+                writer.write()
                 assert writer.acked < 20
-            assert "Too many open files" in broker.output
+                return "Too many open files" in broker.output
+
+            # A segment is full at some record, and the next one needs a handle.
+            wait_until(is_refused, 60, "the refusal of a new segment")
             admin.create_topics([NewTopic("late", 1)])
             limit_handles(broker.pid, spare=1)  # for the connection that asks
             status, health = broker.get("/health")

@@ -160,6 +160,7 @@ def test_a_kill_between_dead_letters_and_rows_loses_and_doubles_nothing(
     assert [each[0] for each in letters(lab)] == [1700]
 
 
+@pytest.mark.long_proof(share=4, among="runs of pipelines")
 def test_the_arithmetic_of_a_merge_names_the_record_that_breaks_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -98,7 +98,7 @@ def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_p
     assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
 
 
-@pytest.mark.long_proof(share=3, among="runs of pipelines")
+@pytest.mark.long_proof(share=4, among="runs of pipelines")
 def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out(
     spark, tmp_path, monkeypatch
 ):
@@ -118,7 +118,7 @@ def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out
     assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
 
 
-@pytest.mark.long_proof(share=3, among="runs of pipelines")
+@pytest.mark.long_proof(share=4, among="runs of pipelines")
 def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     words = (
         "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"

@@ -88,7 +88,7 @@ def found(spark, path: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row)[:-1] for row in rows), key=str)
 
 
-@pytest.mark.long_proof(share=3, among="runs of pipelines")
+@pytest.mark.long_proof(share=4, among="runs of pipelines")
 def test_the_history_is_the_same_in_whatever_batches_and_order_the_versions_come(spark, tmp_path):
     """Late ones, copies, ties, deletes and keys that come back; null keys and times, too."""
     rng = Random(12)
@@ -122,7 +122,7 @@ def test_a_batch_that_is_there_changes_no_row(spark, tmp_path):
     assert found(spark, path) == model(rows)
 
 
-@pytest.mark.long_proof(share=3, among="runs of pipelines")
+@pytest.mark.long_proof(share=4, among="runs of pipelines")
 def test_a_history_that_dies_and_loses_its_checkpoint_has_each_version_once(lab):
     lab.write_file(on_error="fail", sinks=SINKS)
     lab.produce(40)
