@@ -125,6 +125,25 @@ def test_unreadable_log_that_was_removed_is_missing() -> None:
     assert again.prepare(wanted).of((topic_id, 0)) is Completeness.MISSING
 
 
+def test_log_that_lost_committed_records_may_lead_if_no_other_replica_is_better() -> None:
+    """It asks the others for its end first. In the simulator no known seed shows it any more."""
+    files, tp, topic_id = MemoryFiles(), TopicPartition("t", 0), UUID(int=1)
+    wanted = [ToHost(tp, topic_id, TopicSettings(), is_only_replica=False)]
+    log = Hosting(LogManager(files), ManualClock()).open(*wanted[0][:3], 0).log
+    append(log, [b"a"])
+    (name,) = [each for each in files.names if each.startswith(f"{tp}/") and each.endswith(".log")]
+    first_bytes = len(files.names[name].data)
+    append(log, [b"b"])
+    job = HighWatermarks(files).due({(topic_id, 0): 2})
+    assert job is not None
+    job()
+    del files.names[name].data[first_bytes:]
+
+    hosting = Hosting(LogManager(files), ManualClock())
+
+    assert hosting.prepare(wanted).of((topic_id, 0)) is Completeness.UNSYNCED
+
+
 def test_start_that_waits_does_not_forget_what_was_stored() -> None:
     """It may wait for a majority for hours: until then the stored ones are all that is known."""
     files = MemoryFiles()
