@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
-from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.engine.replicas import catching_up
@@ -355,20 +354,6 @@ KILL_MUTANTS = (
         old="if header.leader_epoch < target.segment.last_leader_epoch and not target.was_filled:",
         new="if False:",
         seed=106,
-    ),
-    Mutant(
-        breaks="a log whose end was cut off may lead if nobody is better",
-        function=Hosting._claimed,
-        old="return Completeness.UNSYNCED",
-        new="return found",
-        seed=TRANSACTIONS + 3,
-    ),
-    Mutant(
-        breaks="a log that could be opened after all counts again",
-        function=Enrolment._better_claims,
-        old="claim.or_worse(ctx.cluster.best_claim)",
-        new="Completeness.UNREADABLE",
-        seed=240,
     ),
     Mutant(
         breaks="a damaged length is no place of an offset",
