@@ -6,7 +6,7 @@ partition's leader until it reads the state again. Only brokers send it (CLUSTER
 
 from collections.abc import Mapping
 
-from josefine_broker.api.shared.share_states import answer_states, keys_of, share_key
+from josefine_broker.api.shared.share_states import answer_states, keys_of, results_of
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.share_states_host import Outcome, refused
@@ -37,19 +37,7 @@ def _answer(
     request: e.InitializeShareGroupStateRequest, outcomes: Mapping[ShareKey, Outcome]
 ) -> e.InitializeShareGroupStateResponse:
     return e.InitializeShareGroupStateResponse(
-        results=tuple(
-            e.InitializeStateResult(
-                topic_id=topic.topic_id,
-                partitions=tuple(
-                    _result(
-                        outcomes[share_key(request.group_id, topic.topic_id, each.partition)],
-                        each.partition,
-                    )
-                    for each in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
+        results=results_of(request, outcomes, e.InitializeStateResult, _result)
     )
 
 

@@ -28,6 +28,28 @@ def keys_of(request: Any) -> list[ShareKey]:
     ]
 
 
+def results_of(
+    request: Any,
+    outcomes: Mapping[ShareKey, Outcome],
+    topic_result: Callable[..., Any],
+    partition_result: Callable[[Outcome, int], Any],
+) -> tuple[Any, ...]:
+    """The answer's results in the order of the request, from its API's own shapes."""
+    return tuple(
+        topic_result(
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                partition_result(
+                    outcomes[share_key(request.group_id, topic.topic_id, each.partition)],
+                    each.partition,
+                )
+                for each in topic.partitions
+            ),
+        )
+        for topic in request.topics
+    )
+
+
 def answer_states(
     ctx: Context,
     request: Any,
