@@ -46,8 +46,8 @@ class FranzGo:
     needs = Needs(brokers=3)
     excluded: Mapping[str, str] = {
         "TestShareGroup*": (
-            "share groups (KIP-932) are not served; the suite tells it by API keys, which Kafka 4.4"
-            " lists at share.version 0 too, where these tests fail as here (UNSUPPORTED_VERSION)"
+            "not run since share groups (KIP-932) are served: expected to need configurations of"
+            " single groups, which are refused"
         ),
     }
     reasons: Mapping[str, str] = {
