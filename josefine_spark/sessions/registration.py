@@ -66,6 +66,21 @@ def make_active(spark: "SparkSession") -> None:
         jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
+def active_session() -> "SparkSession | None":
+    """The calling thread's active session, or None.
+
+    PySpark's `getActiveSession` asks the JVM only whether there is one and then returns the
+    session that made a frame last, in whichever thread.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None or not _has_jvm(active):
+        return active
+    jvm: Any = active._jvm
+    return SparkSession(active.sparkContext, jvm.SparkSession.getActiveSession().get())
+
+
 def _has_jvm(spark: "SparkSession") -> bool:
     """Whether the session has a JVM in reach; false with Spark Connect."""
     return hasattr(spark, "_jsparkSession")

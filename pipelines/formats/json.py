@@ -63,11 +63,13 @@ def _decoder(kind: pa.StructType, options: JsonOptions) -> FewOrMany:
 
 
 def time_zone() -> str:
-    """The session's time zone, which a TIMESTAMP without one is in."""
+    """The time zone of the calling thread's session, which a TIMESTAMP without one is in."""
     from pyspark.sql import SparkSession
 
+    from josefine_spark.sessions.registration import active_session
+
     # A thread that Spark did not start has no active session.
-    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    session = active_session() or SparkSession._instantiatedSession
     zone: Any = session.conf.get("spark.sql.session.timeZone") if session else None
     return str(zone or "UTC")
 

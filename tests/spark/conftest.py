@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from josefine_spark import session
+from josefine_spark.sessions.registration import make_active
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,3 +54,14 @@ def spark(
     spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()
+
+
+@pytest.fixture(autouse=True)
+def _active_again(request: pytest.FixtureRequest) -> None:
+    """Each test begins with the shared session as the active one.
+
+    A test with a session of its own (`newSession`) leaves that one active in the thread, and a
+    later test would read its settings where it asks for the active session.
+    """
+    if "spark" in request.fixturenames:
+        make_active(request.getfixturevalue("spark"))

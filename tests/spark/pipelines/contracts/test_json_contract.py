@@ -22,6 +22,7 @@ from josefine_arrow.formats.json.options import (
     ROUNDED,
     JsonOptions,
 )
+from josefine_spark.sessions.registration import make_active
 from pipelines.formats import decode
 from pipelines.formats.decode import Side
 from pipelines.formats.json import JsonValues, time_zone
@@ -197,13 +198,23 @@ def test_a_local_time_is_in_the_time_zone_of_the_session(spark: SparkSession) ->
     )
 
 
-def test_every_thread_has_the_time_zone_of_the_session(spark: SparkSession) -> None:
+def test_every_thread_has_the_time_zone_of_its_session(spark: SparkSession) -> None:
     name = "spark.sql.session.timeZone"
     before = str(spark.conf.get(name))
     spark.conf.set(name, "Asia/Tokyo")
+    other = spark.newSession()
+    other.conf.set(name, "Europe/Berlin")
+
+    def zone_with_other() -> str:
+        make_active(other)
+        other.createDataFrame([(1,)], "n INT")  # PySpark takes this for active in all threads
+        return time_zone()
+
     try:
         with ThreadPoolExecutor(1) as threads:
             assert threads.submit(time_zone).result() == time_zone() == "Asia/Tokyo"
+            assert threads.submit(zone_with_other).result() == "Europe/Berlin"
+            assert time_zone() == "Asia/Tokyo"
     finally:
         spark.conf.set(name, before)
 
