@@ -21,6 +21,7 @@ from josefine_cli.kafka.consume_records import Decoded
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from josefine_arrow.formats.confluent.schema_registry import Registry
     from pipelines.model.pipeline import Decode
 
 FORMATS = ("json", "csv", "avro", "protobuf")
@@ -44,7 +45,11 @@ Message = Annotated[
     str | None, typer.Option("--message", help="Of --decode protobuf: its full name.")
 ]
 RegistryAddress = Annotated[
-    str | None, typer.Option("--registry", help="Of --decode: a schema registry's address.")
+    str | None,
+    typer.Option(
+        "--registry",
+        help="Of --decode: a schema registry's address. avro and protobuf need no --schema then.",
+    ),
 ]
 
 Read = Callable[[bytes], tuple[str | None, str | None]]
@@ -127,12 +132,17 @@ def _of_options(how: str, schema: str | None, message: str | None, registry: str
         raise UsageError(f"--decode '{how}': expected {', '.join(FORMATS)} or a pipeline's .yaml")
     if message is not None and how != "protobuf":
         raise UsageError("--message is for --decode protobuf")
-    if schema is None and not (how == "avro" and registry is not None):
+    if schema is None and not (how in ("avro", "protobuf") and registry is not None):
         raise UsageError(f"--decode {how} needs --schema")
     if registry is not None and how not in ("avro", "protobuf"):
         raise UsageError(f"--registry is not for --decode {how}")
     if how == "avro":
         return _avro(None if schema is None else _text(schema, ".avsc"), registry)
+    if how == "protobuf" and schema is None:
+        assert registry is not None
+        if message is not None:
+            raise UsageError("--message is of --schema: a registry's records name their message")
+        return protobuf_as_written(registry)
     assert schema is not None
     if how == "protobuf":
         if message is None:
@@ -228,14 +238,9 @@ def avro_as_written(registry: str) -> Read:
     from josefine_arrow.formats.avro.schema import SchemaError
     from josefine_arrow.formats.confluent.framing import FramingError, split
     from josefine_arrow.formats.confluent.schema_references import NoSchemaError
-    from josefine_arrow.formats.confluent.schema_registry import address_of
-    from josefine_arrow.formats.confluent.schema_registry_http import registry_at
+    from josefine_arrow.formats.confluent.schema_registry import AVRO
 
-    try:
-        address_of(registry)
-    except ValueError as error:
-        raise UsageError(f"--registry '{registry}': {error}") from error
-    schema_of = registry_at(registry).schema
+    schema_of = _registry(registry, AVRO).schema
     readers: dict[int, Read] = {}
 
     def read(data: bytes) -> tuple[str | None, str | None]:
@@ -249,6 +254,50 @@ def avro_as_written(registry: str) -> Read:
             return None, str(error)
 
     return read
+
+
+def protobuf_as_written(registry: str) -> Read:
+    """A reader of framed Protobuf: each record by the message that its frame names, of the file
+    that it was written with. Raises UsageError for an address that is none, UserError."""
+    need("consume --decode protobuf", "google.protobuf")
+    from josefine_arrow.formats.confluent.framing import FramingError, indexes, split
+    from josefine_arrow.formats.confluent.schema_references import NoSchemaError
+    from josefine_arrow.formats.confluent.schema_registry import PROTOBUF
+    from josefine_arrow.formats.protobuf.descriptors import SchemaError, name_at
+    from josefine_arrow.formats.protobuf.registered import descriptors_of
+
+    schema_of = _registry(registry, PROTOBUF).schema
+    readers: dict[tuple[int, tuple[int, ...]], Read] = {}
+
+    def read(data: bytes) -> tuple[str | None, str | None]:
+        try:
+            number, rest = split(data)
+            which, message = indexes(rest)
+            if (number, which) not in readers:
+                schema = schema_of(number)
+                try:
+                    name = name_at(schema.text, which)
+                    descriptors = descriptors_of(*schema)
+                except SchemaError as error:
+                    raise NoSchemaError(f"schema {number}: {error}") from error
+                readers[number, which] = _protobuf(descriptors, name, None)
+            return readers[number, which](message)
+        except (FramingError, NoSchemaError, UserError) as error:
+            return None, str(error)
+
+    return read
+
+
+def _registry(address: str, kind: str) -> Registry:
+    """The client of a registry, with all that its schemas import. Raises UsageError."""
+    from josefine_arrow.formats.confluent.schema_registry import address_of
+    from josefine_arrow.formats.confluent.schema_registry_http import registry_at
+
+    try:
+        address_of(address)
+    except ValueError as error:
+        raise UsageError(f"--registry '{address}': {error}") from error
+    return registry_at(address, kind, with_imports=kind == "PROTOBUF")
 
 
 def _protobuf(schema: bytes, message: str, registry: str | None) -> Read:

@@ -7,7 +7,6 @@ not in its answer: then the topic needs a descriptor file.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -19,15 +18,10 @@ from josefine_arrow.formats import value_by_value
 from josefine_arrow.formats.confluent.schema_registry import PROTOBUF
 from josefine_arrow.formats.protobuf.decoder import Decoder, arrow_of
 from josefine_arrow.formats.protobuf.descriptors import SchemaError, name_at
+from josefine_arrow.formats.protobuf.registered import descriptors_of
 from josefine_broker.base.install_commands import install_command
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.formats.registry import Subject
-
-_GOOGLES = (
-    "any", "api", "duration", "empty", "field_mask", "source_context", "struct", "timestamp",
-    "type", "wrappers",
-)  # fmt: skip
-"""The files that every installation of Protobuf has."""
 
 
 def decoder(table: TableTopic, env: Mapping[str, str]) -> tuple[pa.StructType, Any]:
@@ -45,43 +39,11 @@ def decoder(table: TableTopic, env: Mapping[str, str]) -> tuple[pa.StructType, A
         made = Decoder(descriptors, name, None if subject is None else subject.text)
     except SchemaError as error:
         where = table.schema or f"subject {table.subject}"
-        raise ValueError(f"the Protobuf schema of the values ({where}): {error}") from error
+        advice = "" if table.schema else "; or set 'josefine.table.schema' to a descriptor file"
+        raise ValueError(f"the Protobuf schema of the values ({where}): {error}{advice}") from error
     except ModuleNotFoundError as error:
         raise ValueError(
             f"format protobuf takes a package: {install_command('protobuf')}"
         ) from error
     kind = arrow_of(made.type)
     return kind, partial(value_by_value.one_by_one, read=made, kind=kind)
-
-
-def descriptors_of(text: str) -> bytes:
-    """A FileDescriptorSet with all that a registry's file needs. Raises SchemaError."""
-    from google.protobuf import descriptor_pb2
-    from google.protobuf.message import DecodeError
-
-    try:
-        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (ValueError, DecodeError) as error:
-        raise SchemaError("the registry's answer has no descriptors") from error
-    found = descriptor_pb2.FileDescriptorSet()
-    for name in file.dependency:
-        found.file.append(_googles(name))
-    found.file.append(file)
-    return bytes(found.SerializeToString())
-
-
-def _googles(name: str) -> Any:
-    """The descriptors of one of Google's own files. Raises SchemaError for another file."""
-    import importlib
-
-    from google.protobuf import descriptor_pb2
-
-    word = name.removeprefix("google/protobuf/").removesuffix(".proto")
-    if name != f"google/protobuf/{word}.proto" or word not in _GOOGLES:
-        raise SchemaError(
-            f"it imports {name}, which the registry's answer does not have: set "
-            "'josefine.table.schema' to a descriptor file with all imports"
-        )
-    found = descriptor_pb2.FileDescriptorProto()
-    importlib.import_module(f"google.protobuf.{word}_pb2").DESCRIPTOR.CopyToProto(found)
-    return found

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2
 
 from josefine_arrow.formats.avro.schema import parse_record
 from josefine_arrow.formats.avro.writer import encoded
@@ -141,6 +143,47 @@ def test_avro_of_a_registry_is_printed_by_the_schema_it_was_written_with(bootstr
     assert done.out == '{"id":5,"at":"2024-01-05T10:15:30.123456Z"}\n'
 
 
+def test_protobuf_of_a_registry_is_printed_by_the_message_its_frame_names(bootstrap: str) -> None:
+    order, price = proto("order"), proto("price")
+    order.dependency.append("price.proto")
+    order.message_type[0].field.add(
+        name="price", number=2, type=11, label=1, type_name=".shop.Price"
+    )
+    answer: dict[str, object] = {"schema": text(order), "schemaType": "PROTOBUF"}
+    answer["references"] = [{"name": "price.proto", "subject": "price", "version": 1}]
+    price_answer = {"schema": text(price), "schemaType": "PROTOBUF"}
+    values = [
+        framed(1, b"\0" + b"\x08\x05" + b"\x12\x02\x08\x07"),  # the first message of order.proto
+        framed(2, b"\2\0" + b"\x08\x07"),
+        framed(1, b"\2\x06" + b"\x08\x07"),
+        framed(1, b"\0" + b"\x0a"),
+    ]
+    lines = [json.dumps({"value_base64": base64.b64encode(value).decode()}) for value in values]
+    assert josefine(bootstrap, "topics", "create", "messages").code == 0
+    sent = josefine(bootstrap, "produce", "messages", "--format", "json", stdin="\n".join(lines))
+    assert sent.code == 0
+
+    with serving({1: answer, 2: price_answer}, subjects={"price/versions/1": price_answer}) as at:
+        done = josefine(
+            bootstrap, "consume", "messages", "--decode", "protobuf", "--registry", at.url()
+        )
+
+    assert done.out.splitlines() == ['{"id":5,"price":{"id":7}}', '{"id":7}']
+    assert "offset 2: schema 1: has no message 3" in done.err
+    assert "offset 3: no shop.Order: " in done.err
+
+
+def proto(name: str) -> Any:
+    """NAME.proto with the message shop.Name, whose field is `id`."""
+    made = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="shop")
+    made.message_type.add(name=name.title()).field.add(name="id", number=1, type=3, label=1)
+    return made
+
+
+def text(made: Any) -> str:
+    return base64.b64encode(made.SerializeToString()).decode()
+
+
 def test_no_jvm_and_no_pyspark_are_needed(bootstrap: str) -> None:
     script = f"import sys; sys.modules['pyspark'] = None; {COMMAND[2]}"
     arguments = ["consume", "orders", "-n", "1", "--decode", "json", "--schema", DDL]
@@ -169,6 +212,11 @@ def test_no_jvm_and_no_pyspark_are_needed(bootstrap: str) -> None:
         (["--decode", "avro", "--schema", "{}"], "not a valid Avro schema: "),
         (["--decode", "json", "--schema", "id INT", "--registry", "r"], "--registry is not for"),
         (["--decode", "json", "--schema", "id INT", "--message", "M"], "--message is for"),
+        (["--decode", "protobuf", "--registry", "r"], "--registry 'r': no address"),
+        (
+            ["--decode", "protobuf", "--registry", "http://r", "--message", "M"],
+            "--message is of --schema",
+        ),
         (["--decode", "none.yaml"], "none.yaml: No such file or directory"),
     ],
 )

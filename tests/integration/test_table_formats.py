@@ -14,8 +14,8 @@ from josefine_arrow.formats.avro.schema import parse
 from josefine_arrow.formats.avro.writer import encoded
 from josefine_arrow.formats.confluent.framing import framed
 from josefine_arrow.formats.protobuf.decoder import encoded as encoded_message
+from josefine_arrow.formats.protobuf.registered import descriptors_of
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer
-from josefine_lake.formats.protobuf import descriptors_of
 from tests.integration.test_table_topics import made, rows, said, tables
 from tests.support.cli import josefine
 from tests.support.fixtures import broker_fixture

@@ -7,7 +7,8 @@ good. No I/O: schema_registry_http.py sends the requests.
 
 A schema may refer to those of other subjects (schema_references.py). They are requested for Avro,
 and for JSON Schema if its title may be there (json_schema_title.py): JSON is read by the columns of
-the file, so nothing else of its schema is used. Of Protobuf, the file has all descriptors.
+the file, so nothing else of its schema is used. Of Protobuf, the file has all descriptors, unless a
+command asks for the imports.
 
 Source: `GET /schemas/ids/{id}`, `GET /schemas/ids/{id}/versions`,
 `GET /subjects/{subject}/versions/{version}` (a number or `latest`) of the Schema Registry API.
@@ -153,9 +154,11 @@ class Registry:
         pause: Callable[[float], None],
         now_s: Callable[[], float],
         wanted: str = AVRO,
+        *,
+        with_imports: bool = False,
     ) -> None:
-        """`wanted`: the type of the requested schemas."""
-        self.address, self._wanted = address, wanted
+        """`wanted`: the type of the requested schemas. `with_imports`: those of Protobuf too."""
+        self.address, self._wanted, self._with_imports = address, wanted, with_imports
         self._ask, self._pause, self._now_s = ask, pause, now_s
         self._schemas: dict[int, Schema] = {}
         self._unknown: dict[int, tuple[float, str]] = {}
@@ -217,12 +220,15 @@ class Registry:
         return self._with_references(number, found)
 
     def _with_references(self, number: int, found: Registered) -> Schema:
-        if self._wanted == PROTOBUF or (self._wanted == JSON and not needs_references(found.text)):
+        if (self._wanted == PROTOBUF and not self._with_imports) or (
+            self._wanted == JSON and not needs_references(found.text)
+        ):
             return Schema(found.text)
         return resolved(number, found, self._referenced)
 
     def _referenced(self, reference: Reference) -> Registered:
         path = f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}"
+        path += _QUERY[self._wanted]
         return self._asked(path, f"the reference {reference}", self._schema_in)
 
     def _schema_in(self, answer: Answer, registry: Address, what: str) -> Registered:

@@ -52,13 +52,15 @@ def _answer(request: urllib.request.Request) -> Answer:
             return Answer(error.code, error.read(BODY_BYTES_MAX))
 
 
-_registries: dict[tuple[str, str], Registry] = {}
+_registries: dict[tuple[str, str, bool], Registry] = {}
 """One cache per process: Spark reuses a Python worker for many batches."""
 
 
-def registry_at(text: str, wanted: str = AVRO) -> Registry:
-    """The cached client of this process for an address of a file; see `address_of`."""
-    if (text, wanted) not in _registries:
-        made = Registry(address_of(text), ask, time.sleep, time.monotonic, wanted)
-        _registries[text, wanted] = made
-    return _registries[text, wanted]
+def registry_at(text: str, wanted: str = AVRO, *, with_imports: bool = False) -> Registry:
+    """The cached client of this process for an address of a file; see `address_of`, `Registry`."""
+    key = (text, wanted, with_imports)
+    if key not in _registries:
+        _registries[key] = Registry(
+            address_of(text), ask, time.sleep, time.monotonic, wanted, with_imports=with_imports
+        )
+    return _registries[key]
