@@ -46,6 +46,8 @@ OLDER = {
     "OffsetCommitResponseTopic": ("name",),
     "OffsetFetchRequestTopics": ("name",),
     "OffsetFetchResponseTopics": ("name",),
+    "TxnOffsetCommitRequestTopic": ("name",),
+    "TxnOffsetCommitResponseTopic": ("name",),
     "UpdateFeaturesResponse": ("results",),
 }
 """Fields that the newest version does not have, in an older one's place. Others went with a change

@@ -116,7 +116,7 @@ RULES: Mapping[int, Rule] = {
     apis.TXN_OFFSET_COMMIT: (
         IS_PRODUCER,
         IS_MEMBER,
-        each(READ, TOPIC, "topics", "topics", "name"),
+        each_topic(READ, "topics", "topics"),
     ),
     apis.DESCRIBE_ACLS: (cluster(DESCRIBE),),
     apis.CREATE_ACLS: (cluster(ALTER),),

@@ -201,6 +201,11 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "The request's own time ran out before the replicas or the controller answered.",
         "Look for slow disks or lost brokers: `josefine cluster watch`.",
     ),
+    "rebootstrap_required": (
+        "The client reached another broker or cluster than the one that it names (KIP-1242).",
+        "Nothing: it starts over at its bootstrap servers. If it lasts, an address in front of the "
+        "brokers leads to another one.",
+    ),
     "resource_not_found": ("The user, ACL or quota does not exist.", "List them first."),
     "sasl_authentication_failed": (
         "The user or password is wrong, or the token is not valid.",
