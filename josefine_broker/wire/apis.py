@@ -109,6 +109,8 @@ STREAMS_GROUP_DESCRIBE = 89
 DESCRIBE_SHARE_GROUP_OFFSETS = 90
 ALTER_SHARE_GROUP_OFFSETS = 91
 DELETE_SHARE_GROUP_OFFSETS = 92
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+UNREGISTER_CONTROLLER = 94
 
 
 def _declined(key: int, name: str, low: int, high: int, flexible_since: int) -> ApiSpec:
@@ -190,11 +192,14 @@ _ROWS = (
     ApiSpec(WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 0, 1, 0),
     ApiSpec(DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0, 0),
     ApiSpec(READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", 0, 1, 0),
-    _declined(STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 0, 0),
-    _declined(STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 0, 0),
+    _declined(STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 1, 0),
+    _declined(STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 1, 0),
     ApiSpec(DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0),
     ApiSpec(ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
     ApiSpec(DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
+    _declined(STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+              "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0),
+    _declined(UNREGISTER_CONTROLLER, "UnregisterController", 0, 0, 0),
 )
 # fmt: on
 
