@@ -47,7 +47,6 @@ NOT_SERVED: dict[str, str] = {
         "groups of the classic, the consumer and the share protocol are served; Streams uses one"
     ),
     "UnregisterController": "each controller is a broker: UnregisterBroker takes its vote along",
-    "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
 }
 """APIs that Kafka has and this broker has not, with the reason; `*` stands for any letters."""
 

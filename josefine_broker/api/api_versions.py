@@ -13,7 +13,12 @@ from dataclasses import replace
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.features import SUPPORTED
-from josefine_broker.wire.apis import INIT_PRODUCER_ID, ApiSpec
+from josefine_broker.wire.apis import (
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    INIT_PRODUCER_ID,
+    PUSH_TELEMETRY,
+    ApiSpec,
+)
 from josefine_broker.wire.entities import api_versions as e
 
 _SUPPORTED = tuple(
@@ -25,6 +30,8 @@ ZERO_SINCE = 4
 _SUPPORTED_ABOVE_0 = tuple(each for each in _SUPPORTED if each.min_version)
 
 
+CLIENT_METRICS = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
+"""Listed where clients are asked for metrics, as by Kafka: a client that sees them sends them."""
 ANY_NODE = -1
 """The node id of a client that does not know the broker yet."""
 TWO_PHASE_SINCE = 6
@@ -59,8 +66,11 @@ class ApiVersionsHandler:
         knows_zero = info.header.api_version >= ZERO_SINCE
         supported = _SUPPORTED if knows_zero else _SUPPORTED_ABOVE_0
         has_two_phase = ctx.settings.offsets.transactions.two_phase_enable
+        keys = self._all_keys if has_two_phase else self._api_keys
+        if not ctx.settings.client_metrics.prefixes:
+            keys = tuple(each for each in keys if each.api_key not in CLIENT_METRICS)
         return e.ApiVersionsResponse(
-            api_keys=self._all_keys if has_two_phase else self._api_keys,
+            api_keys=keys,
             supported_features=supported,
             finalized_features_epoch=image.features_epoch,
             finalized_features=tuple(
