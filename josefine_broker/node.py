@@ -80,6 +80,7 @@ from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.host.slow_start_notice import tell_meanwhile
 from josefine_broker.host.ticker import Duty, Ticker
 from josefine_broker.host.worker import Worker
+from josefine_broker.observe.client_metrics import register_client_metrics
 from josefine_broker.observe.cluster import chain_view, cluster_view
 from josefine_broker.observe.debug import debug_view
 from josefine_broker.observe.group_metrics import register_group_metrics
@@ -427,6 +428,7 @@ class Node:
         register_healing_metrics(self._metrics, upkeep.damaged, upkeep.repairs, upkeep.scrub)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
+        register_client_metrics(self._metrics, ctx)
         register_process_metrics(self._metrics, self.config.broker)
         self._securing.register_metrics(self._metrics, ctx.clients.authorizer)
         self._tracing.register_metrics(self._metrics)

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kio.index import load_request_schema
-from kio.schema.index import api_key_map, schema_name_map
-
 from conf.distributions import licences
 from josefine_broker.api.declined import REASONS
 from josefine_broker.api.table import SERVED
+from josefine_broker.base.schemas import load_request_schema
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from josefine_broker.host.metric_table import SECTIONS
@@ -30,6 +28,7 @@ from tests.oracle.row import Known
 from tests.pages import cli, errors, keywords, settings, table_features
 from tests.pages.blocks import with_files
 from tests.support.apache_kafka import VERSION
+from tests.support.kafkas_versions import KEYS, kafkas_versions
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,7 +46,7 @@ NOT_SERVED: dict[str, str] = {
     "StreamsGroup*": (
         "groups of the classic, the consumer and the share protocol are served; Streams uses one"
     ),
-    "GetTelemetrySubscriptions, PushTelemetry": "clients work without; metrics are at /metrics",
+    "UnregisterController": "each controller is a broker: UnregisterBroker takes its vote along",
 }
 """APIs that Kafka has and this broker has not, with the reason; `*` stands for any letters."""
 
@@ -290,7 +289,7 @@ def kafkas_apis() -> dict[int, str]:
     """Key → name of every API that kio, which follows Kafka's schemas, knows."""
     return {
         key: load_request_schema(key, kafkas_versions(key)[-1]).__name__.removesuffix("Request")
-        for key in sorted(api_key_map)
+        for key in KEYS
     }
 
 
@@ -312,11 +311,6 @@ def reasons(name: str) -> dict[str, str]:
         for word in words.split(", ")
         if fnmatchcase(name, word)
     }
-
-
-def kafkas_versions(api_key: int) -> list[int]:
-    """The versions of one API that Kafka has today."""
-    return sorted(schema_name_map[api_key_map[api_key]])
 
 
 def versions_not_served() -> dict[str, str]:

@@ -46,6 +46,8 @@ OLDER = {
     "OffsetCommitResponseTopic": ("name",),
     "OffsetFetchRequestTopics": ("name",),
     "OffsetFetchResponseTopics": ("name",),
+    "TxnOffsetCommitRequestTopic": ("name",),
+    "TxnOffsetCommitResponseTopic": ("name",),
     "UpdateFeaturesResponse": ("results",),
 }
 """Fields that the newest version does not have, in an older one's place. Others went with a change
@@ -92,6 +94,9 @@ OPTIONAL = {
     "describe_quorum.PartitionData": "current_voters observers",
     "describe_transactions.TransactionState": "transaction_state topics",
     "describe_user_scram_credentials.DescribeUserScramCredentialsResult": "credential_infos",
+    "get_telemetry_subscriptions.GetTelemetrySubscriptionsResponse": (
+        "subscription_id push_interval_ms telemetry_max_bytes"
+    ),
     "incremental_alter_configs.AlterableConfig": "value",
     "incremental_alter_configs.IncrementalAlterConfigsRequest": "validate_only",
     "init_producer_id.InitProducerIdRequest": "transactional_id",

@@ -116,7 +116,7 @@ RULES: Mapping[int, Rule] = {
     apis.TXN_OFFSET_COMMIT: (
         IS_PRODUCER,
         IS_MEMBER,
-        each(READ, TOPIC, "topics", "topics", "name"),
+        each_topic(READ, "topics", "topics"),
     ),
     apis.DESCRIBE_ACLS: (cluster(DESCRIBE),),
     apis.CREATE_ACLS: (cluster(ALTER),),
@@ -142,6 +142,8 @@ RULES: Mapping[int, Rule] = {
     apis.DESCRIBE_CLUSTER: (_cluster_operations,),
     apis.DESCRIBE_PRODUCERS: (each(READ, TOPIC, "topics", "topics", "name"),),
     apis.UNREGISTER_BROKER: (cluster(ALTER),),
+    apis.GET_TELEMETRY_SUBSCRIPTIONS: OPEN,
+    apis.PUSH_TELEMETRY: OPEN,
     apis.DESCRIBE_TRANSACTIONS: (
         each(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
         topics_of_transactions,

@@ -3,7 +3,8 @@
 KIP-511: an unknown version is answered UNSUPPORTED_VERSION with a v0 body that lists the versions
 of every key, so that the client can retry. KIP-584: the features that this code supports, and the
 levels that the cluster has finalized. InitProducerId 6 (KIP-939) is listed where two-phase commits
-are enabled: Kafka does not list it yet.
+are enabled: Kafka does not list it yet. KIP-1242: a client that names the cluster and the broker
+that it means (since v5) is sent back to its bootstrap servers if it reached another one.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,12 @@ from dataclasses import replace
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.metadata.features import SUPPORTED
-from josefine_broker.wire.apis import INIT_PRODUCER_ID, ApiSpec
+from josefine_broker.wire.apis import (
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    INIT_PRODUCER_ID,
+    PUSH_TELEMETRY,
+    ApiSpec,
+)
 from josefine_broker.wire.entities import api_versions as e
 
 _SUPPORTED = tuple(
@@ -24,6 +30,10 @@ ZERO_SINCE = 4
 _SUPPORTED_ABOVE_0 = tuple(each for each in _SUPPORTED if each.min_version)
 
 
+CLIENT_METRICS = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
+"""Listed where clients are asked for metrics, as by Kafka: a client that sees them sends them."""
+ANY_NODE = -1
+"""The node id of a client that does not know the broker yet."""
 TWO_PHASE_SINCE = 6
 """Version of InitProducerId. Tools do not recognize a broker that lists more than any Kafka
 does."""
@@ -52,11 +62,15 @@ class ApiVersionsHandler:
         self, ctx: Context, info: RequestInfo, request: e.ApiVersionsRequest
     ) -> e.ApiVersionsResponse:
         image = ctx.image
+        _require_the_meant_broker(ctx, request)
         knows_zero = info.header.api_version >= ZERO_SINCE
         supported = _SUPPORTED if knows_zero else _SUPPORTED_ABOVE_0
         has_two_phase = ctx.settings.offsets.transactions.two_phase_enable
+        keys = self._all_keys if has_two_phase else self._api_keys
+        if not ctx.settings.client_metrics.prefixes:
+            keys = tuple(each for each in keys if each.api_key not in CLIENT_METRICS)
         return e.ApiVersionsResponse(
-            api_keys=self._all_keys if has_two_phase else self._api_keys,
+            api_keys=keys,
             supported_features=supported,
             finalized_features_epoch=image.features_epoch,
             finalized_features=tuple(
@@ -72,4 +86,17 @@ class ApiVersionsHandler:
         """Encoded as v0, whatever version was requested."""
         return e.ApiVersionsResponse(
             error_code=ErrorCode.unsupported_version, api_keys=self._api_keys
+        )
+
+
+def _require_the_meant_broker(ctx: Context, request: e.ApiVersionsRequest) -> None:
+    """A client names both or neither, which is what a bootstrap connection does."""
+    names_cluster, names_node = request.cluster_id is not None, request.node_id != ANY_NODE
+    if names_cluster != names_node:
+        raise KafkaError(ErrorCode.invalid_request, "expected a cluster id with a node id")
+    here = (ctx.image.cluster_id, ctx.broker_id)
+    if names_cluster and (request.cluster_id, request.node_id) != here:
+        raise KafkaError(
+            ErrorCode.rebootstrap_required,
+            f"this is broker {ctx.broker_id} of the cluster {ctx.image.cluster_id}",
         )

@@ -21,6 +21,7 @@ _STREAMS = "there are no groups of the streams protocol here: set group.protocol
 _VOTERS = (
     "the controller makes registered brokers voters by itself: start the broker with raft.seeds"
 )
+_CONTROLLERS = "each controller is a broker: unregister the broker, and its vote goes with it"
 LISTS = ("group_ids", "groups")
 """Lists of a request for whose entries the answer has an entry each."""
 
@@ -43,6 +44,8 @@ REASONS: Mapping[int, Reason] = {
     apis.ADD_RAFT_VOTER: Reason(ErrorCode.unsupported_version, _VOTERS),
     apis.STREAMS_GROUP_HEARTBEAT: _NO_STREAMS,
     apis.STREAMS_GROUP_DESCRIBE: _NO_STREAMS,
+    apis.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _NO_STREAMS,
+    apis.UNREGISTER_CONTROLLER: Reason(ErrorCode.unsupported_version, _CONTROLLERS),
 }
 
 

@@ -1,7 +1,8 @@
 """DeleteGroups (key 42): deletes groups without members, with all their committed offsets.
 
 Each is one deletion in its partition of `__consumer_offsets`, answered when it is on every in-sync
-replica; errors are per group. The group name may be empty, as simple consumers may have none.
+replica; errors are per group, with their texts since version 3. The group name may be empty, as
+simple consumers may have none.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -11,36 +12,43 @@ from josefine_broker.engine.coordinators.share_state_requests import delete_stat
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.wire.entities import delete_groups as e
 
+WHY_NOT = {
+    ErrorCode.group_id_not_found: "there is no such group",
+    ErrorCode.non_empty_group: "the group has members",
+}
+_Errors = dict[str, KafkaError | None]
+"""By group; None: it is deleted."""
+
 
 def handle(ctx: Context, info: RequestInfo, request: e.DeleteGroupsRequest) -> object:
     """Answered when all deletions are committed."""
-    codes = dict.fromkeys(request.groups_names, ErrorCode.none)
+    errors: _Errors = dict.fromkeys(request.groups_names)
     appended: list[Appended] = []
-    for group_id in codes:
+    for group_id in errors:
         try:
-            appended += _delete(ctx, group_id, codes)
+            appended += _delete(ctx, group_id, errors)
         except KafkaError as error:
-            codes[group_id] = error.code
+            errors[group_id] = error
     timeout_ms = ctx.settings.offsets.timeout_ms
-    return answer_when_committed(ctx, appended, timeout_ms, lambda: _answer(codes))
+    return answer_when_committed(ctx, appended, timeout_ms, lambda: _answer(errors))
 
 
 def refuse(request: e.DeleteGroupsRequest, error: KafkaError) -> e.DeleteGroupsResponse:
     """The answer when the whole request is refused."""
-    return _answer(dict.fromkeys(request.groups_names, error.code))
+    return _answer(dict.fromkeys(request.groups_names, error))
 
 
-def _delete(ctx: Context, group_id: str, codes: dict[str, ErrorCode]) -> list[Appended]:
+def _delete(ctx: Context, group_id: str, errors: _Errors) -> list[Appended]:
     """Raises KafkaError."""
     coordinator_of(ctx, group_id)
     coordinator = ctx.clients.groups.coordinator
     code = coordinator.may_delete(group_id)
     if code is not ErrorCode.none:
-        raise KafkaError(code)
+        raise KafkaError(code, WHY_NOT.get(code, ""))
 
     def settle(error: KafkaError | None) -> None:
         if error is not None:
-            codes[group_id] = error.code
+            errors[group_id] = error
 
     committed = list(coordinator.offsets.committed(group_id))
     share = coordinator.shares.get(group_id)
@@ -50,10 +58,14 @@ def _delete(ctx: Context, group_id: str, codes: dict[str, ErrorCode]) -> list[Ap
     return appended
 
 
-def _answer(codes: dict[str, ErrorCode]) -> e.DeleteGroupsResponse:
+def _answer(errors: _Errors) -> e.DeleteGroupsResponse:
     return e.DeleteGroupsResponse(
         results=tuple(
-            e.DeletableGroupResult(group_id=group_id, error_code=code)
-            for group_id, code in codes.items()
+            e.DeletableGroupResult(group_id=group_id)
+            if error is None
+            else e.DeletableGroupResult(
+                group_id=group_id, error_code=error.code, error_message=error.message or None
+            )
+            for group_id, error in errors.items()
         )
     )

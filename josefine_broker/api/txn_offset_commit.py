@@ -2,8 +2,9 @@
 
 They are written to the group's partition of `__consumer_offsets` as a batch of the transaction, and
 count once its commit marker is written. A member sends its generation since version 3, and an older
-generation is fenced (KIP-447). All valid offsets are stored, or none. The transaction's coordinator
-verifies the transaction before the first write (KIP-890).
+generation is fenced (KIP-447). Topics have ids instead of names since version 6 (KIP-1319). All
+valid offsets are stored, or none. The transaction's coordinator verifies the transaction before the
+first write (KIP-890).
 """
 
 from collections.abc import Callable
@@ -22,13 +23,15 @@ from josefine_broker.engine.groups.values import Identity
 from josefine_broker.engine.partition.questions import Claim
 from josefine_broker.wire.entities import txn_offset_commit as e
 
-_Codes = dict[TopicPartition, ErrorCode]
+_Codes = dict[tuple[int, int], ErrorCode]
+"""By the places of a topic and of its partition in the request."""
 
+IDS_SINCE = 6
 CODES = {
     ErrorCode.group_id_not_found: ErrorCode.illegal_generation,
     ErrorCode.stale_member_epoch: ErrorCode.illegal_generation,
 }
-"""Group coordinator errors that this request has no code for."""
+"""Group coordinator errors that versions before IDS_SINCE have no code for."""
 
 AS_COMMITTED = {
     ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
@@ -45,18 +48,19 @@ codes it would look up the group's coordinator again, which is this broker."""
 def handle(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> object:
     """Store the valid offsets; errors are per partition."""
     coordinator_of(ctx, request.group_id)
-    codes = _unknown(ctx, request)
-    verdict = _verdict(ctx, request)
+    codes = _unknown(ctx, info, request)
+    verdict = _verdict(ctx, info, request)
     if verdict is not ErrorCode.none:
         return _answer(request, codes, verdict)
     now_ms = ctx.clock.now_ms()
     offsets = []
-    for topic in request.topics:
-        for part in topic.partitions:
-            tp = TopicPartition(topic.name, part.partition_index)
+    for at, topic in enumerate(request.topics):
+        name = _name(ctx, info, topic)
+        for nth, part in enumerate(topic.partitions):
             if len(part.committed_metadata or "") > ctx.settings.offsets.metadata_bytes_max:
-                codes.setdefault(tp, ErrorCode.offset_metadata_too_large)
-            elif tp not in codes:
+                codes.setdefault((at, nth), ErrorCode.offset_metadata_too_large)
+            elif name is not None and (at, nth) not in codes:
+                tp = TopicPartition(name, part.partition_index)
                 offsets.append((tp, _value(part, now_ms)))
     if not offsets:
         return _answer(request, codes, ErrorCode.none)
@@ -109,18 +113,26 @@ def refuse(request: e.TxnOffsetCommitRequest, error: KafkaError) -> e.TxnOffsetC
     return _answer(request, {}, error.code)
 
 
-def _unknown(ctx: Context, request: e.TxnOffsetCommitRequest) -> _Codes:
+def _unknown(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> _Codes:
     """The missing partitions: Kafka reports those whatever the result of the others, because the
     group never sees them."""
-    return {
-        TopicPartition(topic.name, part.partition_index): ErrorCode.unknown_topic_or_partition
-        for topic in request.topics
-        for part in topic.partitions
-        if ctx.image.partition(topic.name, part.partition_index) is None
-    }
+    codes: _Codes = {}
+    for at, topic in enumerate(request.topics):
+        name = _name(ctx, info, topic)
+        code = ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+        for nth, part in enumerate(topic.partitions):
+            if name is None or ctx.image.partition(name, part.partition_index) is None:
+                codes[at, nth] = code
+    return codes
 
 
-def _verdict(ctx: Context, request: e.TxnOffsetCommitRequest) -> ErrorCode:
+def _name(ctx: Context, info: RequestInfo, topic: e.TxnOffsetCommitRequestTopic) -> str | None:
+    """None: the id is unknown, or there is none where there must be one."""
+    by_id = info.header.api_version >= IDS_SINCE
+    return ctx.topic_name((topic.name or None) if by_id else topic.name, topic.topic_id)
+
+
+def _verdict(ctx: Context, info: RequestInfo, request: e.TxnOffsetCommitRequest) -> ErrorCode:
     """Whether the member may commit. A client that sends no member may: before KIP-447 producers
     were fenced by their transactional ids alone."""
     identity = Identity(request.member_id, request.group_instance_id)
@@ -129,7 +141,7 @@ def _verdict(ctx: Context, request: e.TxnOffsetCommitRequest) -> ErrorCode:
     code = ctx.clients.groups.coordinator.may_commit(
         request.group_id, identity, request.generation_id, ctx.clock.monotonic_ms()
     )
-    return CODES.get(code, code)
+    return code if info.header.api_version >= IDS_SINCE else CODES.get(code, code)
 
 
 def _value(part: e.TxnOffsetCommitRequestPartition, now_ms: int) -> CommittedOffset:
@@ -148,16 +160,15 @@ def _answer(
         topics=tuple(
             e.TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=tuple(
                     e.TxnOffsetCommitResponsePartition(
                         partition_index=part.partition_index,
-                        error_code=codes.get(
-                            TopicPartition(topic.name, part.partition_index), otherwise
-                        ),
+                        error_code=codes.get((at, nth), otherwise),
                     )
-                    for part in topic.partitions
+                    for nth, part in enumerate(topic.partitions)
                 ),
             )
-            for topic in request.topics
+            for at, topic in enumerate(request.topics)
         )
     )

@@ -9,6 +9,9 @@ installed; modules of Hypothesis that are loaded already stay as they are.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+
+from josefine_broker.base import newer_schemas
 
 
 @contextmanager
@@ -30,7 +33,26 @@ def _is_part_of(name: str, package: str) -> bool:
 
 
 with _hidden("hypothesis"):
-    from kio.index import load_request_schema, load_response_schema
+    from kio import index
     from kio.schema.errors import ErrorCode
+
+
+@cache
+def load_request_schema(api_key: int, api_version: int) -> type:
+    """The class of a request's version, in kio's form. Raises KioIndexError if it is unknown."""
+    change = newer_schemas.REQUESTS.get((api_key, api_version))
+    if change is not None:
+        return newer_schemas.derived(index.load_request_schema, api_key, api_version, change)
+    return index.load_request_schema(api_key, api_version)
+
+
+@cache
+def load_response_schema(api_key: int, api_version: int) -> type:
+    """The same for a response."""
+    change = newer_schemas.RESPONSES.get((api_key, api_version))
+    if change is not None:
+        return newer_schemas.derived(index.load_response_schema, api_key, api_version, change)
+    return index.load_response_schema(api_key, api_version)
+
 
 __all__ = ["ErrorCode", "load_request_schema", "load_response_schema"]

@@ -26,6 +26,7 @@ from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.security.authorizer import Authorizer
+from josefine_broker.engine.telemetry.client_metrics import ClientMetricsSettings
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.host.log.cleaner import CleanerSettings
 from josefine_broker.host.log.scrub import ScrubSettings
@@ -106,6 +107,11 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
         lag_time_max_ms=config.replication.lag_time_max_ms,
         replica_fetch=fetch_limits(config.replication),
+        client_metrics=ClientMetricsSettings(
+            prefixes=tuple(config.telemetry.client_metrics),
+            push_interval_ms=config.telemetry.client_push_interval_ms,
+            push_bytes_max=config.telemetry.client_push_bytes_max,
+        ),
         host_configs=host_configs(config),
     )
 

@@ -1,4 +1,4 @@
-"""The section `telemetry` of the configuration: the destination of traces, and their share."""
+"""The section `telemetry` of the configuration: traces, and the metrics that clients push."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ def _parse_endpoint(value: object) -> object:
     return parts._replace(path=TRACES_PATH).geturl() if parts.path in ("", "/") else value
 
 
+MetricPrefix = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[a-z0-9_.]+$|^\*$")]
+
+
 class TelemetrySection(Section):
-    """Traces of requests (OpenTelemetry); requires the packages of the extra `otel`."""
+    """Traces of requests (OpenTelemetry, by the extra `otel`), and metrics that clients push."""
 
     traces: Annotated[str, BeforeValidator(_parse_endpoint)] | None = Field(
         default=None,
@@ -37,4 +40,17 @@ class TelemetrySection(Section):
     queue_max: Annotated[Count, Field(le=1_000_000)] = Field(
         default=4_096,
         description="Spans waiting to be sent; above that they are dropped and counted.",
+    )
+    client_metrics: tuple[MetricPrefix, ...] = Field(
+        default=(),
+        description="Metrics that clients are asked to push, by the beginnings of their names, as"
+        ' "org.apache.kafka.producer."; "*": all. They are at /metrics. []: clients are not asked.',
+    )
+    client_push_interval_ms: Annotated[Count, Field(ge=100, le=3_600_000)] = Field(
+        default=300_000,
+        description="How often a client pushes its metrics.",
+    )
+    client_push_bytes_max: Annotated[Count, Field(ge=1_024, le=16 << 20)] = Field(
+        default=1 << 20,
+        description="A larger push is refused (Kafka's telemetry.max.bytes).",
     )

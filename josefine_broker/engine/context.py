@@ -32,6 +32,7 @@ from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaF
 from josefine_broker.engine.ports import LogsPort, Ports, QuorumPort, RaftPort
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.engine.security.authorizer import Authorizer
+from josefine_broker.engine.telemetry.client_metrics import ClientMetrics, ClientMetricsSettings
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
 from josefine_broker.engine.transactions.values import TransactionSettings
 from josefine_broker.engine.validation.queue import ValidationQueue
@@ -92,6 +93,7 @@ class BrokerSettings:
     lag_time_max_ms: int = 10_000
     """A follower that lags for longer than this leaves the ISR."""
     replica_fetch: FetchLimits = field(default_factory=FetchLimits)
+    client_metrics: ClientMetricsSettings = field(default_factory=ClientMetricsSettings)
     host_configs: Mapping[str, str] = field(default_factory=dict)
     """Host settings that DescribeConfigs lists, by Kafka's names."""
 
@@ -208,6 +210,7 @@ class ClientState:
     groups: Groups
     transactions: Transactions
     shares: Shares
+    metrics: ClientMetrics
     questions: Questions = field(default_factory=Questions)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     validations: ValidationQueue = field(default_factory=ValidationQueue)
@@ -306,6 +309,7 @@ def new_context(
             shares=Shares(
                 sessions=ShareSessions(settings.offsets.groups.consumer_session_timeout_ms)
             ),
+            metrics=ClientMetrics(settings.client_metrics),
             authorizer=authorizer,
             listeners_apart=listeners_apart,
         ),

@@ -234,6 +234,20 @@ SECTIONS: dict[str, list[Metric]] = {
             ("group_offsets_committed", "Committed offsets, counted per partition."),
         ),
     ],
+    "Clients' own metrics (KIP-714)": [
+        *_gauges(
+            (
+                "client_metric",
+                "A number that a client pushed; `metric` is its name and `of` its attributes.",
+            ),
+            labels=("metric", "client_id", "client_instance_id", "of"),
+        ),
+        *_gauges(("client_metric_series_omitted", "Client series omitted above the limit.")),
+        *_counters(
+            ("client_metrics_pushes", "Pushes of clients that were taken."),
+            ("client_metrics_pushes_refused", "Requests for or with metrics that were refused."),
+        ),
+    ],
     "Disk": [
         *_gauges(
             ("disk_free_bytes", "Space that the broker may still use in broker.data_dir."),

@@ -91,6 +91,8 @@ DESCRIBE_TRANSACTIONS = 65
 LIST_TRANSACTIONS = 66
 CONSUMER_GROUP_HEARTBEAT = 68
 CONSUMER_GROUP_DESCRIBE = 69
+GET_TELEMETRY_SUBSCRIPTIONS = 71
+PUSH_TELEMETRY = 72
 LIST_CONFIG_RESOURCES = 74
 DESCRIBE_TOPIC_PARTITIONS = 75
 SHARE_GROUP_HEARTBEAT = 76
@@ -109,6 +111,8 @@ STREAMS_GROUP_DESCRIBE = 89
 DESCRIBE_SHARE_GROUP_OFFSETS = 90
 ALTER_SHARE_GROUP_OFFSETS = 91
 DELETE_SHARE_GROUP_OFFSETS = 92
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+UNREGISTER_CONTROLLER = 94
 
 
 def _declined(key: int, name: str, low: int, high: int, flexible_since: int) -> ApiSpec:
@@ -133,7 +137,7 @@ _ROWS = (
     ApiSpec(LIST_GROUPS, "ListGroups", 0, 5, 3),
     ApiSpec(SASL_HANDSHAKE, "SaslHandshake", 1, 1, 2,
             "after version 0 tokens come without requests around them (KIP-152)"),
-    ApiSpec(API_VERSIONS, "ApiVersions", 0, 4, 3),
+    ApiSpec(API_VERSIONS, "ApiVersions", 0, 5, 3),
     ApiSpec(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
     ApiSpec(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
     ApiSpec(DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
@@ -143,7 +147,7 @@ _ROWS = (
     ApiSpec(ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
     ApiSpec(END_TXN, "EndTxn", 0, 5, 3),
     ApiSpec(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
-    ApiSpec(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
+    ApiSpec(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 6, 3),
     ApiSpec(DESCRIBE_ACLS, "DescribeAcls", 1, 3, 2),
     ApiSpec(CREATE_ACLS, "CreateAcls", 1, 3, 2),
     ApiSpec(DELETE_ACLS, "DeleteAcls", 1, 3, 2),
@@ -157,7 +161,7 @@ _ROWS = (
     _declined(RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 1, 2, 2),
     _declined(EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 1, 2, 2),
     _declined(DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 1, 3, 2),
-    ApiSpec(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+    ApiSpec(DELETE_GROUPS, "DeleteGroups", 0, 3, 2),
     ApiSpec(ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
     ApiSpec(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
     ApiSpec(ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
@@ -177,6 +181,8 @@ _ROWS = (
     ApiSpec(LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
     ApiSpec(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
     ApiSpec(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
+    ApiSpec(GET_TELEMETRY_SUBSCRIPTIONS, "GetTelemetrySubscriptions", 0, 0, 0),
+    ApiSpec(PUSH_TELEMETRY, "PushTelemetry", 0, 0, 0),
     ApiSpec(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
     ApiSpec(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
     ApiSpec(SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 1, 1, 0),
@@ -190,11 +196,14 @@ _ROWS = (
     ApiSpec(WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 0, 1, 0),
     ApiSpec(DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0, 0),
     ApiSpec(READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", 0, 1, 0),
-    _declined(STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 0, 0),
-    _declined(STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 0, 0),
+    _declined(STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 1, 0),
+    _declined(STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 1, 0),
     ApiSpec(DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, 0),
     ApiSpec(ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, 0),
     ApiSpec(DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, 0),
+    _declined(STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+              "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0),
+    _declined(UNREGISTER_CONTROLLER, "UnregisterController", 0, 0, 0),
 )
 # fmt: on
 

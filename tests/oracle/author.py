@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from kio.schema.index import api_key_map, schema_name_map
-
 from josefine_broker.wire.apis import APIS
 from tests.oracle.pools import Draw, Names, plausible, unusual
 from tests.oracle.shapes import Field, Shape, Tree, request_shape
+from tests.support.kafkas_versions import kafkas_versions
 
 NEVER_TWICE = ("protocols",)
 """Kafka's coordinator fails over a protocol that a member names twice, and does not answer."""
@@ -36,8 +35,8 @@ class Step:
 
 
 def versions_of(key: int) -> range:
-    """The versions that this broker serves and kio has a schema of."""
-    known = schema_name_map[api_key_map[key]]
+    """The versions that this broker serves and Kafka has."""
+    known = kafkas_versions(key)
     spec = APIS[key]
     first = max(min(known), spec.min_version)
     return range(first, min(max(known), spec.max_version) + 1)

@@ -201,6 +201,11 @@ CAUSES: Mapping[str, tuple[str, str]] = {
         "The request's own time ran out before the replicas or the controller answered.",
         "Look for slow disks or lost brokers: `josefine cluster watch`.",
     ),
+    "rebootstrap_required": (
+        "The client reached another broker or cluster than the one that it names (KIP-1242).",
+        "Nothing: it starts over at its bootstrap servers. If it lasts, an address in front of the "
+        "brokers leads to another one.",
+    ),
     "resource_not_found": ("The user, ACL or quota does not exist.", "List them first."),
     "sasl_authentication_failed": (
         "The user or password is wrong, or the token is not valid.",
@@ -215,6 +220,14 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     ),
     "stale_broker_epoch": ("The broker registered again.", "Nothing: the broker retries."),
     "stale_member_epoch": ("The member's epoch is old.", "Nothing: clients retry."),
+    "telemetry_too_large": (
+        'A client pushed more metrics than `telemetry.client_push_bytes_max`.',
+        'Raise the limit, or ask for fewer.',
+    ),
+    "throttling_quota_exceeded": (
+        "A client pushed its metrics earlier than `telemetry.client_push_interval_ms`.",
+        "Nothing: clients wait.",
+    ),
     "topic_already_exists": ("There is a topic of this name.", "`--if-not-exists`"),
     "topic_authorization_failed": ("The user may not do this to the topic.", ACL),
     "transaction_abortable": ("The transaction can only be aborted.", "Abort it and begin again."),
@@ -231,6 +244,10 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "unknown_member_id": ("The member's session ran out, or the group was deleted.", REJOIN),
     "unknown_server_error": (
         "A defect of the broker; its log has the stack trace.", "Report it with the log.",
+    ),
+    "unknown_subscription_id": (
+        "The client's metrics subscription is another broker's, or an old one.",
+        'Nothing: clients ask for the new one.',
     ),
     "unknown_topic_id": ("The topic was deleted, or its creation is not known here yet.", MOVED),
     "unknown_topic_or_partition": (

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18) in the one shape that handlers see: version 4."""
+"""ApiVersions (key 18) in the one shape that handlers see: version 5."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,8 @@ class ApiVersionsRequest:
 
     client_software_name: str = ""  # since version 3
     client_software_version: str = ""  # since version 3
+    cluster_id: str | None = None  # since version 5
+    node_id: int = -1  # since version 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

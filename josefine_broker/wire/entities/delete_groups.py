@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42) in the one shape that handlers see: version 2."""
+"""DeleteGroups (key 42) in the one shape that handlers see: version 3."""
 
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ class DeletableGroupResult:
 
     group_id: str
     error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None  # since version 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 5."""
+"""TxnOffsetCommit (key 28) in the one shape that handlers see: version 6."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode
 
@@ -17,9 +18,10 @@ class TxnOffsetCommitRequestPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitRequestTopic:
-    """A topic by name."""
+    """A topic by name, since version 6 by id (KIP-1319)."""
 
-    name: str
+    name: str = ""  # until version 5
+    topic_id: UUID | None = None  # since version 6
     partitions: tuple[TxnOffsetCommitRequestPartition, ...]
 
 
@@ -48,9 +50,10 @@ class TxnOffsetCommitResponsePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommitResponseTopic:
-    """A topic by name."""
+    """A topic by name, since version 6 by id (KIP-1319)."""
 
-    name: str
+    name: str = ""  # until version 5
+    topic_id: UUID | None = None  # since version 6
     partitions: tuple[TxnOffsetCommitResponsePartition, ...]
 
 

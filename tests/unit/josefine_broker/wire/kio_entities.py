@@ -12,10 +12,10 @@ from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from hypothesis import strategies as st
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.schemas import load_request_schema, load_response_schema
 from josefine_broker.wire.apis import APIS
 
 KIO_HAS_NOT = {(0, 0), (0, 1), (0, 2)}

@@ -91,7 +91,7 @@ def test_unsupported_version_still_has_a_header_and_raises_35() -> None:
 
 @pytest.mark.parametrize(
     ("api_key", "version"),
-    [(-1, 0), (6, 0), (1000, 0), (0, -1), (0, 14), (3, 14), (18, 5), (3, -1)],
+    [(-1, 0), (6, 0), (1000, 0), (0, -1), (0, 14), (3, 14), (18, 6), (3, -1)],
 )
 def test_what_is_not_in_the_table_is_refused(api_key: int, version: int) -> None:
     for call in (
