@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
         pending = self._pending
         if self._closed:
             if isinstance(answer, Later):
-                answer.group.leave()
+                answer.leave()
             return False
         while pending and pending[-1] is STAGED:
             pending.pop()  # all of them are answered now, one after the other

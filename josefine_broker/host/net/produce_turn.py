@@ -5,20 +5,29 @@ Rules: a request is staged when it arrives and served before the loop waits for 
 or earlier: when enough are staged, or when its connection has a request that is not plain. A
 connection's requests are served, and answered, in their order. An answer is made after the write
 that it acknowledges, and sent when the batch is committed (acks=all). Requests that cannot be
-appended together go to the dispatcher one by one.
+appended together go to the dispatcher one by one. A request with batches for several partitions is
+staged as the list of its parts, each of which is like a request of one batch; it is appended with
+all of its partitions or with none (`plain_parts.py`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Protocol
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.engine.replicas.plain_parts import Outcome, Placed
 from josefine_broker.host.metrics import ConnectionStats
-from josefine_broker.host.net.late_answers import LateAnswers, Later, Releasing
+from josefine_broker.host.net.late_answers import (
+    LateAnswers,
+    LateGroup,
+    Later,
+    LaterParts,
+    Releasing,
+)
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest
 
 log = logging.getLogger(__name__)
@@ -27,6 +36,8 @@ log = logging.getLogger(__name__)
 REQUESTS_MAX = 64
 """Staged requests are served when there are this many: with a thousand connections, clients would
 otherwise wait for the whole turn, and then the broker for all of them."""
+PARTS_MAX = 1024
+"""The same for the batches of requests with several partitions."""
 
 
 class Staging(Releasing, Protocol):
@@ -44,22 +55,31 @@ class Staging(Releasing, Protocol):
 
 Append = Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
 """Appends the requests of each partition together; None: nothing was appended."""
+AppendParts = Callable[
+    [Mapping[Key, list[PlainRequest]], Iterable[list[PlainRequest]]], Mapping[Key, Placed | None]
+]
+"""The same, where some requests (the second argument) have several partitions."""
 Answer = bytes | Later | None
 """None: not served yet."""
+
+Piece = tuple[Outcome, int, tuple[LateGroup, int] | None]
+"""Of a batch: where it is stored, or why it is not; its log's start; and the wait for its commit
+(None: it is over), with the batch's end offset."""
 
 
 class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_connections", "_is_open", "_late", "_on_fatal", "_parse", "_requests", "_soon",
-        "_started_ns", "_totals",
+        "_append", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parse",
+        "_parse_parts", "_part_count", "_parts", "_requests", "_soon", "_started_ns", "_totals",
     )  # fmt: skip
 
     def __init__(
         self,
         plain: PlainProduce,
         append: Append,
+        append_parts: AppendParts,
         is_open: Callable[[], bool],
         late: LateAnswers,
         totals: ConnectionStats,
@@ -68,21 +88,32 @@ class ProduceTurn:
     ) -> None:
         """`is_open`: whether requests may be served without their client's name. `soon` calls a
         function in the next turn of the loop, before that waits for the network."""
-        self._parse = plain.parse
-        self._append = append
+        self._parse, self._parse_parts = plain.parse, plain.parse_parts
+        self._append, self._append_parts = append, append_parts
         self._is_open = is_open
         self._late = late
         self._totals = totals
         self._on_fatal = on_fatal
         self._soon = soon
         self._requests: list[PlainRequest] = []
+        """With several partitions: the first of its parts."""
         self._connections: list[Staging] = []
+        self._parts: dict[int, list[PlainRequest]] = {}
+        """By their places among the requests: the parts of those with several partitions."""
+        self._part_count = 0
         self._started_ns = 0
 
     def stage(self, frame: memoryview, connection: Staging) -> bool:
         """Take a request that is plain; False: the dispatcher must serve it."""
         request = self._parse(frame)
-        if request is None or not self._is_open():
+        if request is None:
+            parts = self._parse_parts(frame)
+            if parts is None or not self._is_open():
+                return False
+            self._parts[len(self._requests)] = parts
+            self._part_count += len(parts)
+            request = parts[0]
+        elif not self._is_open():
             return False
         if not self._requests:
             self._started_ns = perf_counter_ns()
@@ -94,7 +125,7 @@ class ProduceTurn:
     @property
     def is_full(self) -> bool:
         """Whether `run` is due before the end of the turn."""
-        return len(self._requests) >= REQUESTS_MAX
+        return len(self._requests) >= REQUESTS_MAX or self._part_count >= PARTS_MAX
 
     def run(self) -> None:
         """Serve what is staged, if anything is."""
@@ -102,8 +133,9 @@ class ProduceTurn:
         if not requests:
             return
         self._requests, self._connections = [], []
+        parts, self._parts, self._part_count = self._parts, {}, 0
         try:
-            self._serve(requests, connections)
+            self._serve(requests, connections, parts)
         except Fatal as error:
             self._drop(connections)
             self._on_fatal(error)
@@ -113,8 +145,16 @@ class ProduceTurn:
             log.exception("produce requests failed", extra={"requests": len(requests)})
             self._drop(connections)
 
-    def _serve(self, requests: list[PlainRequest], connections: list[Staging]) -> None:
-        answers = self._answers(requests, connections)
+    def _serve(
+        self,
+        requests: list[PlainRequest],
+        connections: list[Staging],
+        parts: dict[int, list[PlainRequest]],
+    ) -> None:
+        if parts:
+            answers = self._answers_with_parts(requests, connections, parts)
+        else:
+            answers = self._answers(requests, connections)
         waiting: dict[Staging, None] = {}
         # All answers first: a connection that continues may stage its next request.
         for connection, request, answer in zip(connections, requests, answers, strict=True):
@@ -174,6 +214,60 @@ class ProduceTurn:
             for n, answer in zip(others, answers, strict=True):
                 found[n] = answer
         return found
+
+    def _answers_with_parts(
+        self,
+        requests: list[PlainRequest],
+        connections: list[Staging],
+        parts: dict[int, list[PlainRequest]],
+    ) -> list[Answer]:
+        """In the order of the requests, of which some have several partitions."""
+        unordered = _naming_both_ways(requests, connections)
+        batches = {
+            place: parts.get(place) or [request]
+            for place, request in enumerate(requests)
+            if connections[place] not in unordered
+        }
+        groups: dict[Key, list[PlainRequest]] = {}
+        for each in batches.values():
+            for part in each:
+                groups.setdefault(part[0], []).append(part)
+        found = self._append_parts(groups, [each for each in batches.values() if len(each) > 1])
+        # What became of each partition's batches, in the order in which they were collected.
+        pieces = {
+            key: self._pieces(placed) for key, placed in found.items() if placed is not None
+        }
+        answers: list[Answer] = [None] * len(requests)
+        for place, each in batches.items():
+            if each[0][0] in pieces:
+                taken = [next(pieces[part[0]]) for part in each]
+                answers[place] = self._answer_of(each, taken, connections[place])
+        at_once = sum(isinstance(answer, bytes) for answer in answers)
+        self._late.stats.record_many(perf_counter_ns() - self._started_ns, at_once)
+        return answers
+
+    def _pieces(self, placed: Placed) -> Iterator[Piece]:
+        """Of the batches of one partition."""
+        start = placed.log_start_offset
+        late: dict[int, tuple[LateGroup, int]] = {}
+        for wait in placed.waits:
+            group = self._late.group(wait, self._started_ns)
+            late |= {place: (group, end_offset) for place, end_offset in wait.ends.items()}
+        for place, outcome in enumerate(placed.outcomes):
+            yield outcome, start, late.get(place)
+
+    def _answer_of(
+        self, parts: list[PlainRequest], pieces: list[Piece], connection: Staging
+    ) -> bytes | Later:
+        outcomes, starts = [each[0] for each in pieces], [each[1] for each in pieces]
+        listener = connection.peer.listener
+        waits = [(n, wait) for n, (_, _, wait) in enumerate(pieces) if wait is not None]
+        if not waits:
+            return b"".join(self._late.answer_parts(parts[0], outcomes, starts, listener))
+        later = LaterParts(waits[0][1][0], parts[0], outcomes, starts, listener)
+        for number, (group, end_offset) in waits:
+            later.join(group, connection, number, end_offset)
+        return later
 
     def _drop(self, connections: list[Staging]) -> None:
         for connection in connections:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.engine.replicas.plain_parts import Placed
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
@@ -32,6 +33,10 @@ from josefine_broker.wire.produce import (
 from tests.support.waiting import wait_until_async
 
 Handle = Callable[[RequestHeader, Peer, Any], Any]
+AppendParts = Callable[
+    [Mapping[Key, list[PlainRequest]], Iterable[list[PlainRequest]]], Mapping[Key, Placed | None]
+]
+"""See `produce_turn.AppendParts`."""
 Append = Callable[[Key, list[PlainRequest]], "Stored | list[bytes] | None"]
 """What became of the requests of one partition, or their answers."""
 GROUPS = 16  # ListGroups: the smallest request with a text in its answer
