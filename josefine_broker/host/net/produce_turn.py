@@ -234,9 +234,7 @@ class ProduceTurn:
                 groups.setdefault(part[0], []).append(part)
         found = self._append_parts(groups, [each for each in batches.values() if len(each) > 1])
         # What became of each partition's batches, in the order in which they were collected.
-        pieces = {
-            key: self._pieces(placed) for key, placed in found.items() if placed is not None
-        }
+        pieces = {key: self._pieces(placed) for key, placed in found.items() if placed is not None}
         answers: list[Answer] = [None] * len(requests)
         for place, each in batches.items():
             if each[0][0] in pieces:

@@ -68,7 +68,8 @@ class General:
         answer = self.seen()[number]
         assert answer
         response = decode_response(PRODUCE, 9, memoryview(bytearray(answer))[4:])[1]
-        return [ErrorCode(part.error_code) for topic in response.topics for part in topic.partitions]
+        parts = [part for topic in response.topics for part in topic.partitions]
+        return [ErrorCode(part.error_code) for part in parts]
 
     def _seen(self, slot: Any) -> bytes | None:
         if isinstance(slot, bytes):
@@ -350,7 +351,7 @@ def test_a_bad_partition_leaves_its_request_to_the_general_path_and_the_others_t
     ]  # fmt: skip
 
 
-def test_of_a_partition_named_by_its_topics_name_and_id_the_second_is_left_to_the_general_path() -> None:
+def test_a_partition_named_by_name_and_by_id_is_left_to_the_general_path_once() -> None:
     world = made_world({})
     turn, other = Turn(world.ctx), Turn(world.ctx)
     topic_id = world.ctx.image.topics["orders"].topic_id
