@@ -71,7 +71,7 @@ def append_plain(
     replicas: dict[int, None],
 ) -> Stored | None:
     """The answers; None: nothing was appended. Adds to `replicas` those that are to be woken."""
-    ready = check_plain(ctx, plain, key, requests)
+    ready = check_plain(ctx, plain, key, requests, ctx.clock.now_ms())
     if ready is None:
         return None
     tp, hosted, found, _ = ready
@@ -89,7 +89,7 @@ Ready = tuple[tuple[str, int], HostedPartition, Survey, int]
 
 
 def check_plain(
-    ctx: Context, plain: PlainProduce, key: Key, requests: list[PlainRequest]
+    ctx: Context, plain: PlainProduce, key: Key, requests: list[PlainRequest], now_ms: int
 ) -> Ready | None:
     """Whether the requests may be appended together to the partition; changes nothing."""
     topic_key, index, by_id = key
@@ -99,11 +99,11 @@ def check_plain(
         return None
     tp = (topic, index)
     hosted = ctx.hosted.partitions.get(tp)
+    validated = ctx.clients.validations.partitions
     # A batch must not overtake an earlier one of its partition that is still being validated.
-    if hosted is None or tp in ctx.clients.validations.partitions:
+    if hosted is None or (validated and tp in validated):
         return None
     found = plain.survey(requests)
-    now_ms = ctx.clock.now_ms()
     if (
         not _takes(hosted, found)
         or not _fits(hosted, requests, found, now_ms)
@@ -127,9 +127,9 @@ def append_checked(
     if has_producers:
         sent = (((each[12], each[13], each[14], each[7]), each[9]) for each in requests)
         partition.producers.record_next(sent, base_offset, now_ms)
-    partition.appended_together(
-        _sizes(hosted, requests, found), base_offset, log.durable_end_offset
-    )
+    sizes = ((each[7], each[6]) for each in requests)
+    durable_end = log.durable_end_offset
+    partition.appended_together(records, size_bytes, sizes, base_offset, durable_end)
     traffic = hosted.traffic
     traffic.batches_in += len(requests)
     traffic.records_in += records
@@ -141,15 +141,6 @@ def append_checked(
     else:
         replicas.update(dict.fromkeys(note_appended(ctx, tp, hosted, base_offset)))
     return base_offset
-
-
-def _sizes(
-    hosted: HostedPartition, requests: Iterable[PlainRequest], found: Survey
-) -> Iterable[tuple[int, int]]:
-    """Records and bytes of each batch; of all together where all are committed at once."""
-    if hosted.partition.is_alone and hosted.settings.log.flush_messages is None:
-        return (found[:2],)
-    return ((each[7], each[6]) for each in requests)
 
 
 def waits_of(

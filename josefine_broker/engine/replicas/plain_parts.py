@@ -8,7 +8,6 @@ appended by one write after that (a roll or a sync is due, the disk is full) is 
 batch, as `api/produce.py` does it: the other partitions already have their batches.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from josefine_broker.base.errors import KafkaError
@@ -26,7 +25,9 @@ from josefine_broker.engine.replicas.plain_batches import (
 )
 from josefine_broker.engine.validation.produced_batch import Validated
 from josefine_broker.records.batch import parse_header
-from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest
+from josefine_broker.records.plain_produce import PlainProduce, PlainRequest
+
+_new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
 
 Outcome = int | KafkaError
 """The offset of a batch, or why it was refused."""
@@ -42,43 +43,45 @@ class Placed(NamedTuple):
 
 
 def append_parts(
-    ctx: Context,
-    plain: PlainProduce,
-    groups: Mapping[Key, list[PlainRequest]],
-    linked: Iterable[list[PlainRequest]],
-) -> dict[Key, Placed | None]:
-    """What became of the requests of each partition; None: nothing was appended. `linked`: requests
-    with several partitions, as their parts in `groups`."""
-    ready = {key: check_plain(ctx, plain, key, requests) for key, requests in groups.items()}
-    left_out = _left_out(ready, [{part[0] for part in parts} for parts in linked])
-    found: dict[Key, Placed | None] = {}
+    ctx: Context, plain: PlainProduce, groups: list[list[PlainRequest]], linked: list[list[int]]
+) -> list[Placed | None]:
+    """What became of the requests of each partition, which are a group; None: nothing was appended.
+    `linked`: of each request with several partitions, its groups."""
+    now_ms = ctx.clock.now_ms()
+    ready = [check_plain(ctx, plain, group[0][0], group, now_ms) for group in groups]
+    left_out = _left_out(groups, ready, linked)
+    found: list[Placed | None] = []
     replicas: dict[int, None] = {}
     try:
-        for key, requests in groups.items():
-            checked = ready[key]
-            if checked is None or key in left_out:
-                found[key] = None
+        for number, checked in enumerate(ready):
+            if checked is None or number in left_out:
+                found.append(None)
             else:
-                found[key] = _placed(ctx, checked, requests, replicas)
+                found.append(_placed(ctx, checked, groups[number], replicas))
         return found
     finally:
         wake_followers(ctx, replicas)
 
 
-def _left_out(ready: Mapping[Key, Ready | None], linked: list[set[Key]]) -> set[Key]:
-    """The partitions that are not ready, and those that a request names with one of them."""
-    left_out = {key for key, checked in ready.items() if checked is None}
+def _left_out(
+    groups: list[list[PlainRequest]], ready: list[Ready | None], linked: list[list[int]]
+) -> set[int]:
+    """The groups that are not ready, and those that a request names with one of them."""
+    left_out = {number for number, checked in enumerate(ready) if checked is None}
     # One partition under its topic's name and id: neither was checked after the other's append.
-    names: dict[tuple[str, int], Key] = {}
-    for key, checked in ready.items():
-        if checked is not None and names.setdefault(checked[0], key) != key:
-            left_out.add(key)
-    size = -1
-    while left_out and len(left_out) != size:
+    if len({group[0][0][2] for group in groups}) > 1:
+        seen: set[tuple[str, int]] = set()
+        for number, checked in enumerate(ready):
+            if checked is not None and checked[0] in seen:
+                left_out.add(number)
+            elif checked is not None:
+                seen.add(checked[0])
+    size = 0
+    while len(left_out) != size:
         size = len(left_out)
-        for keys in linked:
-            if keys & left_out:
-                left_out |= keys
+        for numbers in linked:
+            if not left_out.isdisjoint(numbers):
+                left_out.update(numbers)
     return left_out
 
 
@@ -89,14 +92,15 @@ def _placed(
     base_offset = append_checked(ctx, ready, requests, replicas)
     if base_offset is None:
         return _placed_one_by_one(ctx, ready, requests)
-    start, offset = hosted.log.log_start_offset, base_offset
     outcomes: list[Outcome] = []
+    offset = base_offset
     for request in requests:
         outcomes.append(offset)
         offset += request[7]
-    if not found[5] or hosted.partition.high_watermark >= offset:
-        return Placed(outcomes, start)
-    return Placed(outcomes, start, waits_of(ctx, tp, hosted, requests, base_offset))
+    waits: tuple[Wait, ...] = ()
+    if found[5] and hosted.partition.high_watermark < offset:
+        waits = waits_of(ctx, tp, hosted, requests, base_offset)
+    return _new(Placed, (outcomes, hosted.log.log_start_offset, waits))
 
 
 def _placed_one_by_one(ctx: Context, ready: Ready, requests: list[PlainRequest]) -> Placed:

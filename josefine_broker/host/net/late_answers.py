@@ -180,7 +180,7 @@ class LateAnswers:
     ) -> Buffers:
         """The answer to the request of which `request` is a part, once every outcome is known."""
         frame = request[1]
-        offsets = [each for each in outcomes if isinstance(each, int)]
+        offsets = [each for each in outcomes if type(each) is int]
         if len(offsets) == len(outcomes):
             return (self._plain.answer_parts(frame, offsets, log_starts),)
         decoded = decode_request(parse_request_header(frame), frame)

@@ -13,7 +13,7 @@ all of its partitions or with none (`plain_parts.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -55,16 +55,14 @@ class Staging(Releasing, Protocol):
 
 Append = Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
 """Appends the requests of each partition together; None: nothing was appended."""
-AppendParts = Callable[
-    [Mapping[Key, list[PlainRequest]], Iterable[list[PlainRequest]]], Mapping[Key, Placed | None]
-]
-"""The same, where some requests (the second argument) have several partitions."""
+AppendParts = Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
+"""The same, where some requests have several partitions. The second argument has for each of these
+which groups they are in."""
 Answer = bytes | Later | None
 """None: not served yet."""
 
-Piece = tuple[Outcome, int, tuple[LateGroup, int] | None]
-"""Of a batch: where it is stored, or why it is not; its log's start; and the wait for its commit
-(None: it is over), with the batch's end offset."""
+Due = tuple[LateGroup, int]
+"""A batch that is not committed: who waits for it, and its end offset."""
 
 
 class ProduceTurn:
@@ -228,42 +226,63 @@ class ProduceTurn:
             for place, request in enumerate(requests)
             if connections[place] not in unordered
         }
-        groups: dict[Key, list[PlainRequest]] = {}
+        numbers: dict[Key, int] = {}
+        groups: list[list[PlainRequest]] = []
+        memberships: list[list[int]] = []
         for each in batches.values():
+            membership = []
             for part in each:
-                groups.setdefault(part[0], []).append(part)
-        found = self._append_parts(groups, [each for each in batches.values() if len(each) > 1])
-        # What became of each partition's batches, in the order in which they were collected.
-        pieces = {key: self._pieces(placed) for key, placed in found.items() if placed is not None}
+                number = numbers.setdefault(part[0], len(groups))
+                if number == len(groups):
+                    groups.append([])
+                groups[number].append(part)
+                membership.append(number)
+            memberships.append(membership)
+        found = self._append_parts(groups, [each for each in memberships if len(each) > 1])
+        # Of each group: what became of its batches, in the order in which they were collected.
+        outcomes = [iter(() if placed is None else placed.outcomes) for placed in found]
+        starts = [0 if placed is None else placed.log_start_offset for placed in found]
+        is_late = any(placed is not None and placed.waits for placed in found)
+        waits = [self._waits(placed) for placed in found] if is_late else []
         answers: list[Answer] = [None] * len(requests)
-        for place, each in batches.items():
-            if each[0][0] in pieces:
-                taken = [next(pieces[part[0]]) for part in each]
-                answers[place] = self._answer_of(each, taken, connections[place])
-        at_once = sum(isinstance(answer, bytes) for answer in answers)
+        for (place, each), membership in zip(batches.items(), memberships, strict=True):
+            if found[membership[0]] is not None:
+                answers[place] = self._answer_of(
+                    each[0],
+                    [next(outcomes[number]) for number in membership],
+                    [starts[number] for number in membership],
+                    [next(waits[number]) for number in membership] if is_late else [],
+                    connections[place],
+                )
+        at_once = sum(type(answer) is bytes for answer in answers)
         self._late.stats.record_many(perf_counter_ns() - self._started_ns, at_once)
         return answers
 
-    def _pieces(self, placed: Placed) -> Iterator[Piece]:
+    def _waits(self, placed: Placed | None) -> Iterator[Due | None]:
         """Of the batches of one partition."""
-        start = placed.log_start_offset
-        late: dict[int, tuple[LateGroup, int]] = {}
+        if placed is None:
+            return iter(())
+        due: dict[int, Due] = {}
         for wait in placed.waits:
             group = self._late.group(wait, self._started_ns)
-            late |= {place: (group, end_offset) for place, end_offset in wait.ends.items()}
-        for place, outcome in enumerate(placed.outcomes):
-            yield outcome, start, late.get(place)
+            due |= {place: (group, end_offset) for place, end_offset in wait.ends.items()}
+        return iter([due.get(place) for place in range(len(placed.outcomes))])
 
     def _answer_of(
-        self, parts: list[PlainRequest], pieces: list[Piece], connection: Staging
+        self,
+        request: PlainRequest,
+        outcomes: list[Outcome],
+        log_starts: list[int],
+        waits: list[Due | None],
+        connection: Staging,
     ) -> bytes | Later:
-        outcomes, starts = [each[0] for each in pieces], [each[1] for each in pieces]
+        """Of a request, whose parts have these outcomes."""
         listener = connection.peer.listener
-        waits = [(n, wait) for n, (_, _, wait) in enumerate(pieces) if wait is not None]
-        if not waits:
-            return b"".join(self._late.answer_parts(parts[0], outcomes, starts, listener))
-        later = LaterParts(waits[0][1][0], parts[0], outcomes, starts, listener)
-        for number, (group, end_offset) in waits:
+        due = [(number, wait) for number, wait in enumerate(waits) if wait is not None]
+        if not due:
+            return b"".join(self._late.answer_parts(request, outcomes, log_starts, listener))
+        later = LaterParts(due[0][1][0], request, outcomes, log_starts, listener)
+        for number, (group, end_offset) in due:
             later.join(group, connection, number, end_offset)
         return later
 

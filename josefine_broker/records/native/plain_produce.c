@@ -21,13 +21,19 @@ enum { KEY_AT, FRAME_AT, CORRELATION_AT, VERSION_AT, ACKS_AT, START_AT, SIZE_AT,
        MAX_AT, KEYLESS_AT, TIMEOUT_AT, PRODUCER_AT };
 enum { REQUESTS_MAX = 4096, ANSWER_BYTES_MAX = 256 };
 
-/* The tuple of one batch. */
-static PyObject *parsed(const Plain *found, PyObject *frame)
+static PyObject *name_of(const Plain *found)
 {
+    return PyBytes_FromStringAndSize((const char *)found->name, found->name_bytes);
+}
+
+/* The tuple of one batch. */
+static PyObject *parsed(const Plain *found, PyObject *name, PyObject *frame)
+{
+    if (name == NULL)
+        return NULL;
     return Py_BuildValue(
-        "((y#iO)OiiinnLLLOiLii)", (const char *)found->name, (Py_ssize_t)found->name_bytes,
-        (int)found->index, found->version >= ID_SINCE ? Py_True : Py_False, frame,
-        (int)found->correlation_id, found->version, found->acks, found->start, found->size,
+        "((OiO)OiiinnLLLOiLii)", name, (int)found->index, found->version >= ID_SINCE ? Py_True : Py_False,
+        frame, (int)found->correlation_id, found->version, found->acks, found->start, found->size,
         (long long)found->count, (long long)found->base_ms, (long long)found->max_ms,
         found->keyless ? Py_True : Py_False, (int)found->timeout_ms,
         (long long)found->producer_id, found->producer_epoch, (int)found->sequence);
@@ -46,10 +52,13 @@ static PyObject *parse(PyObject *module, PyObject *frame)
     if (PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE) < 0)
         return NULL;
     PyObject *result;
-    if (read_frame((const uint8_t *)view.buf, view.len, &found))
-        result = parsed(&found, frame);
-    else
+    if (read_frame((const uint8_t *)view.buf, view.len, &found)) {
+        PyObject *name = name_of(&found);
+        result = parsed(&found, name, frame);
+        Py_XDECREF(name);
+    } else {
         result = Py_NewRef(Py_None);
+    }
     PyBuffer_Release(&view);
     return result;
 }
@@ -76,6 +85,7 @@ static PyObject *parse_parts(PyObject *module, PyObject *frame)
             if (get16(at + parts.part.start + 21) != 0)
                 break;
     if (state == NO_PART && count > 1) {
+        PyObject *name = NULL;
         result = PyList_New(0);
         open_parts(&parts, at, view.len);
         while (result != NULL && (state = next_part(&parts)) == ONE_PART) {
@@ -83,11 +93,17 @@ static PyObject *parse_parts(PyObject *module, PyObject *frame)
                 Py_CLEAR(result);
                 break;
             }
-            PyObject *one = parsed(&parts.part, frame);
+            /* All partitions of a topic share its name, whose hash is then known. */
+            if (parts.partitions_left == parts.partitions - 1) {
+                Py_XDECREF(name);
+                name = name_of(&parts.part);
+            }
+            PyObject *one = parsed(&parts.part, name, frame);
             if (one == NULL || PyList_Append(result, one) < 0)
                 Py_CLEAR(result);
             Py_XDECREF(one);
         }
+        Py_XDECREF(name);
     }
     PyBuffer_Release(&view);
     if (result != NULL || PyErr_Occurred())

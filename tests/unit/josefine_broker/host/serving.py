@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,13 +11,12 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.engine.replicas.plain_batches import Stored
-from josefine_broker.engine.replicas.plain_parts import Placed
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
 from josefine_broker.host.net.late_answers import LateAnswers
-from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.host.net.produce_turn import AppendParts, ProduceTurn
 from josefine_broker.host.net.server import Server, bind
 from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
@@ -33,10 +32,6 @@ from josefine_broker.wire.produce import (
 from tests.support.waiting import wait_until_async
 
 Handle = Callable[[RequestHeader, Peer, Any], Any]
-AppendParts = Callable[
-    [Mapping[Key, list[PlainRequest]], Iterable[list[PlainRequest]]], Mapping[Key, Placed | None]
-]
-"""See `produce_turn.AppendParts`."""
 Append = Callable[[Key, list[PlainRequest]], "Stored | list[bytes] | None"]
 """What became of the requests of one partition, or their answers."""
 GROUPS = 16  # ListGroups: the smallest request with a text in its answer
@@ -132,7 +127,7 @@ class Serving:
         return ProduceTurn(
             compiled,
             append_groups,
-            append_parts or (lambda groups, _: dict.fromkeys(groups)),
+            append_parts or (lambda groups, _: [None] * len(groups)),
             lambda: True,
             LateAnswers(
                 compiled, refuse_late, refuse_parts, self.parked.cancel, self.metrics.api("Produce")
