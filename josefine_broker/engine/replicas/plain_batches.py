@@ -60,7 +60,8 @@ def append_groups(
             for key, requests in groups.items()
         }
     finally:
-        wake_followers(ctx, replicas)
+        if replicas:
+            wake_followers(ctx, replicas)
 
 
 def append_plain(

@@ -60,7 +60,8 @@ def append_parts(
                 found.append(_placed(ctx, checked, groups[number], replicas))
         return found
     finally:
-        wake_followers(ctx, replicas)
+        if replicas:
+            wake_followers(ctx, replicas)
 
 
 def _left_out(
