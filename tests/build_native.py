@@ -16,7 +16,7 @@ from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parents[1] / "josefine_broker/records/native"
 MODULES = ("record_structure", "plain_produce", "plain_fetch")
-HEADERS = ("record_walk.h", "produce_frame.h", "wire_bytes.h")
+HEADERS = ("record_walk.h", "produce_frame.h", "produce_parts.h", "wire_bytes.h")
 SOURCES = (*(f"{module}.c" for module in MODULES), *HEADERS)
 STAMP = NATIVE / "built.txt"
 """What was built of what: the digests of the sources and of each binary."""

@@ -9,7 +9,7 @@ has verified it (KIP-890). acks=0 has no answer: an error closes the connection,
 client look for the leader.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -30,7 +30,7 @@ from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.questions import Claim
 from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.engine.purgatory.purgatory import Hangup
-from josefine_broker.engine.replicas.batches import append_batch
+from josefine_broker.engine.replicas.batches import NO_APPEND_TIME, append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
 from josefine_broker.engine.validation.produced_batch import (
     RecordsRefusedError,
@@ -149,6 +149,32 @@ def refuse_late(
     topic = ctx.topic_name(name, topic_id) or ""
     answer = _refuse(ctx, index, error.code, error.message, topic)
     return _answer(ctx, listener, [_new(ProduceTopicResponse, (name, topic_id, [answer]))])
+
+
+def refuse_parts(
+    ctx: Context,
+    request: ProduceRequest,
+    outcomes: Sequence[int | KafkaError],
+    log_starts: Sequence[int],
+    listener: str,
+) -> ProduceResponse:
+    """The answer to a plain request with several batches, some of which were not appended or not
+    acknowledged. The others are at the offsets that `outcomes` has in their places."""
+    left = zip(outcomes, log_starts, strict=True)
+    topics = []
+    for name, topic_id, partitions in request.topics:
+        topic = ctx.topic_name(name or "", topic_id) or ""
+        results = []
+        for part in partitions:
+            outcome, log_start = next(left)
+            if isinstance(outcome, KafkaError):
+                answer = _refuse(ctx, part.index, outcome.code, outcome.message, topic)
+            else:
+                numbers = part.index, 0, outcome, NO_APPEND_TIME, log_start
+                answer = _new(ProducePartitionResponse, numbers + _NO_ERROR)
+            results.append(answer)
+        topics.append(_new(ProduceTopicResponse, (name, topic_id, results)))
+    return _answer(ctx, listener, topics)
 
 
 def _finish(each: _Round, topics: list[ProduceTopicResponse]) -> object:

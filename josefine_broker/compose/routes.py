@@ -9,13 +9,14 @@ from typing import Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.plain_replica_fetch import fetch_for_follower
-from josefine_broker.api.produce import refuse_late
+from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
+from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import ApiStats, Metrics
 from josefine_broker.host.net.dispatch import (
     Buffers,
@@ -65,8 +66,15 @@ def produce_turn(
     return ProduceTurn(
         compiled,
         partial(append_groups, ctx, compiled),
+        partial(append_parts, ctx, compiled),
         partial(is_open, ctx),
-        LateAnswers(partial(refuse_late, ctx), ctx.parked.cancel, metrics.api(APIS[PRODUCE].name)),
+        LateAnswers(
+            compiled,
+            partial(refuse_late, ctx),
+            partial(refuse_parts, ctx),
+            ctx.parked.cancel,
+            metrics.api(APIS[PRODUCE].name),
+        ),
         metrics.connections,
         on_fatal,
         lambda work: loop.call_soon(answering, work),

@@ -1,4 +1,4 @@
-"""Plain produce requests, compiled: one small batch without a codec, for one partition.
+"""Plain produce requests, compiled: small batches without a codec, one for each partition.
 
 The extension parses a request frame (versions 3 to 13) together with its batch, assembles the bytes
 that the log appends for several requests, and encodes their answers. It has no twin function by
@@ -15,12 +15,15 @@ from josefine_broker.records.crc import Buffer
 from josefine_broker.records.structure import FOLDER
 
 __all__ = [
-    "FRAME_BYTES_MAX", "Assembled", "Key", "PlainProduce", "PlainRequest", "Survey", "compiled",
-    "load",
+    "FRAME_BYTES_MAX", "PARTS_FRAME_BYTES_MAX", "PARTS_MAX", "Assembled", "Key", "PlainProduce",
+    "PlainRequest", "Survey", "compiled", "load",
 ]  # fmt: skip
 
 FRAME_BYTES_MAX = 4096
-"""Larger requests are not plain: per byte, the general path is faster."""
+"""Larger requests of one batch, and larger batches, are not plain: per byte, the general path is
+faster."""
+PARTS_MAX, PARTS_FRAME_BYTES_MAX = 1024, 1 << 18
+"""The batches of a plain request, and its bytes, where it has several batches."""
 
 Key = tuple[bytes, int, bool]
 """Topic, partition index, and whether the topic is an id (16 bytes) or a name."""
@@ -48,6 +51,11 @@ class PlainProduce(Protocol):
         """None: the request is not plain, or not valid."""
         ...
 
+    def parse_parts(self, frame: Buffer, /) -> list[PlainRequest] | None:
+        """Each batch of a request with several, as a request of its own. None: the request is not
+        plain, or not valid, or has only one batch."""
+        ...
+
     def survey(self, requests: list[PlainRequest], /) -> Survey: ...
 
     def assemble(
@@ -70,6 +78,12 @@ class PlainProduce(Protocol):
         self, requests: list[PlainRequest], base_offset: int, log_start_offset: int, /
     ) -> list[bytes]:
         """Whole response frames; the batches are stored from `base_offset` on."""
+        ...
+
+    def answer_parts(
+        self, frame: Buffer, base_offsets: list[int], log_start_offsets: list[int], /
+    ) -> bytes:
+        """The whole response frame to a request of `parse_parts`; an offset for each batch."""
         ...
 
 

@@ -49,15 +49,18 @@ STAGES = (
     ("write", "josefine_broker.host.net.connection", "Connection._send"),
     # Requests served together.
     ("parse", NATIVE, "parse"),
+    ("parse", NATIVE, "parse_parts"),
     ("admission", "josefine_broker.host.net.produce_turn", "ProduceTurn.stage"),
     ("quota", "josefine_broker.compose.routes", "is_open"),
     ("handle", "josefine_broker.host.net.produce_turn", "ProduceTurn.run"),
     ("handle", "josefine_broker.compose.routes", "append_groups"),
+    ("handle", "josefine_broker.compose.routes", "append_parts"),
     ("handle", "josefine_broker.compose.routes", "fetch_plain"),
     ("append", "josefine_broker.host.log.log", "PartitionLog.append_plain"),
     ("append", NATIVE, "assemble"),
     ("watermark", "josefine_broker.engine.partition.partition", "Partition.appended_together"),
     ("encode", NATIVE, "answers"),
+    ("encode", NATIVE, "answer_parts"),
     ("write", "josefine_broker.host.net.connection", "Connection.answer_staged"),
     # Fetches, heartbeats and offset commits.
     ("parse", NATIVE_FETCH, "parse"),

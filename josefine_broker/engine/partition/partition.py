@@ -341,19 +341,27 @@ class Partition:
             self._uncommitted.append((end_offset, self.appended_bytes))
 
     def appended_together(
-        self, sizes: Iterable[tuple[int, int]], base_offset: int, durable_end_offset: int
+        self,
+        records: int,
+        size_bytes: int,
+        sizes: Iterable[tuple[int, int]],
+        base_offset: int,
+        durable_end_offset: int,
     ) -> None:
-        """Note that checked batches (records and bytes of each) are in the log from `base_offset`
-        on; the caller remembers their producers."""
-        end_offset = base_offset
-        for records, size_bytes in sizes:
-            end_offset += records
-            self.appended_bytes += size_bytes
-            self._uncommitted.append((end_offset, self.appended_bytes))
+        """Note that checked batches (in all, and `sizes` of each: records, bytes) are in the log
+        from `base_offset` on; the caller remembers their producers."""
+        end_offset = base_offset + records
         if self.is_alone and durable_end_offset >= end_offset:
             self._uncommitted.clear()
             self.high_watermark = end_offset
+            self.appended_bytes += size_bytes
             self.committed_bytes = self.appended_bytes
+            return
+        end_offset = base_offset
+        for count, size in sizes:
+            end_offset += count
+            self.appended_bytes += size
+            self._uncommitted.append((end_offset, self.appended_bytes))
 
     def copied(self, header: BatchHeader, batch: Buffer, now_ms: int) -> bool:
         """Note that a batch of the leader was copied to the same offset; returns whether its epoch

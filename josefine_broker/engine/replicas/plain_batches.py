@@ -60,7 +60,8 @@ def append_groups(
             for key, requests in groups.items()
         }
     finally:
-        wake_followers(ctx, replicas)
+        if replicas:
+            wake_followers(ctx, replicas)
 
 
 def append_plain(
@@ -71,6 +72,27 @@ def append_plain(
     replicas: dict[int, None],
 ) -> Stored | None:
     """The answers; None: nothing was appended. Adds to `replicas` those that are to be woken."""
+    ready = check_plain(ctx, plain, key, requests, ctx.clock.now_ms())
+    if ready is None:
+        return None
+    tp, hosted, found, _ = ready
+    base_offset = append_checked(ctx, ready, requests, replicas)
+    if base_offset is None:
+        return None
+    answers = plain.answers(requests, base_offset, hosted.log.log_start_offset)
+    if not found[5] or hosted.partition.high_watermark >= base_offset + found[0]:
+        return Stored(answers)
+    return Stored(answers, waits_of(ctx, tp, hosted, requests, base_offset))
+
+
+Ready = tuple[tuple[str, int], HostedPartition, Survey, int]
+"""The partition, what its requests have in all, and the time: no `NamedTuple`, for its cost."""
+
+
+def check_plain(
+    ctx: Context, plain: PlainProduce, key: Key, requests: list[PlainRequest], now_ms: int
+) -> Ready | None:
+    """Whether the requests may be appended together to the partition; changes nothing."""
     topic_key, index, by_id = key
     # By id since Produce 13 (KIP-516).
     topic = ctx.image.topic_names.get(UUID(bytes=topic_key)) if by_id else topic_key.decode()
@@ -78,17 +100,26 @@ def append_plain(
         return None
     tp = (topic, index)
     hosted = ctx.hosted.partitions.get(tp)
+    validated = ctx.clients.validations.partitions
     # A batch must not overtake an earlier one of its partition that is still being validated.
-    if hosted is None or tp in ctx.clients.validations.partitions:
+    if hosted is None or (validated and tp in validated):
         return None
     found = plain.survey(requests)
-    now_ms = ctx.clock.now_ms()
     if (
         not _takes(hosted, found)
         or not _fits(hosted, requests, found, now_ms)
         or (found[6] and not _continues(hosted, requests))
     ):
         return None
+    return tp, hosted, found, now_ms
+
+
+def append_checked(
+    ctx: Context, ready: Ready, requests: list[PlainRequest], replicas: dict[int, None]
+) -> int | None:
+    """The offset of the first batch; None: nothing was appended, since a roll or a sync is due, or
+    the write failed. Adds to `replicas` those that are to be woken."""
+    tp, hosted, found, now_ms = ready
     records, size_bytes, _, _, _, acks_all, has_producers = found
     partition, log = hosted.partition, hosted.log
     base_offset = log.append_plain(requests, size_bytes, partition.leader_epoch, now_ms)
@@ -97,55 +128,57 @@ def append_plain(
     if has_producers:
         sent = (((each[12], each[13], each[14], each[7]), each[9]) for each in requests)
         partition.producers.record_next(sent, base_offset, now_ms)
-    partition.appended_together(
-        _sizes(hosted, requests, found), base_offset, log.durable_end_offset
-    )
+    sizes = ((each[7], each[6]) for each in requests)
+    durable_end = log.durable_end_offset
+    partition.appended_together(records, size_bytes, sizes, base_offset, durable_end)
     traffic = hosted.traffic
     traffic.batches_in += len(requests)
     traffic.records_in += records
     traffic.bytes_in += size_bytes
-    answers = plain.answers(requests, base_offset, log.log_start_offset)
     if partition.is_alone:
         ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+        # The only replica has committed what it has stored, unless a sync is required (`_takes`).
+        assert not acks_all or partition.high_watermark >= base_offset + records, "not committed"
     else:
         replicas.update(dict.fromkeys(note_appended(ctx, tp, hosted, base_offset)))
-    if not acks_all or partition.high_watermark >= base_offset + records:
-        return Stored(answers)
-    # The only replica has committed what it has stored, unless a sync is required (`_takes`).
-    assert not partition.is_alone, "acknowledged, not committed"
-    return Stored(answers, _waits(ctx, tp, hosted, requests, base_offset))
+    return base_offset
 
 
-def _sizes(
-    hosted: HostedPartition, requests: Iterable[PlainRequest], found: Survey
-) -> Iterable[tuple[int, int]]:
-    """Records and bytes of each batch; of all together where all are committed at once."""
-    if hosted.partition.is_alone and hosted.settings.log.flush_messages is None:
-        return (found[:2],)
-    return ((each[7], each[6]) for each in requests)
-
-
-def _waits(
+def waits_of(
     ctx: Context,
     tp: tuple[str, int],
     hosted: HostedPartition,
     requests: Iterable[PlainRequest],
     base_offset: int,
 ) -> tuple[Wait, ...]:
-    """One wait for all requests with the same timeout: clients of one kind have the same."""
-    ends_by_timeout: dict[int, dict[int, int]] = {}
+    """The waits of requests that were appended back to back."""
+    ends: dict[int, tuple[PlainRequest, int]] = {}
     end_offset = base_offset
     for place, request in enumerate(requests):
         end_offset += request[7]
+        ends[place] = request, end_offset
+    return waits_until(ctx, tp, hosted, ends)
+
+
+def waits_until(
+    ctx: Context,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    ends: Mapping[int, tuple[PlainRequest, int]],
+) -> tuple[Wait, ...]:
+    """One wait for all requests with the same timeout: clients of one kind have the same. `ends`:
+    by their places, in order, the requests and the end offsets of their batches."""
+    ends_by_timeout: dict[int, dict[int, int]] = {}
+    for place, (request, end_offset) in ends.items():
         if request[4] == ACKS_ALL:
             ends_by_timeout.setdefault(request[11], {})[place] = end_offset
     now_ms = ctx.clock.monotonic_ms()
     waits = []
-    for timeout_ms, ends in ends_by_timeout.items():
-        last = next(reversed(ends.values()))
+    for timeout_ms, due in ends_by_timeout.items():
+        last = next(reversed(due.values()))
         token = AwaitTogether(ctx, tp, hosted, last, now_ms + timeout_ms)
         token.park(ctx.parked)
-        waits.append(Wait(token, ends))
+        waits.append(Wait(token, due))
     return tuple(waits)
 
 

@@ -185,8 +185,8 @@ class PartitionLog:
         self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
     ) -> int | None:
         """See `LogPort`."""
-        where = self._segments[-1], self._sync, self.config
-        return append_plain(*where, requests, size, leader_epoch, now_ms)
+        last, sync = self._segments[-1], self._sync
+        return append_plain(last, sync, self.config, requests, size, leader_epoch, now_ms)
 
     def append_copies(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:
         """See `LogPort`."""

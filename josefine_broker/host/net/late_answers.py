@@ -2,13 +2,15 @@
 
 Rules: the requests of a partition that were appended together wait together. Their answers were
 encoded at the append; when the wait is over, all of them are put into their places first, and then
-each connection sends what it has by one write. A wait of which no connection is left is given up.
+each connection sends what it has by one write. A request with batches for several partitions is
+answered when the last of their waits is over, or the first one that ends its connection. A wait of
+which no connection is left is given up.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -16,11 +18,13 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.engine.replicas.plain_batches import Wait
+from josefine_broker.engine.replicas.plain_parts import Outcome
 from josefine_broker.host.metrics import ApiStats
 from josefine_broker.host.net.dispatch import Buffers, LastBuffers, Peer, Waiting
-from josefine_broker.records.plain_produce import PlainRequest
+from josefine_broker.records.plain_produce import PlainProduce, PlainRequest
 from josefine_broker.wire.apis import PRODUCE
-from josefine_broker.wire.codec import encode_response, parse_request_header
+from josefine_broker.wire.codec import decode_request, encode_response, parse_request_header
+from josefine_broker.wire.produce import ProduceRequest
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +45,65 @@ class Later:
         header = parse_request_header(self.request[1])
         group = self.group
         return Waiting(group.wait.token, header, group.owner.stats, group.started_ns)
+
+    def leave(self) -> None:
+        """Its connection is gone."""
+        self.group.leave()
+
+
+class LaterParts(Later):
+    """The place of an answer for several partitions, some of whose batches are not committed."""
+
+    __slots__ = ("_left", "_listener", "_log_starts", "_outcomes")
+
+    def __init__(
+        self,
+        group: LateGroup,
+        request: PlainRequest,
+        outcomes: list[Outcome],
+        log_starts: list[int],
+        listener: str,
+    ) -> None:
+        """`group`: one of those that it then joins."""
+        super().__init__(group, request)
+        self._outcomes = outcomes
+        self._log_starts = log_starts
+        self._listener = listener
+        self._left: dict[int, LateGroup] = {}
+
+    def join(self, group: LateGroup, connection: Releasing, number: int, end_offset: int) -> None:
+        """Wait for the batch of this number among those of the request."""
+        self._left[number] = self.group = group
+        group.join_part(connection, self, number, end_offset)
+
+    def settle(self, number: int, end_offset: int, response: object) -> bool:
+        """A batch's wait is over; returns whether the answer is known now."""
+        self._left.pop(number, None)
+        if self.buffers is not None:
+            return False
+        if not isinstance(response, Together):
+            assert isinstance(response, Hangup)
+            self.leave()
+            self.buffers = last_buffers(response)
+            return True
+        if response.error is not None and response.committed_end < end_offset:
+            self._outcomes[number] = response.error
+        if self._left:
+            self.group = next(iter(self._left.values()))
+            return False
+        try:
+            self.buffers = self.group.owner.answer_parts(
+                self.request, self._outcomes, self._log_starts, self._listener
+            )
+        except Exception:  # the other connections must still get their answers
+            log.exception("answer not encodable", extra={"listener": self._listener})
+            self.buffers = last_buffers(Hangup("its answer could not be encoded"))
+        return True
+
+    def leave(self) -> None:
+        left, self._left = self._left, {}
+        for group in left.values():
+            group.leave()
 
 
 Slot = Waiting | Later | Buffers
@@ -64,7 +127,7 @@ def forget_all(pending: Iterable[Slot], forget: Callable[[Parked], None]) -> Non
             slot.parked.on_done = None
             forget(slot.parked)
         elif isinstance(slot, Later):
-            slot.group.leave()
+            slot.leave()
 
 
 class Releasing(Protocol):
@@ -80,21 +143,49 @@ class Releasing(Protocol):
 
 Refuse = Callable[[PlainRequest, KafkaError, str], object]
 """The response for a request that was not acknowledged, to a client of that listener."""
+RefuseParts = Callable[[ProduceRequest, Sequence[Outcome], Sequence[int], str], object]
+"""The response to a decoded request of which a batch was refused or not acknowledged. For each of
+its batches the outcome, and the log start offset."""
 
 
 class LateAnswers:
     """Makes and answers the groups of waiting requests. One per broker."""
 
-    __slots__ = ("_cancel", "refuse", "stats")
+    __slots__ = ("_cancel", "_plain", "_refuse_parts", "refuse", "stats")
 
-    def __init__(self, refuse: Refuse, cancel: Callable[[Parked], None], stats: ApiStats) -> None:
+    def __init__(
+        self,
+        plain: PlainProduce,
+        refuse: Refuse,
+        refuse_parts: RefuseParts,
+        cancel: Callable[[Parked], None],
+        stats: ApiStats,
+    ) -> None:
         """`cancel` ends a wait without an answer."""
+        self._plain = plain
+        self._refuse_parts = refuse_parts
         self.refuse = refuse
         self.stats = stats
         self._cancel = cancel
 
     def group(self, wait: Wait, started_ns: int) -> LateGroup:
         return LateGroup(self, wait, started_ns)
+
+    def answer_parts(
+        self,
+        request: PlainRequest,
+        outcomes: list[Outcome],
+        log_starts: list[int],
+        listener: str,
+    ) -> Buffers:
+        """The answer to the request of which `request` is a part, once every outcome is known."""
+        frame = request[1]
+        offsets = [each for each in outcomes if type(each) is int]
+        if len(offsets) == len(outcomes):
+            return (self._plain.answer_parts(frame, offsets, log_starts),)
+        decoded = decode_request(parse_request_header(frame), frame)
+        response = self._refuse_parts(decoded, outcomes, log_starts, listener)
+        return encode_response(PRODUCE, request[3], request[2], response)
 
     def give_up(self, wait: Wait) -> None:
         """No client is left."""
@@ -105,7 +196,7 @@ class LateAnswers:
 class LateGroup:
     """Requests that wait together, with the places of their answers."""
 
-    __slots__ = ("_left", "_members", "_parked_ns", "owner", "started_ns", "wait")
+    __slots__ = ("_left", "_members", "_parked_ns", "_parts", "owner", "started_ns", "wait")
 
     def __init__(self, owner: LateAnswers, wait: Wait, started_ns: int) -> None:
         self.owner = owner
@@ -113,6 +204,7 @@ class LateGroup:
         self.started_ns = started_ns
         self._parked_ns = perf_counter_ns()
         self._members: list[tuple[Releasing, Later, bytes, int]] = []
+        self._parts: list[tuple[Releasing, LaterParts, int, int]] = []
         self._left = 0
         wait.token.on_done = self._answer
 
@@ -125,6 +217,13 @@ class LateGroup:
         self._left += 1
         return later
 
+    def join_part(
+        self, connection: Releasing, later: LaterParts, number: int, end_offset: int
+    ) -> None:
+        """The same for one batch of a request with several."""
+        self._parts.append((connection, later, number, end_offset))
+        self._left += 1
+
     def leave(self) -> None:
         """A connection of the group is gone."""
         self._left -= 1
@@ -134,10 +233,15 @@ class LateGroup:
     def _answer(self, token: Parked) -> None:
         """The wait is over. Called in a separate turn (`ParkedRequests.run_completed`)."""
         response, members = token.response, self._members
-        now_ns, stats = perf_counter_ns(), self.owner.stats
-        stats.record_many(now_ns - self.started_ns, len(members))
-        stats.waited_ns += (now_ns - self._parked_ns) * len(members)
         connections: dict[Releasing, None] = {}
+        answered = len(members)
+        for connection, parts, number, end_offset in self._parts:
+            if parts.settle(number, end_offset, response):
+                connections[connection] = None
+                answered += 1
+        now_ns, stats = perf_counter_ns(), self.owner.stats
+        stats.record_many(now_ns - self.started_ns, answered)
+        stats.waited_ns += (now_ns - self._parked_ns) * answered
         # All answers first: a connection that continues may stage its next request.
         for connection, later, answer, end_offset in members:
             later.buffers = (answer,)

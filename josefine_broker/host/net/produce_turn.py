@@ -5,20 +5,29 @@ Rules: a request is staged when it arrives and served before the loop waits for 
 or earlier: when enough are staged, or when its connection has a request that is not plain. A
 connection's requests are served, and answered, in their order. An answer is made after the write
 that it acknowledges, and sent when the batch is committed (acks=all). Requests that cannot be
-appended together go to the dispatcher one by one.
+appended together go to the dispatcher one by one. A request with batches for several partitions is
+staged as the list of its parts, each of which is like a request of one batch; it is appended with
+all of its partitions or with none (`plain_parts.py`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Protocol
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.engine.replicas.plain_parts import Outcome, Placed
 from josefine_broker.host.metrics import ConnectionStats
-from josefine_broker.host.net.late_answers import LateAnswers, Later, Releasing
+from josefine_broker.host.net.late_answers import (
+    LateAnswers,
+    LateGroup,
+    Later,
+    LaterParts,
+    Releasing,
+)
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest
 
 log = logging.getLogger(__name__)
@@ -27,6 +36,8 @@ log = logging.getLogger(__name__)
 REQUESTS_MAX = 64
 """Staged requests are served when there are this many: with a thousand connections, clients would
 otherwise wait for the whole turn, and then the broker for all of them."""
+PARTS_MAX = 1024
+"""The same for the batches of requests with several partitions."""
 
 
 class Staging(Releasing, Protocol):
@@ -44,22 +55,29 @@ class Staging(Releasing, Protocol):
 
 Append = Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
 """Appends the requests of each partition together; None: nothing was appended."""
+AppendParts = Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
+"""The same, where some requests have several partitions. The second argument has for each of these
+which groups they are in."""
 Answer = bytes | Later | None
 """None: not served yet."""
+
+Due = tuple[LateGroup, int]
+"""A batch that is not committed: who waits for it, and its end offset."""
 
 
 class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_connections", "_is_open", "_late", "_on_fatal", "_parse", "_requests", "_soon",
-        "_started_ns", "_totals",
+        "_append", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parse",
+        "_parse_parts", "_part_count", "_parts", "_requests", "_soon", "_started_ns", "_totals",
     )  # fmt: skip
 
     def __init__(
         self,
         plain: PlainProduce,
         append: Append,
+        append_parts: AppendParts,
         is_open: Callable[[], bool],
         late: LateAnswers,
         totals: ConnectionStats,
@@ -68,21 +86,32 @@ class ProduceTurn:
     ) -> None:
         """`is_open`: whether requests may be served without their client's name. `soon` calls a
         function in the next turn of the loop, before that waits for the network."""
-        self._parse = plain.parse
-        self._append = append
+        self._parse, self._parse_parts = plain.parse, plain.parse_parts
+        self._append, self._append_parts = append, append_parts
         self._is_open = is_open
         self._late = late
         self._totals = totals
         self._on_fatal = on_fatal
         self._soon = soon
         self._requests: list[PlainRequest] = []
+        """With several partitions: the first of its parts."""
         self._connections: list[Staging] = []
+        self._parts: dict[int, list[PlainRequest]] = {}
+        """By their places among the requests: the parts of those with several partitions."""
+        self._part_count = 0
         self._started_ns = 0
 
     def stage(self, frame: memoryview, connection: Staging) -> bool:
         """Take a request that is plain; False: the dispatcher must serve it."""
         request = self._parse(frame)
-        if request is None or not self._is_open():
+        if request is None:
+            parts = self._parse_parts(frame)
+            if parts is None or not self._is_open():
+                return False
+            self._parts[len(self._requests)] = parts
+            self._part_count += len(parts)
+            request = parts[0]
+        elif not self._is_open():
             return False
         if not self._requests:
             self._started_ns = perf_counter_ns()
@@ -94,7 +123,7 @@ class ProduceTurn:
     @property
     def is_full(self) -> bool:
         """Whether `run` is due before the end of the turn."""
-        return len(self._requests) >= REQUESTS_MAX
+        return len(self._requests) >= REQUESTS_MAX or self._part_count >= PARTS_MAX
 
     def run(self) -> None:
         """Serve what is staged, if anything is."""
@@ -102,8 +131,9 @@ class ProduceTurn:
         if not requests:
             return
         self._requests, self._connections = [], []
+        parts, self._parts, self._part_count = self._parts, {}, 0
         try:
-            self._serve(requests, connections)
+            self._serve(requests, connections, parts)
         except Fatal as error:
             self._drop(connections)
             self._on_fatal(error)
@@ -113,8 +143,16 @@ class ProduceTurn:
             log.exception("produce requests failed", extra={"requests": len(requests)})
             self._drop(connections)
 
-    def _serve(self, requests: list[PlainRequest], connections: list[Staging]) -> None:
-        answers = self._answers(requests, connections)
+    def _serve(
+        self,
+        requests: list[PlainRequest],
+        connections: list[Staging],
+        parts: dict[int, list[PlainRequest]],
+    ) -> None:
+        if parts:
+            answers = self._answers_with_parts(requests, connections, parts)
+        else:
+            answers = self._answers(requests, connections)
         waiting: dict[Staging, None] = {}
         # All answers first: a connection that continues may stage its next request.
         for connection, request, answer in zip(connections, requests, answers, strict=True):
@@ -174,6 +212,79 @@ class ProduceTurn:
             for n, answer in zip(others, answers, strict=True):
                 found[n] = answer
         return found
+
+    def _answers_with_parts(
+        self,
+        requests: list[PlainRequest],
+        connections: list[Staging],
+        parts: dict[int, list[PlainRequest]],
+    ) -> list[Answer]:
+        """In the order of the requests, of which some have several partitions."""
+        unordered = _naming_both_ways(requests, connections)
+        batches = {
+            place: parts.get(place) or [request]
+            for place, request in enumerate(requests)
+            if connections[place] not in unordered
+        }
+        numbers: dict[Key, int] = {}
+        groups: list[list[PlainRequest]] = []
+        memberships: list[list[int]] = []
+        for each in batches.values():
+            membership = []
+            for part in each:
+                number = numbers.setdefault(part[0], len(groups))
+                if number == len(groups):
+                    groups.append([])
+                groups[number].append(part)
+                membership.append(number)
+            memberships.append(membership)
+        found = self._append_parts(groups, [each for each in memberships if len(each) > 1])
+        # Of each group: what became of its batches, in the order in which they were collected.
+        outcomes = [iter(() if placed is None else placed.outcomes) for placed in found]
+        starts = [0 if placed is None else placed.log_start_offset for placed in found]
+        is_late = any(placed is not None and placed.waits for placed in found)
+        waits = [self._waits(placed) for placed in found] if is_late else []
+        answers: list[Answer] = [None] * len(requests)
+        for (place, each), membership in zip(batches.items(), memberships, strict=True):
+            if found[membership[0]] is not None:
+                answers[place] = self._answer_of(
+                    each[0],
+                    [next(outcomes[number]) for number in membership],
+                    [starts[number] for number in membership],
+                    [next(waits[number]) for number in membership] if is_late else [],
+                    connections[place],
+                )
+        at_once = sum(type(answer) is bytes for answer in answers)
+        self._late.stats.record_many(perf_counter_ns() - self._started_ns, at_once)
+        return answers
+
+    def _waits(self, placed: Placed | None) -> Iterator[Due | None]:
+        """Of the batches of one partition."""
+        if placed is None:
+            return iter(())
+        due: dict[int, Due] = {}
+        for wait in placed.waits:
+            group = self._late.group(wait, self._started_ns)
+            due |= {place: (group, end_offset) for place, end_offset in wait.ends.items()}
+        return iter([due.get(place) for place in range(len(placed.outcomes))])
+
+    def _answer_of(
+        self,
+        request: PlainRequest,
+        outcomes: list[Outcome],
+        log_starts: list[int],
+        waits: list[Due | None],
+        connection: Staging,
+    ) -> bytes | Later:
+        """Of a request, whose parts have these outcomes."""
+        listener = connection.peer.listener
+        due = [(number, wait) for number, wait in enumerate(waits) if wait is not None]
+        if not due:
+            return b"".join(self._late.answer_parts(request, outcomes, log_starts, listener))
+        later = LaterParts(due[0][1][0], request, outcomes, log_starts, listener)
+        for number, (group, end_offset) in due:
+            later.join(group, connection, number, end_offset)
+        return later
 
     def _drop(self, connections: list[Staging]) -> None:
         for connection in connections:

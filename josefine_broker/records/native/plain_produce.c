@@ -14,12 +14,30 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
-#include "produce_frame.h"
+#include "produce_parts.h"
 
 enum { FIELDS = 15 };
 enum { KEY_AT, FRAME_AT, CORRELATION_AT, VERSION_AT, ACKS_AT, START_AT, SIZE_AT, COUNT_AT, BASE_AT,
        MAX_AT, KEYLESS_AT, TIMEOUT_AT, PRODUCER_AT };
 enum { REQUESTS_MAX = 4096, ANSWER_BYTES_MAX = 256 };
+
+static PyObject *name_of(const Plain *found)
+{
+    return PyBytes_FromStringAndSize((const char *)found->name, found->name_bytes);
+}
+
+/* The tuple of one batch. */
+static PyObject *parsed(const Plain *found, PyObject *name, PyObject *frame)
+{
+    if (name == NULL)
+        return NULL;
+    return Py_BuildValue(
+        "((OiO)OiiinnLLLOiLii)", name, (int)found->index, found->version >= ID_SINCE ? Py_True : Py_False,
+        frame, (int)found->correlation_id, found->version, found->acks, found->start, found->size,
+        (long long)found->count, (long long)found->base_ms, (long long)found->max_ms,
+        found->keyless ? Py_True : Py_False, (int)found->timeout_ms,
+        (long long)found->producer_id, found->producer_epoch, (int)found->sequence);
+}
 
 PyDoc_STRVAR(parse_doc,
 "parse(frame) -> None | ((topic, index, by_id), frame, correlation_id, version, acks, start, size,\n"
@@ -33,19 +51,64 @@ static PyObject *parse(PyObject *module, PyObject *frame)
     Plain found;
     if (PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    PyObject *result = NULL;
-    if (read_frame((const uint8_t *)view.buf, view.len, &found))
-        result = Py_BuildValue(
-            "((y#iO)OiiinnLLLOiLii)", (const char *)found.name, (Py_ssize_t)found.name_bytes,
-            (int)found.index, found.version >= ID_SINCE ? Py_True : Py_False, frame,
-            (int)found.correlation_id, found.version, found.acks, found.start, found.size,
-            (long long)found.count, (long long)found.base_ms, (long long)found.max_ms,
-            found.keyless ? Py_True : Py_False, (int)found.timeout_ms,
-            (long long)found.producer_id, found.producer_epoch, (int)found.sequence);
-    else
+    PyObject *result;
+    if (read_frame((const uint8_t *)view.buf, view.len, &found)) {
+        PyObject *name = name_of(&found);
+        result = parsed(&found, name, frame);
+        Py_XDECREF(name);
+    } else {
         result = Py_NewRef(Py_None);
+    }
     PyBuffer_Release(&view);
     return result;
+}
+
+PyDoc_STRVAR(parse_parts_doc,
+"parse_parts(frame) -> None | [parsed, ...]\n\n"
+"A request with batches for several partitions, as what `parse` returns for each of them. None: the\n"
+"request is not plain, or not valid, or has one batch.");
+
+static PyObject *parse_parts(PyObject *module, PyObject *frame)
+{
+    (void)module;
+    Py_buffer view;
+    Parts parts;
+    if (PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *at = (const uint8_t *)view.buf;
+    PyObject *result = NULL;
+    int state = NOT_PLAIN, count = 0;
+    /* First the structure, and codec and type of each batch: a request that is not plain shall not
+     * have its checksums computed twice. */
+    if (open_parts(&parts, at, view.len))
+        while ((state = next_part(&parts)) == ONE_PART && ++count <= PARTS_MAX)
+            if (get16(at + parts.part.start + 21) != 0)
+                break;
+    if (state == NO_PART && count > 1) {
+        PyObject *name = NULL;
+        result = PyList_New(0);
+        open_parts(&parts, at, view.len);
+        while (result != NULL && (state = next_part(&parts)) == ONE_PART) {
+            if (!check_batch(at + parts.part.start, parts.part.size, &parts.part)) {
+                Py_CLEAR(result);
+                break;
+            }
+            /* All partitions of a topic share its name, whose hash is then known. */
+            if (parts.partitions_left == parts.partitions - 1) {
+                Py_XDECREF(name);
+                name = name_of(&parts.part);
+            }
+            PyObject *one = parsed(&parts.part, name, frame);
+            if (one == NULL || PyList_Append(result, one) < 0)
+                Py_CLEAR(result);
+            Py_XDECREF(one);
+        }
+        Py_XDECREF(name);
+    }
+    PyBuffer_Release(&view);
+    if (result != NULL || PyErr_Occurred())
+        return result;
+    return Py_NewRef(Py_None);
 }
 
 /* The requests of a list, one after the other. */
@@ -225,6 +288,24 @@ static PyObject *assemble(PyObject *module, PyObject *const *args, Py_ssize_t na
     return NULL;
 }
 
+/* A partition of an answer, whose batch is stored. */
+static uint8_t *write_part(uint8_t *at, int version, int32_t index, int64_t base_offset,
+                           int64_t log_start)
+{
+    at = put16(put32(at, (uint32_t)index), 0);
+    at = put64(put64(at, (uint64_t)base_offset), (uint64_t)-1); /* no log append time */
+    if (version >= LOG_START_SINCE)
+        at = put64(at, (uint64_t)log_start);
+    if (version >= FLEXIBLE_SINCE) {
+        *at++ = 1; /* no record errors */
+        *at++ = 0; /* no message */
+        *at++ = 0;
+    } else if (version >= ERRORS_SINCE) {
+        at = put16(put32(at, 0), (uint32_t)-1);
+    }
+    return at;
+}
+
 /* The answer to one stored batch, as a whole frame; its size. */
 static Py_ssize_t write_answer(uint8_t *to, int version, int32_t correlation_id,
                                const uint8_t *name, Py_ssize_t name_bytes, int32_t index,
@@ -243,22 +324,12 @@ static Py_ssize_t write_answer(uint8_t *to, int version, int32_t correlation_id,
         at = put16(put32(at, 1), (uint32_t)name_bytes);
         at = put32(copy(at, name, name_bytes), 1);
     }
-    at = put16(put32(at, (uint32_t)index), 0);
-    at = put64(put64(at, (uint64_t)base_offset), (uint64_t)-1); /* no log append time */
-    if (version >= LOG_START_SINCE)
-        at = put64(at, (uint64_t)log_start);
-    if (is_flexible) {
-        *at++ = 1; /* no record errors */
-        *at++ = 0; /* no message */
+    at = write_part(at, version, index, base_offset, log_start);
+    if (is_flexible)
         *at++ = 0;
+    at = put32(at, 0); /* throttle time */
+    if (is_flexible)
         *at++ = 0;
-        at = put32(at, 0); /* throttle time */
-        *at++ = 0;
-    } else {
-        if (version >= ERRORS_SINCE)
-            at = put16(put32(at, 0), (uint32_t)-1);
-        at = put32(at, 0);
-    }
     put32(to, (uint32_t)(at - to - 4));
     return at - to;
 }
@@ -324,11 +395,109 @@ static PyObject *answers(PyObject *module, PyObject *const *args, Py_ssize_t nar
     return result;
 }
 
+static uint8_t *write_count(uint8_t *at, int is_compact, int64_t count)
+{
+    if (!is_compact)
+        return put32(at, (uint32_t)count);
+    uint32_t n = (uint32_t)count + 1;
+    for (; n > 0x7f; n >>= 7)
+        *at++ = (uint8_t)(n | 0x80);
+    *at++ = (uint8_t)n;
+    return at;
+}
+
+/* Before a topic's partitions. */
+static uint8_t *write_topic(uint8_t *at, const Parts *parts)
+{
+    const Plain *part = &parts->part;
+    if (!is_flexible(parts))
+        at = put16(at, (uint32_t)part->name_bytes);
+    else if (part->version < ID_SINCE)
+        *at++ = (uint8_t)(part->name_bytes + 1);
+    at = copy(at, part->name, part->name_bytes);
+    return write_count(at, is_flexible(parts), parts->partitions);
+}
+
+/* What is left of an answer's space after the partitions is never short: each of them, with its
+ * topic, needs PART_BYTES_MAX and what is in the frame. */
+enum { PART_BYTES_MAX = 64 };
+
+/* The answer to a request, as a whole frame; its size, or -1 where the frame is another one. */
+static Py_ssize_t write_parts(uint8_t *to, const uint8_t *frame, Py_ssize_t size,
+                              PyObject *offsets, PyObject *log_starts)
+{
+    Parts parts;
+    Py_ssize_t count = PyList_Size(offsets), n = 0;
+    if (!open_parts(&parts, frame, size))
+        return -1;
+    int has_tags = is_flexible(&parts), state;
+    uint8_t *at = put32(to + 4, (uint32_t)parts.part.correlation_id);
+    if (has_tags)
+        *at++ = 0;
+    at = write_count(at, has_tags, parts.topics);
+    while ((state = next_part(&parts)) == ONE_PART && n < count) {
+        int64_t offset = PyLong_AsLongLong(PyList_GetItem(offsets, n));
+        int64_t log_start = PyLong_AsLongLong(PyList_GetItem(log_starts, n));
+        if (PyErr_Occurred())
+            return -1;
+        if (parts.partitions_left == parts.partitions - 1)
+            at = write_topic(at, &parts);
+        at = write_part(at, parts.part.version, parts.part.index, offset, log_start);
+        if (has_tags && parts.partitions_left == 0)
+            *at++ = 0;
+        n++;
+    }
+    if (state != NO_PART || n != count)
+        return -1;
+    at = put32(at, 0); /* throttle time */
+    if (has_tags)
+        *at++ = 0;
+    put32(to, (uint32_t)(at - to - 4));
+    return at - to;
+}
+
+PyDoc_STRVAR(answer_parts_doc,
+"answer_parts(frame, base_offsets, log_start_offsets) -> frame\n\n"
+"The whole response to a request with several partitions, each of which has stored its batch.");
+
+static PyObject *answer_parts(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    Py_buffer view;
+    if (nargs != 3 || !PyList_Check(args[1]) || !PyList_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "answer_parts takes a frame and two lists");
+        return NULL;
+    }
+    Py_ssize_t count = PyList_Size(args[1]);
+    if (count < 1 || count > PARTS_MAX || PyList_Size(args[2]) != count) {
+        PyErr_SetString(PyExc_ValueError, "no offsets, too many, or not as many of both");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    uint8_t *to = NULL;
+    if (view.len <= PARTS_FRAME_BYTES_MAX)
+        to = PyMem_Malloc((size_t)(view.len + (count + 1) * PART_BYTES_MAX));
+    if (to != NULL) {
+        Py_ssize_t size = write_parts(to, view.buf, view.len, args[1], args[2]);
+        if (size >= 0)
+            result = PyBytes_FromStringAndSize((const char *)to, size);
+        PyMem_Free(to);
+    }
+    PyBuffer_Release(&view);
+    if (result == NULL && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "not the frame of these offsets");
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"parse", parse, METH_O, parse_doc},
+    {"parse_parts", parse_parts, METH_O, parse_parts_doc},
     {"survey", survey, METH_O, survey_doc},
     {"assemble", (PyCFunction)(void (*)(void))assemble, METH_FASTCALL, assemble_doc},
     {"answers", (PyCFunction)(void (*)(void))answers, METH_FASTCALL, answers_doc},
+    {"answer_parts", (PyCFunction)(void (*)(void))answer_parts, METH_FASTCALL, answer_parts_doc},
     {NULL, NULL, 0, NULL},
 };
 

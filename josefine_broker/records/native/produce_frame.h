@@ -157,29 +157,38 @@ static int check_batch(const uint8_t *batch, ptrdiff_t size, Plain *out)
            (out->base_ms == NO_TIMESTAMP && found.low_ms == INT64_MAX);
 }
 
-static int read_frame(const uint8_t *frame, ptrdiff_t size, Plain *out)
+/* The fields of a request's header; the place of its body, or NULL where it is not plain. */
+static const uint8_t *read_header(const uint8_t *frame, ptrdiff_t size, ptrdiff_t size_max,
+                                  Plain *out)
 {
     const uint8_t *at = frame + 10, *end = frame + size;
-    if (size < 10 || size > FRAME_BYTES_MAX || get16(frame) != 0)
-        return 0;
+    if (size < 10 || size > size_max || get16(frame) != 0)
+        return NULL;
     out->version = get16(frame + 2);
     if (out->version < FIRST_VERSION || out->version > LAST_VERSION)
-        return 0;
+        return NULL;
     out->correlation_id = (int32_t)get32(frame + 4);
     int client_bytes = get16(frame + 8);
     if (client_bytes < -1 || client_bytes > end - at)
-        return 0;
+        return NULL;
     if (client_bytes > 0) {
         if (!is_ascii(at, client_bytes))
-            return 0;
+            return NULL;
         at += client_bytes;
     }
     if (out->version >= FLEXIBLE_SINCE) {
         if (at == end || *at != 0) /* tagged fields */
-            return 0;
+            return NULL;
         at++;
     }
-    return read_body(frame, at, end, out) && check_batch(frame + out->start, out->size, out);
+    return at;
+}
+
+static int read_frame(const uint8_t *frame, ptrdiff_t size, Plain *out)
+{
+    const uint8_t *at = read_header(frame, size, FRAME_BYTES_MAX, out);
+    return at != NULL && read_body(frame, at, frame + size, out) &&
+           check_batch(frame + out->start, out->size, out);
 }
 
 #endif

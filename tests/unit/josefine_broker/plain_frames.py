@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -35,6 +36,33 @@ def frame_of(
     named = ProduceTopic(None if by_id else topic, topic_id if by_id else None, parts)
     request = ProduceRequest(transactional_id, acks, timeout_ms, (named,))
     whole = b"".join(encode_request(PRODUCE, version, correlation_id, client_id, request))
+    return memoryview(bytearray(whole[4:]))
+
+
+Topics = Sequence[tuple[str | UUID, Sequence[tuple[int, bytes]]]]
+"""Names or ids, each with partition indexes and batches."""
+
+
+def frame_with(
+    topics: Topics,
+    *,
+    version: int = 9,
+    acks: int = 1,
+    correlation_id: int = 7,
+    transactional_id: str | None = None,
+    timeout_ms: int = 1000,
+) -> memoryview:
+    """A request for several partitions, as `frame_of` for one."""
+    named = tuple(
+        ProduceTopic(
+            None if isinstance(topic, UUID) else topic,
+            topic if isinstance(topic, UUID) else None,
+            tuple(ProducePartition(index, memoryview(batch)) for index, batch in parts),
+        )
+        for topic, parts in topics
+    )
+    request = ProduceRequest(transactional_id, acks, timeout_ms, named)
+    whole = b"".join(encode_request(PRODUCE, version, correlation_id, "client", request))
     return memoryview(bytearray(whole[4:]))
 
 

@@ -16,7 +16,7 @@ from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
 from josefine_broker.host.net.late_answers import LateAnswers
-from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.host.net.produce_turn import AppendParts, ProduceTurn
 from josefine_broker.host.net.server import Server, bind
 from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
@@ -71,9 +71,11 @@ class Serving:
         routes: Mapping[int, Handle],
         quotas: Quotas | None = None,
         append: Append | None = None,
+        append_parts: AppendParts | None = None,
         **limits: int,
     ) -> None:
-        """`append` serves plain produce requests, all of a turn together."""
+        """`append` serves plain produce requests, all of a turn together; `append_parts` those of
+        turns in which one has several partitions."""
         self.metrics = Metrics()
         self.parked = ParkedRequests()
         self.clock = RealClock()
@@ -100,13 +102,13 @@ class Serving:
             forget=self.parked.cancel,
             on_fatal=self.fatal.append,
             monotonic_ms=self.clock.monotonic_ms,
-            turn=None if append is None else self._turn(append),
+            turn=None if append is None else self._turn(append, append_parts),
         )
         self.server = Server(host, connections_max=connections_max, idle_timeout_ms=idle_timeout_ms)
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
-    def _turn(self, append: Append) -> ProduceTurn:
+    def _turn(self, append: Append, append_parts: AppendParts | None) -> ProduceTurn:
         def append_groups(
             groups: Mapping[Key, list[PlainRequest]],
         ) -> dict[Key, Stored | None]:
@@ -118,12 +120,18 @@ class Serving:
             part = ProducePartitionResponse(request[0][1], error.code.value)
             return ProduceResponse((ProduceTopicResponse(by_name or "", None, (part,)),))
 
+        def refuse_parts(*_: object) -> Any:
+            raise AssertionError("no part is refused")
+
         assert compiled is not None
         return ProduceTurn(
             compiled,
             append_groups,
+            append_parts or (lambda groups, _: [None] * len(groups)),
             lambda: True,
-            LateAnswers(refuse_late, self.parked.cancel, self.metrics.api("Produce")),
+            LateAnswers(
+                compiled, refuse_late, refuse_parts, self.parked.cancel, self.metrics.api("Produce")
+            ),
             self.metrics.connections,
             self.fatal.append,
             asyncio.get_running_loop().call_soon,
@@ -201,12 +209,13 @@ async def serving(
     key: int = GROUPS,
     quotas: Quotas | None = None,
     append: Append | None = None,
+    append_parts: AppendParts | None = None,
     **limits: int,
 ) -> AsyncIterator[Serving]:
     """A running server whose ListGroups (or what has that key) is `handle`; with `append`, Produce
     is `handle`, too."""
     routes = {key: handle} if append is None else {key: handle, PRODUCE: handle}
-    serving = Serving(routes, quotas, append, **limits)
+    serving = Serving(routes, quotas, append, append_parts, **limits)
     bound = bind("TEST", "127.0.0.1", 0)
     await serving.server.start([bound])
     serving.ticker.start()
