@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
@@ -59,6 +60,8 @@ class RepairableLog:
 
     def has_batches_again(self) -> None:
         self._log.damage.lacks_batches = False
+        with suppress(OSError):  # without damage the next start forgets it, too
+            self._log.state.forget_power_lost()
 
     def forget(self, base_offset: int) -> None:
         self._log.damage.forget(base_offset)
