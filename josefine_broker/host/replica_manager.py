@@ -40,7 +40,7 @@ from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import FoundDirectory, LogManager
 from josefine_broker.host.log.recovered_epochs import note_epoch, recovered_epochs
-from josefine_broker.host.log.repairable import RepairableLog
+from josefine_broker.host.log.repairable import RepairableLog, note_lost_power
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
 
@@ -210,7 +210,7 @@ class Hosting:
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
-        lost_power = self._lost_power(partition_log)
+        lost_power = note_lost_power(partition_log, is_recent=self._manager.may_lack_unsynced)
         shown = RepairableLog(self._manager.files, partition_log, lost_power=lost_power)
         partition_log.damage.join(self.damaged, tp, shown)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset
@@ -228,22 +228,6 @@ class Hosting:
             lost_from=partition_log.recovery_report.unsynced_from if lost_power else NOWHERE,
             better_claim=recovered.better_claim,
         )
-
-    def _lost_power(self, its_log: PartitionLog) -> bool:
-        """Whether a power failure explains what is damaged here: one before this start, or one
-        since which no start found the log whole. A kill during the repair does not change what the
-        failure took, from all replicas alike."""
-        state, is_recent = its_log.state, self._manager.may_lack_unsynced
-        try:
-            if not its_log.damage.lacks_batches:
-                state.forget_power_lost()
-                return is_recent
-            if is_recent:
-                state.note_power_lost()
-        except OSError as error:  # then a person decides, if another start comes before the repair
-            where = its_log.directory
-            log.warning("power failure not noted", extra={"log": where, "reason": error})
-        return is_recent or state.power_lost()
 
     def _ends_in_damage(self, recovered: _Recovered, key: Key, high_watermark: int) -> bool:
         """Whether acknowledged records may be lost at the end of this log, but not by a power
