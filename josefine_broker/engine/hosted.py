@@ -53,6 +53,11 @@ class LogPort(Protocol):
         """Why the log accepts no more writes; empty while it does."""
         ...
 
+    @property
+    def unsynced(self) -> str:
+        """Why the last sync could not be made, for a reason that may pass; empty: it was."""
+        ...
+
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
         """Store one stamped batch; `header` may lack the stamped offset."""
         ...

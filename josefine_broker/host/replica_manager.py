@@ -24,7 +24,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
-from josefine_broker.base.ports import Clock
+from josefine_broker.base.ports import Clock, Files
 from josefine_broker.base.rounds import steps
 from josefine_broker.engine.hosted import NOWHERE, HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
@@ -180,6 +180,11 @@ class Hosting:
         if lacks_committed and key not in self._only_replicas:
             return Completeness.SHORTENED
         return Completeness.UNSYNCED
+
+    @property
+    def files(self) -> Files:
+        """The disk of the logs."""
+        return self._manager.files
 
     @property
     def prepared(self) -> int:

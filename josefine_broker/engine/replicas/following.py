@@ -29,6 +29,7 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetcher,
 )
 from josefine_broker.engine.ports import Gravity
+from josefine_broker.engine.replicas.limited import note_limit
 from josefine_broker.records.batch import CONTROL_BIT, CRC_START, BatchHeader, iter_batches, verify
 from josefine_broker.records.crc import crc32c
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
@@ -99,6 +100,7 @@ def _follow(
             moved = size > 0
         moved |= _follow_start(hosted, answer.log_start_offset)
     except (KafkaError, CorruptData) as error:
+        note_limit(ctx, tp, hosted, error)
         _complain(ctx, tp, str(error))
         fetcher.fail(copy.key, now_ms)
         return

@@ -12,6 +12,7 @@ from josefine_broker.config.sections import IdentitySection
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.observe import health, storage
 from josefine_broker.observe.metrics import register_metrics
+from tests.simulation.memory_files import MemoryFiles
 from tests.unit.josefine_broker.api.world import World
 
 GIB = 2**30
@@ -45,7 +46,7 @@ def test_disk_that_was_full_is_well_again_when_records_are_taken_again(
     free: dict[str, int], tmp_path: Path
 ) -> None:
     ctx, config = World().ctx, reserve(GIB, tmp_path)
-    logs = storage.FailedLogs()
+    logs = storage.FailedLogs(MemoryFiles())
     seen = []
     for left in (GIB, GIB - 1, GIB, GIB * 5 // 4 - 1, GIB * 5 // 4, GIB):
         free["bytes"] = left
@@ -78,7 +79,7 @@ def test_failed_log_is_trouble_with_a_name(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match="restart failed"):
         world.ctx.hosted.partitions["orders", 0].log.restart_at(5)
 
-    storage.look_at_storage(world.ctx, reserve(1, tmp_path), storage.FailedLogs())
+    storage.look_at_storage(world.ctx, reserve(1, tmp_path), storage.FailedLogs(MemoryFiles()))
 
     assert world.ctx.storage.trouble == "storage failed: orders-0"
 
@@ -94,7 +95,7 @@ def test_damaged_log_is_told_and_no_reason_to_hand_over_the_others(tmp_path: Pat
     world.files.remove("orders-0/00000000000000000000.log")
 
     again = World(world.settings, files=world.files, history=world.raft.committed)
-    storage.look_at_storage(again.ctx, reserve(1, tmp_path), storage.FailedLogs())
+    storage.look_at_storage(again.ctx, reserve(1, tmp_path), storage.FailedLogs(MemoryFiles()))
 
     assert again.produce(topic="another").error_code == 0
     assert again.ctx.storage.trouble == ""
