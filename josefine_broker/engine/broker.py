@@ -388,9 +388,9 @@ class Broker:
         return self.place is not Place.UNKNOWN and not self.ctx.cluster.is_heard
 
     def _wants_to_hand_over(self) -> bool:
-        """Whether another voter should lead Raft: this broker is stopping, or its disk is full,
-        or at a limit that lasts, and a live voter exists. With a full disk, sooner or later one of its own writes would fail, and
-        every metadata change would wait."""
+        """Whether another voter should lead Raft: this broker is stopping; or its disk is full, or
+        a limit lasts, and a live voter exists. Sooner or later one of its own writes would fail,
+        and every metadata change would wait."""
         if not self._leads_raft:
             return False
         if self.place in (Place.LEFT, Place.DISMISSED):

@@ -160,8 +160,8 @@ class Storage:
     is_full: bool = False
     """Nothing is appended: the remaining space is for metadata and indexes."""
     trouble: str = ""
-    """Why this broker should not lead: a full disk, a limit that lasts, a log that cannot be written
-    or opened."""
+    """Why this broker should not lead: a full disk, a limit that lasts, a log that cannot be
+    written or opened."""
     limit: LastingLimit = field(default_factory=LastingLimit)
 
 

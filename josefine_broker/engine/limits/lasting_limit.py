@@ -54,7 +54,7 @@ class _Refused(NamedTuple):
     """The refusals of a log whose end has not moved between."""
 
     end_offset: int
-    count: int
+    times: int
     since_ms: int
     last_ms: int
 
@@ -88,9 +88,9 @@ class LastingLimit:
         if known is None or is_first:
             self._refused[tp] = _Refused(end_offset, 1, now_ms, now_ms)
             return
-        found = known._replace(count=known.count + 1, last_ms=now_ms)
+        found = known._replace(times=known.times + 1, last_ms=now_ms)
         self._refused[tp] = found
-        if found.count >= REFUSALS_MIN and now_ms - found.since_ms >= REFUSED_MS:
+        if found.times >= REFUSALS_MIN and now_ms - found.since_ms >= REFUSED_MS:
             self._on(Event.REFUSED_FOR_LONG, reason, now_ms)
 
     def is_probe_due(self, now_ms: int) -> bool:

@@ -202,8 +202,9 @@ class LiveWorld(World):
 
     def _is_starved(self, key: Key) -> bool:
         """Whether the controller hears the leader, and clients do not; or is an outsider, and does
-        not hear all of the core."""
-        believed = [self.view.processes[each].ctx.cluster.controller_id for each in self.core]
+        not hear all of the core. Who does not hear a controller knows of none."""
+        every = [self.view.processes[each].ctx.cluster.controller_id for each in self.core]
+        believed = [each for each in every if each >= 0] or every
         controller, leader = max(believed, key=believed.count), self._entry(key).leader
         is_outside = controller not in self.core
         if is_outside and any(self._is_cut(controller, each) for each in self.core):

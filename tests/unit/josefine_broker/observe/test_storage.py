@@ -1,13 +1,15 @@
 """Free space against the reserve: when records are refused, and `/health` says so; when it ends."""
 
+import errno
 import os
 import resource
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.config.sections import IdentitySection
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.observe import health, storage
@@ -129,3 +131,70 @@ def test_log_that_was_cut_is_told_while_the_process_lives() -> None:
     ((_, cut_bytes),) = values["recovery_bytes_cut"]()
     assert cut_bytes > len(data)
     assert list(values["logs_offline"]()) == [({}, 0)]
+
+
+@pytest.mark.parametrize("limit", ["quota", "file handles"])
+def test_leader_at_a_limit_that_lasts_hands_over_and_says_why_until_it_has_passed(
+    limit: str, tmp_path: Path
+) -> None:
+    """Its producers were blocked for as long as the limit lasted."""
+    world, config = World(), reserve(1, tmp_path)
+    world.create()
+    assert world.produce().error_code == 0
+    ctx, files, logs = world.ctx, world.files, storage.FailedLogs(world.files)
+    if limit == "quota":
+        files.full_errno, files.full_at = errno.EDQUOT, files.growths
+    else:
+        ctx.hosted.partitions["orders", 0].log.roll()
+        files.evict()
+        files.no_handle_at = files.handles
+
+    def look(for_ms: int) -> None:
+        for _ in range(0, for_ms, 500):
+            world.clock.elapsed_ms += 500
+            storage.look_at_storage(ctx, config, logs)
+
+    for _ in range(4):
+        assert ctx.storage.trouble == "", "a limit that passes soon is none"
+        assert world.produce().error_code == ErrorCode.kafka_storage_error
+        look(1_000)
+    assert ctx.storage.trouble.startswith("a limit of this machine keeps records out: ")
+    told = health.check_disk(ctx, config)
+    assert not told.ok
+    assert told.detail == ctx.storage.trouble
+
+    look(20_000)
+    assert ctx.storage.trouble, "nobody writes any more, and it lasts"
+    files.full_at = files.no_handle_at = None
+    look(20_000)
+
+    assert ctx.storage.trouble == ""
+    assert world.produce().error_code == 0
+    assert health.check_disk(ctx, config).ok
+    assert storage.PROBE_FILE not in files.names
+
+
+def test_log_that_cannot_be_synced_for_lack_of_handles_is_at_a_limit(tmp_path: Path) -> None:
+    """Its appends succeed, and are never acknowledged."""
+    world, config = World(), reserve(1, tmp_path)
+    world.create()
+    assert world.produce().error_code == 0
+    ctx, files, logs = world.ctx, world.files, storage.FailedLogs(world.files)
+    its_log: Any = ctx.hosted.partitions["orders", 0].log
+    files.evict()
+    files.no_handle_at = files.handles
+    its_log._sync._directory_dirty = True
+    with pytest.raises(OSError, match="too many open files"):
+        its_log._sync.sync_later()
+
+    for _ in range(8):
+        world.clock.elapsed_ms += 500
+        storage.look_at_storage(ctx, config, logs)
+    assert "sync failed" in ctx.storage.trouble
+
+    files.no_handle_at = None
+    its_log._sync.sync_later()
+    for _ in range(20):
+        world.clock.elapsed_ms += 500
+        storage.look_at_storage(ctx, config, logs)
+    assert ctx.storage.trouble == ""
