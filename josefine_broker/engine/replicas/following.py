@@ -77,6 +77,8 @@ def _follow(
     partition, its_log = hosted.partition, hosted.log
     # After an exception the copy does not move: the next fetch acknowledges only what is here.
     moved, size = False, 0
+    if partition.awaits_repair and not answer.error_code:
+        hosted.served_by = fetcher.leader_id, copy.leader_epoch
     try:
         # Our log is outside of the leader's range. Without its log start there is no place to
         # restart.
